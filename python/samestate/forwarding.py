@@ -5,6 +5,7 @@ It is seen, not guessed: while a call runs, Python's profiler tells of each func
 of another package whose result is what the one that called it returns (the object itself, or members of the tuple) is what
 ran. What calls through (decorators of torch, this package's adapters) is looked through.
 """
+import contextlib
 import os
 import sys
 
@@ -72,3 +73,18 @@ def _named(code):
     name = getattr(code, "co_qualname", code.co_name)
     where = _short(path) if os.path.exists(path) else path
     return f"{where}:{code.co_firstlineno} {name} sha256 {_sha256(path)[:16]}"
+
+
+@contextlib.contextmanager
+def paused():
+    """Of this thread: a compiler or an import that runs inside is not watched, which would slow it down. Somebody else's
+    profiler goes on."""
+    watch = sys.getprofile()
+    if not isinstance(getattr(watch, "__self__", None), Watch):
+        yield
+        return
+    sys.setprofile(None)
+    try:
+        yield
+    finally:
+        sys.setprofile(watch)

@@ -13,37 +13,23 @@ kernel nor a contract. fp16 is right.
 import os
 import sys
 
-from .errors import DeclarationError
-
-AUTOTUNE = "SAMESTATE_TRITON_AUTOTUNE"
 BF16_REASON = "Triton's interpreter cuts bf16 off instead of rounding, and its tl.dot multiplies bf16 bit patterns"
+_chosen = []  # names of adapters that run here because there is no GPU
 
 
-def take_first_configurations():
-    """Of what triton.autotune chooses from, the first, untimed. Idempotent; at any time before the first call, but never
-    before TRITON_INTERPRET is set, for it imports triton."""
-    from triton.runtime.autotuner import Autotuner
-
-    run = Autotuner.run
-    if getattr(run, "_samestate_first", False):
-        return
-
-    def run_first(self, *args, **more):
-        self.configs = self.configs[:1]
-        return run(self, *args, **more)
-
-    run_first._samestate_first = True
-    Autotuner.run = run_first
+def choose(name):
+    """Notes that an adapter runs in the interpreter for want of a GPU, and nobody asked for it."""
+    if name not in _chosen:
+        _chosen.append(name)
 
 
-def obey_environment():
-    """SAMESTATE_TRITON_AUTOTUNE=first asks for the first configurations on a device too: a variant is compiled once, not
-    as often as it has configurations, and each run has the same one. The record holds the switch."""
-    said = os.environ.get(AUTOTUNE, "")
-    if said not in ("", "first"):
-        raise DeclarationError(f"{AUTOTUNE}={said}; known is first")
-    if said:
-        take_first_configurations()
+def chosen():
+    """A sentence on what runs in the interpreter without having been asked for; "" where nothing does."""
+    if not _chosen:
+        return ""
+    return (f"no GPU is visible here: Triton's interpreter on the CPU runs {' '.join(_chosen)}, far slower and not what "
+            f"the GPU compiles; on a machine with a GPU python:{_chosen[0]} runs there, and ?device=cpu asks for the "
+            "interpreter")
 
 
 def prepare():
@@ -54,9 +40,11 @@ def prepare():
         os.environ["TRITON_INTERPRET"] = "1"
     import ast
 
-    from triton.runtime import interpreter
+    from triton.runtime import autotuner, interpreter
 
-    take_first_configurations()
+    from . import tuning
+
+    tuning.triton(autotuner)
     if getattr(interpreter, "_samestate_repaired", False):
         return
 

@@ -11,8 +11,10 @@ import sys
 import threading
 import traceback
 
+from . import compilers, refusals
 from .errors import DeclarationError, Error, NoDevice, ProtocolError, Trespass, Unsupported
 from .guarding import Guard
+from .ledger import LEDGER
 
 PROTOCOL = 1
 LONGEST_LINE = 4 << 20  # bytes, of the protocol
@@ -145,8 +147,12 @@ _LOST = ("CUDA error", "illegal memory access", "unspecified launch failure", "d
          "misaligned address", "CUDA_ERROR")
 
 
+_traced = set()  # kinds of error whose traceback was given: the type of the exception, and where it was raised
+
+
 def answer_to(error, identity):
-    """The answer of a call that raised: unsupported, no_device or error, one line and the trace."""
+    """The answer of a call that raised: unsupported, no_device or error, one line, and of an error where it was raised.
+    The trace of each kind is given once a process."""
     if isinstance(error, Unsupported):
         return {"type": "unsupported", "id": identity, "reason": one_line(error)}
     if isinstance(error, NoDevice):
@@ -161,8 +167,11 @@ def answer_to(error, identity):
     if isinstance(error, Trespass):
         answer["trespass"] = True
     if not isinstance(error, Error):
-        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        answer["trace"] = trace[-LONGEST_TRACE:]
+        kind = answer["exception"], answer["where"] = type(error).__name__, refusals.where(error)
+        if kind not in _traced:
+            _traced.add(kind)
+            trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            answer["trace"] = trace[-LONGEST_TRACE:]
         lost = not isinstance(error, MemoryError) and "out of memory" not in str(error)
         if lost and any(sign in str(error) for sign in _LOST):
             answer["fatal"] = True
@@ -170,25 +179,40 @@ def answer_to(error, identity):
 
 
 class Busy:
-    """Says busy, every `every` seconds, while the first call of a variant lasts: it may be compiling."""
+    """Says busy, every `every` seconds, while a call compiles, tunes or imports; with `what`, of the first call of a
+    variant, all the while: it may be compiling unseen. There is no thread before there is something to say."""
 
-    def __init__(self, stream, identity, what, every=2.0):
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(stream, identity, what, every), daemon=True)
+    def __init__(self, stream, identity, what="", every=2.0):
+        self._what, self._end, self._thread, self._lock = what, threading.Event(), None, threading.Lock()
+        self._given = (stream, identity, every)
 
-    def _run(self, stream, identity, what, every):
+    def _run(self, stream, identity, every):
         while not self._end.wait(every):
+            what = LEDGER.doing() or self._what
             try:
-                stream.write({"type": "busy", "id": identity, "what": what})
+                if what:
+                    stream.write({"type": "busy", "id": identity, "what": what})
             except (OSError, ValueError):
                 return
 
+    def _start(self):
+        with self._lock:
+            if self._thread is None and not self._end.is_set():
+                self._thread = threading.Thread(target=self._run, args=self._given, daemon=True)
+                self._thread.start()
+
     def __enter__(self):
-        self._thread.start()
+        LEDGER.on_compilation = self._start
+        if self._what:
+            self._start()
 
     def __exit__(self, *_):
-        self._end.set()
-        self._thread.join()  # no busy behind the answer
+        LEDGER.on_compilation = None
+        with self._lock:
+            self._end.set()
+            thread = self._thread
+        if thread is not None:
+            thread.join()  # no busy behind the answer
 
 
 _FIELDS = ("id", "kernel", "contract", "batch", "tokens", "parameters", "bytes", "inputs", "outputs")
@@ -198,6 +222,8 @@ _FAMILY_FIELDS = ("chunk", "scale", "heads", "l2norm")  # of the recurrent famil
 def run(subjects, request, memory, stream):
     """Runs one request and returns its answer; raises nothing but KeyboardInterrupt."""
     identity, subject = request.get("id"), None
+    compilers.attach()
+    LEDGER.begin()
     try:
         lacking = [field for field in _FIELDS if field not in request]
         if lacking:
@@ -212,13 +238,11 @@ def run(subjects, request, memory, stream):
         for tensor in request["inputs"] + request["outputs"]:
             check_tensor(tensor, len(mapped))
         memory.guard.close(request["inputs"], request["outputs"])
-        if subject.is_new_variant(request):
-            with Busy(stream, identity, "first call of these sizes"):
-                subject.run(request, mapped)
-        else:
+        new = subject.is_new_variant(request)
+        with Busy(stream, identity, "first call of these sizes" if new else ""):
             subject.run(request, mapped)
         memory.guard.check()
-        answer = {"type": "ran", "id": identity}
+        answer = {"type": "ran", "id": identity, **LEDGER.report()}
         if subject.ran_by(request):
             answer["function"] = subject.ran_by(request)
         return answer
@@ -226,14 +250,21 @@ def run(subjects, request, memory, stream):
         raise
     except BaseException as error:  # whatever a kernel raises is the verdict of its case, sys.exit too
         answer = answer_to(error, identity)
-        if answer["type"] == "error" and subject is not None and isinstance(error, Exception):
-            answer["reason"] += subject.hint(request)
+        if answer["type"] == "error":
+            answer.update(LEDGER.report())
+            if subject is not None and isinstance(error, Exception):
+                answer["reason"] += subject.hint(request)
+                if subject.refused(error):
+                    answer["refusal"] = True
         return answer
+    finally:
+        LEDGER.end()
 
 
-def converse(stream, subjects, about, call=run):
+def converse(stream, subjects, about, call=run, seconds=None):
     """Answers until bye or the end of the stream. `subjects`: {name: Subject}; `about()`: the record of `ready`;
-    `call(subjects, request, memory, stream)` returns the answer of a run."""
+    `call(subjects, request, memory, stream)` returns the answer of a run; `seconds`, {"import": s}: what it took until
+    there was somebody to answer, for `ready`."""
     memory = None
     try:
         while True:
@@ -254,7 +285,8 @@ def converse(stream, subjects, about, call=run):
                     memory.close()
                 memory = Memory(message["memory"])
                 declared = [subject.declaration() for subject in subjects.values()]
-                stream.write({"type": "ready", "protocol": PROTOCOL, "kernels": declared, "about": about()})
+                ready = {"type": "ready", "protocol": PROTOCOL, "kernels": declared, "about": about()}
+                stream.write({**ready, "seconds": seconds} if seconds else ready)
             elif kind in ("plan", "verdict"):  # of `samestate serve`, to whoever wants to know
                 continue
             elif kind == "run" and memory is not None:

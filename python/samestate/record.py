@@ -41,7 +41,7 @@ PACKAGES = {  # module: distribution; recorded where the module was imported
     "sglang": "sglang", "mamba_ssm": "mamba-ssm", "causal_conv1d": "causal-conv1d",
     "cutlass": "nvidia-cutlass-dsl", "ml_dtypes": "ml-dtypes", "cupy": "cupy",
 }
-_SWITCHES = ("FLA_", "TRITON_", "SAMESTATE_TRITON_", "CUBLAS_", "XLA_FLAGS", "JAX_", "MLX_", "NVIDIA_TF32_OVERRIDE",
+_SWITCHES = ("FLA_", "TRITON_", "CUBLAS_", "XLA_FLAGS", "JAX_", "MLX_", "NVIDIA_TF32_OVERRIDE",
              "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "MKL_")
 
 
@@ -49,9 +49,13 @@ def about():
     """The record of this process: versions of what is imported, and switches that change numerics. Strings."""
     from importlib import metadata
 
-    from . import __version__
+    from . import __version__, interpreter, tuning
 
     out = {"samestate.python": __version__, "python": sys.version.split()[0]}
+    if tuning.setting():
+        out["autotune"] = tuning.setting()
+    if interpreter.chosen():
+        out["interpreter"] = interpreter.chosen()
     for module, distribution in PACKAGES.items():
         if module in sys.modules:
             try:

@@ -173,8 +173,20 @@ def several(name):
     return names[:-1] + [names[-1] + mark + query]
 
 
+def _seconds_until_now():
+    """{"import": seconds from the start of this process}; None where /proc does not say."""
+    import time
+
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])  # field 22, in ticks after boot
+        return {"import": max(0.0, round(time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"), 3))}
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+
+
 def main(words=None):
-    from . import interpreter, protocol
+    from . import compilers, protocol, tuning
 
     words = sys.argv[1:] if words is None else words
     if words and words[0] in ("-h", "--help"):
@@ -183,11 +195,12 @@ def main(words=None):
     stream = protocol.take_stdio()
     try:
         names, options = _arguments(words)
+        tuning.obey_environment()
+        compilers.start()
         made = [s for name in names for one in several(name) for s in subjects_of(one, options)]
         subjects = protocol.by_name(made)
         for subject in made:
             subject.library()
-        interpreter.obey_environment()
     except ImportError as error:
         print(f"samestate.serve: {' '.join(words)}: {protocol.one_line(error)}; install what is missing for "
               f"{sys.executable}, or set SAMESTATE_PYTHON", file=sys.stderr)
@@ -203,7 +216,7 @@ def main(words=None):
               f"{protocol.one_line(error)}", file=sys.stderr)
         return 2
     try:
-        protocol.converse(stream, subjects, about)
+        protocol.converse(stream, subjects, about, seconds=_seconds_until_now())
     except KeyboardInterrupt:
         pass
     except (Error, OSError) as error:

@@ -23,7 +23,9 @@ import inspect
 import os
 
 from .errors import DeclarationError, ReturnError, Unsupported, nearest
+from .ledger import LEDGER
 from .record import _sha256, _short, _where, about  # noqa: F401
+from .refusals import is_refusal
 
 FAMILY = ("gated_delta_rule", "delta_rule", "retention", "linear_attention")
 CONVENTIONS = {  # docs/subjects.md, the default first
@@ -125,6 +127,7 @@ class Subject:
         self._complete()
         self.name = self._name_of(name)
         self._library, self._seen, self._lengths, self._ran_by = None, set(), None, {}
+        self._refusal = None, False
 
     # -- the declaration
 
@@ -285,31 +288,48 @@ class Subject:
         library, inputs, outputs = self.library(), request["inputs"], request["outputs"]
         if hasattr(library, "threads"):
             library.threads(request.get("threads", 1))
-        arrays = [self._given(library, mapped, tensor) for tensor in inputs]
-        by_name = {tensor["name"]: array for tensor, array in zip(inputs, arrays)}
-        if self.family:
-            self._add_empty(library, mapped, by_name)
+        with LEDGER.span("copy"):
+            arrays = [self._given(library, mapped, tensor) for tensor in inputs]
+            by_name = {tensor["name"]: array for tensor, array in zip(inputs, arrays)}
+            if self.family:
+                self._add_empty(library, mapped, by_name)
         positional, named = self._arguments(request, by_name)
-        if self.array == "torch":
-            import torch
+        with LEDGER.span("kernel"):
+            if self.array == "torch":
+                import torch
 
-            with torch.no_grad():
+                with torch.no_grad():
+                    result = self._called_with(request, positional, named)
+                library.synchronise()
+            else:
                 result = self._called_with(request, positional, named)
-            library.synchronise()
-        else:
-            result = self._called_with(request, positional, named)
         if os.getpid() != process:
             os._exit(1)  # forked off by the kernel and come back: the memory is shared, and the call is not its own
         results = self._results(result, outputs, by_name)
         at = {tensor["offset"] for tensor in inputs if 0 not in tensor["shape"]}
-        # What overwrites an input comes last: another result may be a view of it.
-        for tensor in sorted(outputs, key=lambda t: t["offset"] in at):
-            library.store(mapped, tensor, results[tensor["name"]], self._owned(tensor, inputs, by_name))
-        kept = [(t, a) for t, a in zip(inputs, arrays) if t["offset"] not in {o["offset"] for o in outputs}]
-        library.finish(mapped, [t for t, _ in kept], [a for _, a in kept])
+        with LEDGER.span("copy"):
+            # What overwrites an input comes last: another result may be a view of it.
+            for tensor in sorted(outputs, key=lambda t: t["offset"] in at):
+                library.store(mapped, tensor, results[tensor["name"]], self._owned(tensor, inputs, by_name))
+            kept = [(t, a) for t, a in zip(inputs, arrays) if t["offset"] not in {o["offset"] for o in outputs}]
+            library.finish(mapped, [t for t, _ in kept], [a for _, a in kept])
 
     def _called_with(self, request, positional, named):
-        """What the function returns. The first call of each kind is watched: what a name hands it on to may depend on it."""
+        """What the function returns; an exception of its own is noted, with what had been launched and how long it took."""
+        try:
+            return self._watched(request, positional, named)
+        except Exception as error:
+            seconds = LEDGER.seconds()
+            self._refusal = error, is_refusal(error, LEDGER.launches, seconds.get("kernel", 0.0) + seconds.get("tune", 0.0))
+            raise
+
+    def refused(self, error):
+        """Whether the exception is the function's, and says that it does not take this call (refusals.py)."""
+        noted, self._refusal = self._refusal, (None, False)
+        return noted[0] is error and noted[1]
+
+    def _watched(self, request, positional, named):
+        """The first call of each kind is watched: what a name hands it on to may depend on it."""
         kind = self._kind(request)
         if kind in self._ran_by:
             return self.function(*positional, **named)

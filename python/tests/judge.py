@@ -46,7 +46,7 @@ class Judge:
         fcntl.fcntl(self.fd, 1033, 2)  # F_ADD_SEALS, F_SEAL_SHRINK
         self.process = self.socket = None
         if command:
-            env = dict(os.environ, PYTHONPATH=PYTHON, **(environment or {}))
+            env = {**os.environ, "PYTHONPATH": PYTHON, **(environment or {})}
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                             stderr=subprocess.PIPE, env=env)
             self.source, self.sink = self.process.stdout, self.process.stdin

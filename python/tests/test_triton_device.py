@@ -13,35 +13,22 @@ from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
-from samestate import adapters, interpreter, record  # noqa: E402
+from samestate import adapters, devices, interpreter, record  # noqa: E402
 from samestate.adapters import fla  # noqa: E402
 from samestate.adapters.peers import table  # noqa: E402
 from samestate.errors import DeclarationError  # noqa: E402
 from samestate.serve import subjects_of  # noqa: E402
 
 
-class Autotuner:
-    """As triton's: what is run is the fastest of its configurations."""
-
-    def __init__(self, configs):
-        self.configs = configs
-
-    def run(self, x):
-        return max(self.configs) * x
-
-
 def imitated(**environment):
     """triton and flash-linear-attention in sys.modules, each as small as will do, and the environment."""
-    tuner = type("Autotuner", (Autotuner,), {"run": Autotuner.run})
-    modules = {name: types.ModuleType(name) for name in (
-        "triton", "triton.runtime", "triton.runtime.autotuner", "fla", "fla.ops", "fla.ops.simple_gla")}
-    modules["triton.runtime.autotuner"].Autotuner = tuner
+    modules = {name: types.ModuleType(name) for name in ("triton", "fla", "fla.ops", "fla.ops.simple_gla")}
     modules["fla.ops.simple_gla"].chunk_simple_gla = lambda q, k, v, g, scale, initial_state, output_final_state, cu_seqlens: 1
-    kept = {key: value for key, value in os.environ.items() if key not in ("TRITON_INTERPRET", interpreter.AUTOTUNE)}
+    kept = {key: value for key, value in os.environ.items() if key not in ("TRITON_INTERPRET", "CUDA_VISIBLE_DEVICES")}
     stack = contextlib.ExitStack()
     stack.enter_context(mock.patch.dict(sys.modules, modules))
     stack.enter_context(mock.patch.dict(os.environ, {**kept, **environment}, clear=True))
-    stack.tuner = tuner
+    stack.enter_context(mock.patch.object(interpreter, "_chosen", []))
     return stack
 
 
@@ -75,35 +62,49 @@ class Device(unittest.TestCase):
         with imitated():
             self.assertEqual(subjects_of("fla.chunk_simple_gla?device=cuda")[0].device, "cuda")
 
-    def test_the_interpreter_is_said_where_nobody_asked_for_it(self):
-        for name, said in (("fla.chunk_simple_gla", True), ("fla.chunk_simple_gla?device=cpu", False),
-                           ("fla.chunk_simple_gla?device=cuda", False)):
-            with self.subTest(name), imitated(), mock.patch.object(interpreter, "prepare"), \
-                    contextlib.redirect_stderr(io.StringIO()) as out:
+    def test_a_gpu_that_is_there_is_used(self):
+        for name, gpu, device, said in (
+                ("fla.chunk_simple_gla", True, "cuda", False), ("fla.chunk_simple_gla", False, "cpu", True),
+                ("fla.chunk_simple_gla?device=cpu", True, "cpu", False), ("fla.chunk_simple_gla?device=cpu", False, "cpu", False),
+                ("fla.chunk_simple_gla?device=cuda", False, "cuda", False)):
+            with self.subTest(name, gpu=gpu), imitated(), mock.patch.object(interpreter, "prepare"), \
+                    mock.patch.object(devices, "has_gpu", lambda: gpu), contextlib.redirect_stderr(io.StringIO()) as out:
                 made, = subjects_of(name)
-                self.assertEqual("python:fla.chunk_simple_gla?device=cuda" in out.getvalue(), said)
-                self.assertEqual(made.device, "cuda" if name.endswith("cuda") else "cpu")
+                self.assertEqual(made.device, device)
+                self.assertEqual(out.getvalue(), "", "it is said once a run, by the command")
+                self.assertEqual("fla.chunk_simple_gla, far slower" in record.about().get("interpreter", ""), said)
+
+    def test_gpus_that_are_hidden_are_none(self):
+        for said in ("", "-1", " -1,0"):
+            with self.subTest(said), mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES=said), \
+                    mock.patch.object(devices, "_driver_has_one", lambda nodes: True):
+                self.assertFalse(devices.has_gpu())
+        with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="0"), \
+                mock.patch.object(devices, "_driver_has_one", lambda nodes: True):
+            self.assertTrue(devices.has_gpu())
+
+    def test_the_driver_is_asked_where_there_are_no_device_nodes(self):
+        class Driver:
+            def __init__(self, status, count):
+                self.cuInit, self._count = lambda flags: status, count
+
+            def cuDeviceGetCount(self, into):
+                into._obj.value = self._count
+                return 0
+
+        for driver, nodes, found in ((Driver(0, 1), False, True), (Driver(0, 0), False, False), (Driver(100, 1), False, False),
+                                     (Driver(100, 0), True, True), (OSError("none"), True, False)):
+            load = mock.Mock(side_effect=driver) if isinstance(driver, OSError) else mock.Mock(return_value=driver)
+            with self.subTest(found=found, nodes=nodes), mock.patch.object(devices.ctypes, "CDLL", load):
+                devices._driver_has_one.cache_clear()
+                self.assertEqual(devices._driver_has_one(nodes), found)
+        devices._driver_has_one.cache_clear()
 
     def test_no_cache_and_no_dispatch_on_either(self):
         with imitated():
             fla.function("fla.ops.simple_gla", "chunk_simple_gla", "cuda")
             self.assertEqual(os.environ["FLA_DISABLE_TENSOR_CACHE"], "1")
             self.assertEqual(os.environ["FLA_DISABLE_BACKEND_DISPATCH"], "1")
-
-
-class Configurations(unittest.TestCase):
-    def test_the_first_of_them_where_asked(self):
-        for said, found in (("first", 3), (None, 7)):
-            with self.subTest(said), imitated(**({interpreter.AUTOTUNE: said} if said else {})) as all_of:
-                tuned = all_of.tuner([3, 7, 5])  # made before the switch is read, as kernels are
-                interpreter.obey_environment()
-                interpreter.obey_environment()
-                self.assertEqual(tuned.run(1), found)
-                self.assertEqual(record.about().get(interpreter.AUTOTUNE), said)
-
-    def test_another_word(self):
-        with imitated(**{interpreter.AUTOTUNE: "fastest"}), self.assertRaisesRegex(DeclarationError, "known is first"):
-            interpreter.obey_environment()
 
 
 class Contracts(unittest.TestCase):

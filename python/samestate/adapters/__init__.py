@@ -2,6 +2,7 @@
 import importlib
 import sys
 
+from .. import devices, interpreter
 from ..errors import DeclarationError
 from ..subject import CONVENTIONS, Subject
 from .engines import ENGINES
@@ -56,17 +57,17 @@ def version_of(row):
 
 
 def subject(row, device=None, contracts=None, limits=(), name=None, **more):
-    """The Subject of a row on a device, by itself cpu where the row has it, else cuda. More limits narrow it;
+    """The Subject of a row on a device: by itself on the GPU where the row has one and so has the machine, else on the CPU
+    where the row has that. More limits narrow it;
     `contracts` replaces the row's; other conventions are the function's own and cannot be said otherwise."""
     changed = [key for key in more if key in CONVENTIONS or key in ("system", "form", "array", "arguments", "dtypes")]
     if changed:
         raise DeclarationError(f"{row.name}: {' '.join(changed)} is the function's own; what can be said is device, "
                                "contracts, limits, name, options")
     if device is None:
-        device = "cpu" if "cpu" in row.devices else "cuda"
+        device = "cpu" if "cpu" in row.devices and not ("cuda" in row.devices and devices.has_gpu()) else "cuda"
         if device == "cpu" and row.package == "flash-linear-attention" and "cuda" in row.devices:
-            print(f"samestate.serve: {row.name} runs in Triton's interpreter, on the cpu; on a GPU it is "
-                  f"python:{row.name}?device=cuda", file=sys.stderr)
+            interpreter.choose(row.name)
     if device not in row.devices:
         raise DeclarationError(f"{row.name} on device {device}: known are {' '.join(row.devices)}")
     function = _loaded(row, device)
@@ -79,9 +80,7 @@ def subject(row, device=None, contracts=None, limits=(), name=None, **more):
     variant = more.pop("variant", row.variant if device == "cuda" else ())
     interpreted = row.package == "flash-linear-attention" and device == "cpu"
     if interpreted and any("bf16" in contract for contract in contracts or ()):
-        from ..interpreter import BF16_REASON
-
-        raise DeclarationError(f"{row.name} under {' '.join(contracts)} on the cpu: {BF16_REASON}")
+        raise DeclarationError(f"{row.name} under {' '.join(contracts)} on the cpu: {interpreter.BF16_REASON}")
     made = Subject(function, row.system, row.form, contracts=contracts or row.devices[device],
                    limits=list(row.limits) + list(limits), array=row.array, device=device, name=name or row.kernel,
                    compiles=device == "cuda" or interpreted,

@@ -1,0 +1,320 @@
+"""What compilers of kernels do, told to the ledger: Triton, TileLang, CuTe DSL, torch.compile, extensions in C++ and CUDA.
+
+Each is told of by a wrapper around the one function through which its compilations go, put there when the module that
+defines it has been imported: nothing is imported for it. `attach` takes what is there already, `Finder` what is
+imported later, in the middle of a first call too. Read at Triton 3.6 to 3.9, TileLang 0.1.15, CuTe DSL 4.8.1,
+FlashInfer 0.7.4, torch 2.11 and 2.15.
+"""
+import contextlib
+import functools
+import importlib.abc
+import os
+import sys
+
+from . import caches, tuning
+from .forwarding import paused
+from .ledger import LEDGER
+
+_ATTACHED = "__samestate_attached__"
+_STANDARD = frozenset(getattr(sys, "stdlib_module_names", ()))  # Python 3.9 has no such list
+
+
+def wrap(owner, name, around):
+    """owner.name becomes around(owner.name), once; nothing where there is no such attribute."""
+    function = getattr(owner, name, None)
+    if function is None or getattr(function, _ATTACHED, False):
+        return
+    new = functools.wraps(function)(around(function))
+    setattr(new, _ATTACHED, True)
+    setattr(owner, name, new)
+
+
+def _name_of(thing, default):
+    """The name of a function, of a kernel as Triton and TileLang have it, or of an object's class."""
+    for attribute in ("name", "__name__"):
+        name = getattr(thing, attribute, None)
+        if isinstance(name, str) and name:
+            return name
+    return type(thing).__name__ if thing is not None else default
+
+
+# -- Triton
+
+def _triton_compiler(module):
+    """`compile` of triton.compiler.compiler, which tells its listener whether the cache on disk answered."""
+    from_listener = getattr(getattr(sys.modules.get("triton.knobs"), "compilation", None), "listener", _triton_compiler)
+    if from_listener is not _triton_compiler:  # 3.5 and older have none: every call is a compilation there
+        def listener(*given, **named):
+            one = LEDGER.compilation()
+            if one is not None and named.get("cache_hit"):
+                one.loaded = True
+            if from_listener is not None:
+                from_listener(*given, **named)
+
+        sys.modules["triton.knobs"].compilation.listener = listener
+
+    def around(function):
+        def compile(src, *more, **named):
+            with LEDGER.compiling(_name_of(src, "a Triton kernel")):
+                return function(src, *more, **named)
+        return compile
+
+    wrap(module, "compile", around)
+    for name in ("triton.compiler", "triton"):  # which have it by its name, where they were imported before
+        importer = sys.modules.get(name)
+        if importer is not None and "compile" in vars(importer):
+            importer.compile = module.compile
+
+
+def _triton_jit(module):
+    """Launches: by Triton's hook, which every launcher calls, else around JITFunction.run."""
+    hook = getattr(getattr(sys.modules.get("triton.knobs"), "runtime", None), "launch_enter_hook", None)
+    if hasattr(hook, "add"):
+        hook.add(lambda *_: LEDGER.launched())
+    else:
+        wrap(module.JITFunction, "run", _launching)
+
+
+def _launching(function):
+    """A call that returned has launched; one that raised may have looked at its arguments alone."""
+    def run(*given, **named):
+        result = function(*given, **named)
+        LEDGER.launched()
+        return result
+    return run
+
+
+def _triton_interpreter(module):
+    def around(function):
+        def run(*given, **named):
+            LEDGER.launched()
+            return function(*given, **named)
+        return run
+
+    wrap(module.GridExecutor, "__call__", around)
+
+
+# -- TileLang
+
+def _global_symbol(function):
+    attributes = getattr(function, "attrs", None)
+    try:
+        return str(attributes["global_symbol"])
+    except (TypeError, KeyError, IndexError, AttributeError):
+        return _name_of(function, "a TileLang kernel")
+
+
+def _tilelang_kernel(module):
+    def compiling(function):
+        def compile_and_create(self, kernel, *more, **named):
+            with LEDGER.compiling(_global_symbol(kernel)):
+                return function(self, kernel, *more, **named)
+        return compile_and_create
+
+    def loading(function):
+        def from_database(cls, *given, **named):
+            made = function(*given, **named)
+            LEDGER.count(_global_symbol(named.get("func", given[0] if given else None)), loaded=True)
+            return made
+        return from_database
+
+    kernel = module.JITKernel
+    wrap(kernel, "_compile_and_create_adapter", compiling)
+    if hasattr(kernel, "from_database") and not getattr(kernel.from_database, _ATTACHED, False):
+        function = kernel.from_database  # bound to the class
+        new = functools.wraps(function)(loading(function))
+        setattr(new, _ATTACHED, True)
+        kernel.from_database = classmethod(new)
+    wrap(kernel, "__call__", _launching)
+
+
+# -- CuTe DSL
+
+def _cute_compiler(module):
+    def around(function):
+        def compile(self, kernel, *more, **named):
+            with LEDGER.compiling(_name_of(kernel, "a CuTe kernel")):
+                return function(self, kernel, *more, **named)
+        return compile
+
+    wrap(module.CompileCallable, "_compile", around)
+
+
+def _cute_dsl(module):
+    """The call of a @cute.jit function that compiles it on its way, without cute.compile."""
+    def around(function):
+        def compile_and_cache(self, *given, **named):
+            body = named.get("funcBody")
+            with LEDGER.compiling(_name_of(body, named.get("original_function_name") or "a CuTe kernel")):
+                return function(self, *given, **named)
+        return compile_and_cache
+
+    wrap(module.BaseDSL, "compile_and_cache", around)
+
+
+def _cute_executor(module):
+    for owner in ("JitExecutor", "JitCompiledFunction"):
+        if hasattr(module, owner):
+            wrap(getattr(module, owner), "run_compiled_program", _launching)
+
+
+# -- libraries that ninja and nvcc build
+
+def _changed(path):
+    """The newest change of a file, or of what a folder holds; None where there is nothing."""
+    try:
+        if os.path.isdir(path):
+            times = [os.stat(os.path.join(path, name)).st_mtime_ns for name in os.listdir(path)
+                     if name.endswith((".o", ".so"))]
+            return max(times, default=None)
+        return os.stat(path).st_mtime_ns
+    except (OSError, TypeError):
+        return None
+
+
+def _flashinfer(module):
+    """build_and_load of a JitSpec: ninja is asked each time, and builds what is not up to date."""
+    def around(function):
+        def build_and_load(self, *given, **named):
+            path = None
+            with contextlib.suppress(Exception):  # older ones have a property
+                path = self.get_library_path() if hasattr(self, "get_library_path") else self.jit_library_path
+            with LEDGER.compiling(_name_of(self, "a module of FlashInfer")) as one:
+                before = _changed(path)
+                result = function(self, *given, **named)
+                one.loaded = before is not None and before == _changed(path)
+                return result
+        return build_and_load
+
+    wrap(module.JitSpec, "build_and_load", around)
+
+
+def _torch_extension(module):
+    """What load and load_inline go through."""
+    import inspect
+
+    def around(function):
+        signature = inspect.signature(function)
+
+        def write_and_build(*given, **named):
+            bound = signature.bind(*given, **named).arguments
+            folder = bound.get("build_directory")
+            with LEDGER.compiling(bound.get("name", "an extension of torch")) as one:
+                before = _changed(folder)
+                result = function(*given, **named)
+                one.loaded = before is not None and before == _changed(folder)
+                return result
+        return write_and_build
+
+    wrap(module, "_write_ninja_file_and_build_library", around)
+
+
+# -- torch.compile
+
+def _counter(group, name):
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return counters[group][name] if group in counters and name in counters[group] else 0
+
+
+_STATS = {"graphs": ("stats", "unique_graphs"), "hits": ("inductor", "fxgraph_cache_hit"),
+          "misses": ("inductor", "fxgraph_cache_miss"), "autograd_hits": ("aot_autograd", "autograd_cache_hit"),
+          "autograd_misses": ("aot_autograd", "autograd_cache_miss")}
+
+
+def _torch_compile(module):
+    """A frame that Dynamo traces: it may hold no graph, and its graphs may come from Inductor's cache on disk."""
+    def around(function):
+        @contextlib.contextmanager
+        def install_callbacks(self, *given, **named):
+            before = {key: _counter(*where) for key, where in _STATS.items()}
+            name = next((str(x) for x in (*given[1:], named.get("compile_id")) if x), "")
+            with LEDGER.compiling(f"torch.compile {name}".strip()) as one:
+                with function(self, *given, **named):
+                    yield
+                now = {key: _counter(*where) - before[key] for key, where in _STATS.items()}
+                one.nothing = not now["graphs"] and not now["hits"] and not now["autograd_hits"]
+                one.loaded = bool(now["hits"] or now["autograd_hits"]) and not now["misses"] and not (
+                    now["autograd_misses"] and not now["hits"])
+        return install_callbacks
+
+    wrap(module.CompilationCallbackHandler, "install_callbacks", around)
+
+
+HOOKS = {  # module that defines it: what is done with it once it has been imported
+    "triton.compiler.compiler": _triton_compiler,
+    "triton.runtime.jit": _triton_jit,
+    "triton.runtime.interpreter": _triton_interpreter,
+    "triton.runtime.autotuner": tuning.triton,
+    "tilelang.jit.kernel": _tilelang_kernel,
+    "tilelang.autotuner.tuner": tuning.tilelang,
+    "cutlass.base_dsl.compiler": _cute_compiler,
+    "cutlass.base_dsl.dsl": _cute_dsl,
+    "cutlass.base_dsl.jit_executor": _cute_executor,
+    "flashinfer.jit.core": _flashinfer,
+    "torch.utils.cpp_extension": _torch_extension,
+    "torch._dynamo.callback": _torch_compile,
+}
+
+
+def _attach(name, module):
+    """A package of another version may have other insides: it is then not seen, and works as it does."""
+    if not getattr(module, _ATTACHED, False):
+        with contextlib.suppress(AttributeError, TypeError, ImportError):
+            setattr(module, _ATTACHED, True)
+            HOOKS[name](module)
+
+
+def attach():
+    """Tells the ledger of the compilers that are imported already. Idempotent."""
+    for name in HOOKS:
+        module = sys.modules.get(name)
+        if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
+            _attach(name, module)
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Stands before the other finders, asks them, and sees each module run: what HOOKS is about is attached, packages
+    with a cache on disk are given theirs, and the imports of a call are charged to it."""
+
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top in _STANDARD or top == "samestate":
+            return None
+        if top == name:
+            caches.give(name)
+        if name not in HOOKS and not LEDGER.in_call:
+            return None
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None and finder is not self else None
+            if spec is not None:
+                self._watch(name, spec)
+                return spec
+        return None
+
+    @staticmethod
+    def _watch(name, spec):
+        """The loader of a spec is that spec's own; its exec_module is as before once it has run."""
+        loader = spec.loader
+        run = getattr(loader, "exec_module", None)
+        if run is None or isinstance(loader, type):
+            return
+
+        def exec_module(module):
+            with contextlib.suppress(AttributeError):
+                del loader.exec_module
+            with LEDGER.span("import"), paused():
+                run(module)
+            if name in HOOKS:
+                _attach(name, module)
+
+        with contextlib.suppress(AttributeError):  # of a loader with slots
+            loader.exec_module = exec_module
+
+
+def start():
+    """For a process that serves: sees imports from here on, and what was imported before."""
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Finder())
+    caches.give_all()
+    attach()

@@ -1,0 +1,172 @@
+"""Where the time of a call goes, and what it compiled.
+
+One ledger a process. Whoever does something says so (`with LEDGER.span("copy")`, `with LEDGER.compiling("kernel")`), from
+any thread; each moment is charged to one kind, the first of KINDS that is under way, so that the parts of a call never
+add up to more than the call took. Standard library alone.
+"""
+import contextlib
+import threading
+import time
+
+from .forwarding import paused
+
+# A compilation that a tuner or an import asked for is a compilation.
+KINDS = ("compile", "tune", "import", "copy", "kernel")
+MOST_NAMES = 8  # of `kernels`
+_FROM_COMPILER = "__samestate_compiler__"
+
+
+class _Span:
+    def __init__(self, ledger, kind):
+        self._ledger, self._kind = ledger, kind
+
+    def __enter__(self):
+        self._ledger._enter(self._kind)
+
+    def __exit__(self, *_):
+        self._ledger._leave(self._kind)
+
+
+class Compilation:
+    """One compilation under way; whoever watches it says at its end whether a cache on disk answered."""
+
+    def __init__(self, name):
+        self.name = name
+        self.loaded = False  # a cache on disk had it
+        self.nothing = False  # nothing was compiled and nothing loaded
+
+
+class Ledger:
+    """Seconds by kind, compilations and launches since `begin`."""
+
+    def __init__(self, clock=time.perf_counter):
+        self._clock, self._lock = clock, threading.Lock()
+        self._under_way = dict.fromkeys(KINDS, 0)
+        self._since = clock()
+        self._here = threading.local()
+        self._names_under_way = []
+        self.on_compilation = None  # called, in the thread that compiles, when compiling, tuning or importing begins
+        self.begin()
+        self.in_call = False
+
+    def begin(self):
+        """A call begins: all counts are zero."""
+        with self._lock:
+            self._charge()
+            self._seconds = dict.fromkeys(KINDS, 0.0)
+            self._compiled, self._loaded, self._names, self.launches = 0, 0, [], 0
+            self.in_call = True
+
+    def end(self):
+        self.in_call = False
+
+    def _charge(self):
+        now = self._clock()
+        for kind in KINDS:
+            if self._under_way[kind]:
+                self._seconds[kind] += now - self._since
+                break
+        self._since = now
+
+    def _enter(self, kind):
+        with self._lock:
+            self._charge()
+            self._under_way[kind] += 1
+        tell = self.on_compilation
+        if tell is not None and kind in KINDS[:3]:
+            tell()
+
+    def _leave(self, kind):
+        with self._lock:
+            self._charge()
+            self._under_way[kind] -= 1
+
+    def span(self, kind):
+        """A context whose time is charged to `kind`, unless an earlier one of KINDS is under way."""
+        return _Span(self, kind)
+
+    @contextlib.contextmanager
+    def compiling(self, name):
+        """The context of one compilation. One inside another, in the same thread, is a part of it and not counted; one
+        that raises is not counted, and its exception is known as a compiler's."""
+        outer = getattr(self._here, "compilation", None)
+        one = Compilation(str(name))
+        self._here.compilation = one
+        with self._lock:
+            self._names_under_way.append(one.name)
+        self._enter("compile")
+        try:
+            with paused():
+                yield one
+        except BaseException as error:
+            mark(error)
+            raise
+        else:
+            if outer is None and not one.nothing:
+                self.count(one.name, one.loaded)
+        finally:
+            self._leave("compile")
+            self._here.compilation = outer
+            with self._lock:
+                self._names_under_way.remove(one.name)
+
+    def compilation(self):
+        """The innermost compilation of this thread; None where there is none."""
+        return getattr(self._here, "compilation", None)
+
+    def count(self, name, loaded=False):
+        """One more kernel was compiled, or loaded from a cache on disk."""
+        with self._lock:
+            if loaded:
+                self._loaded += 1
+                return
+            self._compiled += 1
+            if name not in self._names and len(self._names) < MOST_NAMES:
+                self._names.append(name)
+
+    def launched(self):
+        """A kernel was launched; what a tuner launches is not the call's."""
+        if not self._under_way["tune"]:
+            self.launches += 1
+
+    def doing(self):
+        """What keeps this call busy, in words; "" where nothing does that a person would wait for."""
+        with self._lock:
+            if self._names_under_way:
+                return "compiling " + self._names_under_way[-1]
+            for kind, words in (("compile", "compiling"), ("tune", "tuning"), ("import", "importing")):
+                if self._under_way[kind]:
+                    return words
+        return ""
+
+    def seconds(self):
+        """{kind: seconds} since `begin`, those that took no time left out."""
+        with self._lock:
+            self._charge()
+            return {kind: round(spent, 6) for kind, spent in self._seconds.items() if spent >= 5e-7}
+
+    def report(self):
+        """The fields of an answer: compiled, kernels, loaded, seconds; each only where it is not empty."""
+        out = {"compiled": self._compiled, "kernels": list(self._names), "loaded": self._loaded,
+               "seconds": self.seconds()}
+        return {key: value for key, value in out.items() if value}
+
+
+def mark(error):
+    """Notes of an exception that it came out of a compiler."""
+    with contextlib.suppress(AttributeError, TypeError):  # of a class with slots
+        setattr(error, _FROM_COMPILER, True)
+
+
+def is_compilers(error):
+    """Whether a compiler raised the exception, or one that it was raised from or while handling."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        if getattr(error, _FROM_COMPILER, False):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+LEDGER = Ledger()

@@ -1,0 +1,163 @@
+"""SAMESTATE_AUTOTUNE: what the tuners of Triton and TileLang do.
+
+  first   the first configuration that compiles and runs, untimed: a kernel is compiled once a variant, and every run has
+          the same one. One that needs more shared memory or registers than the device has is passed over
+  cached  the package's own tuning, its results kept on disk between runs
+  full    the package's own tuning, afresh
+"""
+import functools
+import os
+
+from .errors import DeclarationError
+from .ledger import LEDGER
+
+VARIABLE = "SAMESTATE_AUTOTUNE"
+SETTINGS = ("first", "cached", "full")
+
+# What the packages themselves read when they are imported.
+_SWITCHES = {
+    "cached": {"TRITON_CACHE_AUTOTUNING": "1"},
+    "full": {"TRITON_CACHE_AUTOTUNING": "0", "TILELANG_AUTO_TUNING_DISABLE_CACHE": "1",
+             "TORCHINDUCTOR_AUTOTUNE_LOCAL_CACHE": "0", "TORCHINDUCTOR_AUTOTUNE_REMOTE_CACHE": "0"},
+}
+_setting = None  # of a process that serves; None: nobody asked, and tuners are as they are
+
+
+def obey_environment():
+    """Takes the setting from the environment, before a tuner is imported. DeclarationError where it is none."""
+    global _setting
+    said = os.environ.get(VARIABLE) or "first"
+    if said not in SETTINGS:
+        raise DeclarationError(f"{VARIABLE}={said}; known are {' '.join(SETTINGS)}")
+    _setting = said
+    os.environ.update(_SWITCHES.get(said, {}))
+
+
+def setting():
+    """The setting in force; None in a process that did not take one."""
+    return _setting
+
+
+def _interpreted():
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+# -- Triton
+
+def _passed_over(module):
+    """Exceptions that say that a configuration does not fit this device."""
+    return tuple(error for error in (getattr(module, "OutOfResources", None), getattr(module, "PTXASError", None),
+                                     _compile_time_failure()) if error is not None)
+
+
+def _compile_time_failure():
+    import sys
+
+    return getattr(sys.modules.get("triton.compiler.errors"), "CompileTimeAssertionFailure", None)
+
+
+def triton(module):
+    """Of triton.runtime.autotuner: `run` obeys the setting, and its timing runs are charged to tuning."""
+    tuner = module.Autotuner
+    if getattr(tuner.run, "_samestate", False):
+        return
+    run, bench = tuner.run, getattr(tuner, "_bench", None)
+
+    @functools.wraps(run)
+    def obedient(self, *given, **named):
+        if _setting == "full":
+            self.cache_results = False
+        if (_setting == "first" or _interpreted()) and len(self.configs) > 1:
+            return _first_that_runs(module, run, self, given, named)
+        return run(self, *given, **named)
+
+    obedient._samestate = True
+    tuner.run = obedient
+    if bench is not None:
+        @functools.wraps(bench)
+        def timed(self, *given, **named):
+            with LEDGER.span("tune"):
+                return bench(self, *given, **named)
+
+        tuner._bench = timed
+
+
+def _first_that_runs(module, run, tuner, given, named):
+    """The tuner's run with one configuration at a time, the one that ran for this key before the others. Those that the
+    kernel's own pruning takes away are not tried."""
+    tuner.nargs = dict(zip(tuner.arg_names, given))
+    every = tuner.configs
+    try:
+        configs = tuner.prune_configs(named)
+    except Exception:
+        if not _interpreted():  # where a model of the device may have none to ask
+            raise
+        configs = every
+    ran = vars(tuner).setdefault("_samestate_ran", {})
+    key = tuple(repr(value) for name, value in {**tuner.nargs, **named}.items() if name in tuner.keys)
+    configs = sorted(configs, key=lambda config: config is not ran.get(key))  # configurations of Triton compare with no None
+    failure = None
+    for config in configs:
+        tuner.configs = [config]
+        try:
+            result = run(tuner, *given, **named)
+        except _passed_over(module) as error:
+            failure = error
+            continue
+        finally:
+            tuner.configs = every
+        ran[key] = config
+        return result
+    raise failure
+
+
+# -- TileLang
+
+def tilelang(module):
+    """Of tilelang.autotuner.tuner: `run` obeys the setting; what of it is no compilation is charged to tuning."""
+    tuner = module.AutoTuner
+    if getattr(tuner.run, "_samestate", False):
+        return
+    run, benchmark = tuner.run, tuner._benchmark_target
+
+    @functools.wraps(run)
+    def obedient(self, *given, **named):
+        with LEDGER.span("tune"):
+            if _setting != "first":
+                return run(self, *given, **named)
+            every = self.configs
+            if callable(every):
+                positional, keyword = self._kernel_parameters
+                every = every(*positional, **dict(keyword))
+            failure = None
+            for config in every:
+                self.configs = [config]
+                try:
+                    return run(self, *given, **named)
+                except RuntimeError as error:  # it says no more than that none of its configurations ran
+                    failure = error
+                finally:
+                    self.configs = every
+            if failure is None:
+                return run(self, *given, **named)
+            raise failure
+
+    @functools.wraps(benchmark)
+    def once(self, jit_kernel, *given, **named):
+        """In the place of a benchmark: one run on the inputs that the benchmark would have."""
+        if _setting != "first":
+            return benchmark(self, jit_kernel, *given, **named)
+        arguments = self.profile_args
+        profiler = jit_kernel.get_profiler(tensor_supply_type=arguments.supply_type)
+        if arguments.supply_prog is not None:
+            inputs = arguments.supply_prog(profiler._get_params(with_output=False))
+        else:
+            inputs = profiler._get_inputs(with_output=False)
+        jit_kernel(*inputs)
+        torch = module.torch
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return 0.0, None
+
+    obedient._samestate = True
+    tuner.run, tuner._benchmark_target = obedient, once
