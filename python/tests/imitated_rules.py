@@ -28,7 +28,7 @@ def _places(ends, counted):
 
 def contiguous(**tensors):
     for name, tensor in tensors.items():
-        if tensor is not None and not tensor.iscontiguous():
+        if tensor is not None and not tensor.is_contiguous():
             raise RuntimeError(f"{name} must be contiguous")
 
 
