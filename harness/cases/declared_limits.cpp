@@ -46,6 +46,8 @@ auto number_in(AnyCase& c, std::string_view key) -> decltype(&c.T) {
 
 std::optional<std::int64_t> number_of(const Case& c, std::string_view key) {
   if (key == "sequences") return c.lengths.empty() ? c.B : std::ssize(c.lengths);
+  if (key == "shortest") return c.lengths.empty() ? c.T : std::ranges::min(c.lengths);
+  if (key == "longest") return c.lengths.empty() ? c.T : std::ranges::max(c.lengths);
   // Of the recurrent family; a system of named tensors may have a size of that name.
   if (key == "l2norm" && !c.parameters.contains(key)) return c.l2norm ? 1 : 0;
   const std::int64_t* number = number_in(c, key);
@@ -111,7 +113,7 @@ std::vector<std::string_view> call_keys(const System& system) {
     const bool seen = std::find(kUnseen.begin(), kUnseen.end(), other) == kUnseen.end();
     if (seen && !size) known.push_back(other);
   }
-  known.emplace_back("sequences");
+  for (const char* counted : {"sequences", "shortest", "longest"}) known.emplace_back(counted);
   return known;
 }
 

@@ -14,8 +14,9 @@ namespace samestate {
 ///   KEY <= N   KEY >= N   KEY = V   KEY != V   KEY % N = R   KEY in V V ..   KEY in N..M
 /// with, behind any of them, `if` and another one: dk <= 128 if contract = bf16. Keys are sizes of the system, what a
 /// call shows of the case line (T, B, chunk, form, contract, state, layout, heads, l2norm, scale, `default` among its
-/// values), `sequences`, and, for functions that make their own decay, the regime of the data and the law that changes
-/// it (`none`: judged against the oracle alone); N may be a size too. T and chunk are those of one call, so that a
+/// values), `sequences`, `shortest` and `longest` (tokens of the shortest and of the longest sequence), and, for functions
+/// that make their own decay, the regime of the data and the law that changes it (`none`: judged against the oracle alone);
+/// N may be a size too. T and chunk are those of one call, so that a
 /// decoded token has T = 1; form is the kernel's or packed.
 class DeclaredLimits {
  public:

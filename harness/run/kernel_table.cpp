@@ -245,15 +245,17 @@ CallShape::CallShape(const KernelCall& call)
       initial_state(call.input("initial_state").data != nullptr),
       head_map(call.head_map),
       l2norm(call.l2norm) {
-  if (call.cu_seqlens.present()) sequences = static_cast<std::size_t>(call.cu_seqlens.shape[0] - 1);
+  if (!call.cu_seqlens.present()) return;
+  lengths.emplace();
+  for (std::int64_t n = 1; n < call.cu_seqlens.shape[0]; ++n)
+    lengths->push_back(call.cu_seqlens(n) - call.cu_seqlens(n - 1));
 }
 
 Case as_called(Case c, const KernelRow& kernel, const CallShape& call) {
   const auto form = std::find_if(kernel.system->forms.begin(), kernel.system->forms.end(),
                                  [](const CaseForm& row) { return row.packed; });
-  c.form = call.sequences && form != kernel.system->forms.end() ? std::string(form->name) : kernel.form;
-  // Of packed sequences only their number is a limit.
-  c.lengths.assign(call.sequences.value_or(0), 0);
+  c.form = call.lengths && form != kernel.system->forms.end() ? std::string(form->name) : kernel.form;
+  c.lengths = call.lengths.value_or(std::vector<std::int64_t>());
   c.T = call.tokens;
   c.chunk = call.chunk;
   c.ranks = call.ranks;

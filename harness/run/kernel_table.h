@@ -57,7 +57,7 @@ struct KernelRow {
 struct CallShape {
   explicit CallShape(const KernelCall& call);
   std::vector<std::pair<std::string, std::int64_t>> sizes;
-  std::optional<std::size_t> sequences;  ///< of a packed batch
+  std::optional<std::vector<std::int64_t>> lengths;  ///< tokens of each sequence of a packed batch
   std::int64_t batch, tokens, chunk, ranks;
   bool initial_state;
   HeadMap head_map;

@@ -92,6 +92,8 @@ class FamilyEdge {
   template <class T>
   EdgeTensor state(std::string name, const View<T, 4>& view) const {
     EdgeTensor x{.name = std::move(name), .call = strided(view)};
+    // Kernels that keep [N, Hv, dv, dk] ask for contiguous states: a dense one is not handed over as a transposed view.
+    x.dense = x.call.stride == row_major_strides(x.call.shape);
     if (conventions_.values_first) swap_axes(x.call, 2, 3);
     x.shape = x.call.shape;
     order_heads(x, 1, false);
@@ -249,7 +251,7 @@ EdgeCall::EdgeCall(const Arguments& call, const Contract& contract, const Declar
 
 void EdgeCall::add(EdgeTensor x) {
   const bool merged = x.call.shape.size() != x.shape.size();
-  if (x.call.data != nullptr && keeps_strides_ && !merged) {
+  if (x.call.data != nullptr && keeps_strides_ && !merged && !x.dense) {
     x.stride = x.memory_stride = x.call.stride;
   } else {
     x.memory_stride = row_major_strides(x.call.shape);

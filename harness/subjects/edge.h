@@ -37,6 +37,7 @@ struct EdgeTensor {
       {};  ///< the judge's, its axes in the subject's order; shape may have merged some. Without data: zeros
   std::vector<std::int64_t> memory_stride = {};  ///< of the axes of `call`, in elements
   bool input = false, output = false;
+  bool dense = false;  ///< without gaps in the call: then for the subject too, in its own order of axes
   std::vector<std::int64_t> whole_numbers = {};  ///< of an integer tensor: its values
   std::int64_t begin = 0;                        ///< element of the memory at which those of `call` begin
   NullRow nobodys = {};

@@ -4,52 +4,9 @@ their packages would be; `fault(..)` names what one of them does wrong from then
 import sys
 import types
 
+import imitated_rules as rules
 import torch
-
-FAULTS = set()
-
-
-def fault(*names):
-    FAULTS.clear()
-    FAULTS.update(names)
-
-
-def wrong(name):
-    return name in FAULTS
-
-
-def sigmoid(x):
-    return 1 / (1 + torch.exp(-x))
-
-
-def softplus(x):
-    return torch.where(x <= 20, torch.log1p(torch.exp(x)), x)
-
-
-def unit(x):
-    return x / torch.sqrt((x * x).sum(-1, keepdim=True) + (1e-5 if wrong("epsilon") else 1e-6))
-
-
-def token(S, q, k, v, g, beta, scale, l2norm):
-    """One token of [.., V, K] states; q, k [.., K] of the key heads' copies."""
-    if wrong("q and k exchanged"):
-        q, k = k, q
-    if l2norm and not wrong("no l2norm"):
-        q, k = unit(q), unit(k)
-    S = S * torch.exp(g)[..., None, None]
-    delta = beta[..., None] * (v - (S @ k[..., None])[..., 0])
-    S = S + delta[..., :, None] * k[..., None, :]
-    return S, (S @ (q * scale)[..., None])[..., 0]
-
-
-def gates(a, b, A_log, dt_bias):
-    a, b, A_log, dt_bias = (x.double() for x in (a, b, A_log, dt_bias))
-    g = -torch.exp(A_log) * softplus(a + (0 if wrong("no dt_bias") else dt_bias))
-    return g, b if wrong("b as it is") else sigmoid(b)
-
-
-def grouped(x, heads):
-    return x.repeat(heads // x.shape[-2], 1) if wrong("heads tiled") else x.repeat_interleave(heads // x.shape[-2], -2)
+from imitated_token import fault, gates, grouped, sigmoid, softplus, token, wrong  # noqa: F401
 
 
 def _checked_packed(mixed_qkv, a, b, A_log, dt_bias, initial_state, out, ssm_state_indices):
@@ -186,55 +143,13 @@ def _vllm_recurrent():
     return fused_recurrent_gated_delta_rule
 
 
-def _rule(q, k, v, g, beta, scale, states, ends, l2norm):
-    """[T, H, D] tensors of sequences that end at `ends`; states [N, Hv, V, K] -> o, states."""
-    HV, o, after = v.shape[1], torch.zeros_like(v).double(), []
-    for n in range(len(ends) - 1):
-        S = states[n].double()
-        for t in range(int(ends[n]), int(ends[n + 1])):
-            S, o[t] = token(S, grouped(q[t].double(), HV), grouped(k[t].double(), HV), v[t].double(), g[t].double(),
-                            beta[t].double(), scale, l2norm)
-        after.append(S)
-    return o.to(v.dtype), torch.stack(after)
-
-
-def _flashinfer_prefill():
-    def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state=None, output_final_state=False,
-                               cu_seqlens=None, use_qk_l2norm_in_kernel=False, output=None, output_state=None):
-        assert cu_seqlens is not None and q.ndim == 3, "[total, H, D] and cu_seqlens"
-        scale = q.shape[-1] ** -0.5 if not scale else scale
-        HV = v.shape[1]
-        states = initial_state if initial_state is not None else torch.zeros(len(cu_seqlens) - 1, HV, v.shape[-1],
-                                                                             q.shape[-1])
-        alpha = g.double() if not wrong("g is a logarithm") else torch.exp(g.double())
-        o, after = _rule(q, k, v, torch.log(alpha), beta, scale, states, cu_seqlens, use_qk_l2norm_in_kernel)
-        return (o, after.float()) if output_final_state else o
-
-    return chunk_gated_delta_rule
-
-
-def _flash_qla():
-    def chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None, output_final_state=False,
-                               use_qk_l2norm_in_kernel=False, cu_seqlens=None, head_first=False, state_v_first=False,
-                               auto_cp=True):
-        B, T = q.shape[:2]
-        ends = cu_seqlens if cu_seqlens is not None else torch.arange(B + 1) * T
-        HV, V, K = v.shape[2], v.shape[3], q.shape[3]
-        scale = K ** -0.5 if scale is None else scale
-        states = initial_state.transpose(-1, -2) if initial_state is not None else torch.zeros(len(ends) - 1, HV, V, K)
-        flat = [x.reshape(B * T, *x.shape[2:]) for x in (q, k, v, g, beta)]
-        o, after = _rule(*flat, scale, states, ends, use_qk_l2norm_in_kernel)
-        after = (after if wrong("states transposed") and V == K else after.transpose(-1, -2)).float()
-        return o.reshape(v.shape), after if output_final_state else None
-
-    return chunk_gated_delta_rule
-
-
 def _flashinfer_decode(kind):
     def serve(q, k, v, pool, rows, A_log, a, dt_bias, b, scale, l2norm, update):
         HV, K = v.shape[2], q.shape[3]
         assert K >= 128 and v.shape[3] >= 128 and q.dtype in (torch.float16, torch.bfloat16)
-        assert pool.dtype == torch.float32 and A_log.dtype == torch.float32
+        assert pool.dtype == torch.float32 or pool.dtype == torch.bfloat16 and K == v.shape[3] == 128 and kind == "pretranspose"
+        assert A_log.dtype == torch.float32
+        rules.contiguous(q=q, k=k, v=v, a=a, b=b)
         g, beta = gates(a, b, A_log, dt_bias)
         o = torch.zeros_like(v)
         for n in range(len(q)):
@@ -247,24 +162,27 @@ def _flashinfer_decode(kind):
                                beta[n, t], K ** -0.5 if scale is None else scale, l2norm)
                 o[n, t] = o_t.to(o.dtype)
             if update:
-                pool[row] = (S if kind != "decode" else S.transpose(-1, -2)).float()
+                pool[row] = (S if kind != "decode" else S.transpose(-1, -2)).to(pool.dtype)
         return o
 
-    def gated_delta_rule_decode(q, k, v, state, A_log, a, dt_bias, b, scale=None, output=None, use_qk_l2norm=True):
+    def gated_delta_rule_decode(q, k, v, state, A_log, a, dt_bias, b, scale=None, output=None, use_qk_l2norm=True,
+                                backend="auto"):
         assert q.shape[1] == 1 and v.shape[3] % 32 == 0
         return serve(q, k, v, state, range(len(q)), A_log, a, dt_bias, b, scale, use_qk_l2norm, True), state
 
     def gated_delta_rule_decode_pretranspose(q, k, v, state, A_log, a, dt_bias, b, scale=None, output=None,
                                              use_qk_l2norm=True, initial_state=None, initial_state_indices=None,
-                                             output_state_indices=None):
+                                             output_state_indices=None, intermediate_states_buffer=None,
+                                             disable_state_update=False, backend="auto"):
         assert q.shape[1] == 1 and (initial_state is None) == (initial_state_indices is None)
         pool = initial_state if initial_state is not None else state
         rows = initial_state_indices if initial_state is not None else range(len(q))
-        return serve(q, k, v, pool, rows, A_log, a, dt_bias, b, scale, use_qk_l2norm, True), pool
+        return serve(q, k, v, pool, rows, A_log, a, dt_bias, b, scale, use_qk_l2norm, not wrong("no update")), pool
 
     def gated_delta_rule_mtp(q, k, v, initial_state, initial_state_indices, A_log, a, dt_bias, b, scale=None, output=None,
                              intermediate_states_buffer=None, ssm_state_indices=None, disable_state_update=None,
-                             use_qk_l2norm=True, output_state_indices=None):
+                             use_qk_l2norm=True, output_state_indices=None, cache_replayssm=False, replayssm_rawv=None,
+                             replayssm_rawk=None, replayssm_g=None, replayssm_beta=None):
         update = not (True if disable_state_update is None or wrong("no update") else disable_state_update)
         return serve(q, k, v, initial_state, initial_state_indices, A_log, a, dt_bias, b, scale, use_qk_l2norm,
                      update), initial_state
@@ -337,6 +255,19 @@ def mamba_chunk_scan_combined(x, dt, A, B, C, chunk_size, D=None, z=None, dt_bia
     return (y, S.float()) if return_final_states else y
 
 
+def mamba2(x, dt, A, B, C, cu_seqlens, D=None, dt_bias=None, z=None, initial_state=None, output_final_state=False,
+           checkpoint_every_n_tokens=0, dt_softplus=True, dt_min=0.0, dt_max=None, batch_invariant=False, state_indices=None,
+           overwrite_initial_state=False, plan_name=None, checkpoint_dtype=None):
+    assert x.dim() == B.dim() == C.dim() == 3 and dt.dim() == 2 and x.dtype == B.dtype == C.dtype == torch.bfloat16
+    assert B.shape[2] == 128 and x.shape[2] == 64 and cu_seqlens.dtype == torch.int32 and z is None
+    batch = len(cu_seqlens) - 1
+    y, after = mamba_chunk_scan_combined(
+        *(t.reshape(batch, -1, *t.shape[1:]).float() for t in (x, dt)), A,
+        *(t.reshape(batch, -1, *t.shape[1:]).float() for t in (B, C)), 128, D=D, dt_bias=dt_bias,
+        initial_states=initial_state, dt_softplus=dt_softplus, return_final_states=True)
+    return y.reshape(x.shape).to(x.dtype), after if output_final_state else torch.empty(0)
+
+
 def _convolved(x, weight, bias, before, activation):
     whole = torch.cat([before, x], -1).double()
     T, W = x.shape[-1], weight.shape[1]
@@ -365,13 +296,19 @@ def causal_conv1d_update(x, conv_state, weight, bias=None, activation=None, cach
 
 
 MODULES = {
+    "vllm.third_party.flash_linear_attention.ops.chunk": [rules.vllm_chunk()],
+    "sglang.kernels.ops.attention.fla.chunk": [rules.sglang_chunk()],
+    "fla.backends": [],
+    "fla.ops.gated_delta_rule": [rules.fla_chunk()],
+    "fla.ops.common.intracard_cp": [rules.intracard_pre_scan],
+    "cudnn.linear_attention": [rules.gated_delta_net, mamba2],
     "vllm.third_party.flash_linear_attention.ops.fused_recurrent": [_packed(0), _vllm_recurrent()],
     "vllm.third_party.flash_linear_attention.ops.fused_sigmoid_gating": [_vllm_gating()],
     "sglang.kernels.ops.attention.fla.fused_recurrent": [_packed(-1)],
     "sglang.kernels.ops.attention.linear.fused_sigmoid_gating_recurrent": [_sglang_gating()],
     "flashinfer.gdn_decode": [_flashinfer_decode(kind) for kind in ("decode", "pretranspose", "mtp")],
-    "flashinfer.gdn_prefill": [_flashinfer_prefill()],
-    "flash_qla": [_flash_qla()],
+    "flashinfer.gdn_prefill": [rules.flashinfer_prefill()],
+    "flash_qla": [rules.flash_qla()],
     "mamba_ssm.ops.selective_scan_interface": [selective_scan_fn],
     "mamba_ssm.ops.triton.selective_state_update": [selective_state_update],
     "mamba_ssm.ops.triton.ssd_combined": [mamba_chunk_scan_combined],
@@ -379,8 +316,17 @@ MODULES = {
 }
 
 
+_AWAY = {}  # packages of the same names that were imported before
+
+
+def _packages():
+    return {name.partition(".")[0] for name in MODULES}
+
+
 def install():
-    """The modules of MODULES, with the packages that they are in."""
+    """The modules of MODULES, with the packages that they are in, in the place of any that were imported."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in _packages()]:
+        _AWAY[name] = sys.modules.pop(name)
     for name, functions in MODULES.items():
         parts = name.split(".")
         for depth in range(1, len(parts) + 1):
@@ -390,10 +336,11 @@ def install():
                 module.__path__ = []
         for function in functions:
             setattr(sys.modules[name], function.__name__, function)
+    sys.modules["fla.backends"]._DISPATCH_DISABLED = False
 
 
 def remove():
-    for name in MODULES:
-        parts = name.split(".")
-        for depth in range(1, len(parts) + 1):
-            sys.modules.pop(".".join(parts[:depth]), None)
+    for name in [name for name in sys.modules if name.partition(".")[0] in _packages()]:
+        del sys.modules[name]
+    sys.modules.update(_AWAY)
+    _AWAY.clear()

@@ -27,6 +27,8 @@ class Table(unittest.TestCase):
 
     def test_rows(self):
         self.assertEqual(len(set(adapters.names())), len(adapters.ROWS))
+        # Rows of one kernel name serve together, its chunked and its recurrent form.
+        self.assertEqual(len({(row.kernel, row.form) for row in adapters.ROWS}), len(adapters.ROWS))
         for row in adapters.ROWS:
             with self.subTest(row.name):
                 self.assertIn(row.array, ARRAYS)

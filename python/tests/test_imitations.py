@@ -1,5 +1,7 @@
 """Adapters of packages that run on a device alone, each on an imitation of its function (imitations.py): the gate passes
 it as the adapter calls it, and fails what the imitation, or the adapter's row, does wrong."""
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from plugin_runs import needs_command  # noqa: E402
 
 import samestate  # noqa: E402
 from samestate import adapters  # noqa: E402
+from samestate.errors import DeclarationError  # noqa: E402
 
 try:
     import imitations
@@ -21,6 +24,9 @@ except ImportError as error:
 STEP = "v1 gated_delta_step B=6 T=3 P=3 Hk=2 Hv=4 dk=4 dv={} seed=2"  # requests without a slot, in slot 0, in the last
 WIDE = "v1 gated_delta_step B=6 T={} P=3 Hk=1 Hv=2 dk=128 dv=128 contract=bf16_io+exponential:ex2 seed=2"
 RULE = "v1 gated_delta_rule form={} T=9 Hk=2 Hv=4 dk=4 dv={} state=random seed=5"
+CHUNKS = "v1 gated_delta_rule form={} chunk=64 {} dk=128 dv=128 state=random seed=5 contract=bf16+card:nearest"
+DENSE, PACKED_ROWS = "B=2 T=9 Hk=2 Hv=4", "lengths=3,0,5 Hk=2 Hv=4"
+SOLVED = "+accumulator:fp32+inverse:block16/{}+merges:rows+scan:tree+card:nearest"
 SCAN = "v1 selective_scan form={} B=2 T=4 D=6 N=3"
 DUALITY = "v1 state_space_duality form={} B=2 T=5 H=4 G=2 P=3 N=2"
 CONVOLUTION = "v1 short_convolution form=gather B=2 T=5 C=8 W=4 bias=1"
@@ -40,11 +46,31 @@ IMITATED = [
     ("vllm.fused_recurrent_gated_delta_rule", RULE.format("packed chunk=0 lengths=2,0,3", 6).replace(" T=9", "") +
      " contract=bf16+norm:unrounded", ["row of the first token", "heads tiled"]),
     ("vllm.fused_recurrent_gated_delta_rule", RULE.format("recurrent B=2", 6) + " l2norm=1", ["no l2norm", "epsilon"]),
-    ("flashinfer.chunk_gated_delta_rule", RULE.format("chunked chunk=64 B=2", 6) + " contract=bf16+card:nearest",
-     ["g is a logarithm", "heads tiled"]),
-    ("flashqla.chunk_gated_delta_rule", RULE.format("chunked chunk=64 B=2", 4) + " contract=bf16+card:nearest",
-     ["states transposed", "heads tiled"]),
+    ("flashinfer.chunk_gated_delta_rule", CHUNKS.format("chunked", DENSE), ["g is a logarithm", "heads tiled"]),
+    ("flashinfer.chunk_gated_delta_rule", CHUNKS.format("packed", PACKED_ROWS), ["g is a logarithm"]),
+    ("flashinfer.chunk_gated_delta_rule.fused", CHUNKS.format("chunked", DENSE), ["g is a logarithm", "heads tiled"]),
+    ("flashinfer.chunk_gated_delta_rule.cp", CHUNKS.format("chunked", "T=130 Hk=1 Hv=2"), ["heads tiled", "q and k exchanged"]),
+    ("flashinfer.chunk_gated_delta_rule.cp_many_heads", CHUNKS.format("chunked", "T=129 Hk=2 Hv=18"), ["heads tiled"]),
+    ("flashinfer.chunk_gated_delta_rule.cake_gdn", CHUNKS.format("chunked", DENSE), ["heads tiled"]),
+    ("flashinfer.chunk_gated_delta_rule.cudnn", CHUNKS.format("chunked", DENSE), ["heads tiled"]),
+    ("flashinfer.chunk_gated_delta_rule.sm120_cute", CHUNKS.format("chunked", DENSE), ["g is a logarithm"]),
+    ("flashqla.chunk_gated_delta_rule", CHUNKS.format("chunked", DENSE), ["states transposed", "heads tiled"]),
+    ("flashqla.chunk_gated_delta_rule.serial", CHUNKS.format("packed", PACKED_ROWS),
+     ["states transposed", "places counted by sequences"]),
+    ("flashqla.chunk_gated_delta_rule.divided", CHUNKS.format("chunked", "T=258 Hk=1 Hv=2"), ["states transposed"]),
+    ("fla.chunk_gated_delta_rule.intracard", "v1 gated_delta_rule form=chunked chunk=16 T=6144 dk=4 dv=6 state=random seed=5 "
+     "contract=bf16" + SOLVED.format("tf32_truncated"), ["divided later", "q and k exchanged"]),
+    ("vllm.chunk_gated_delta_rule", RULE.format("packed chunk=64 lengths=2,0,3", 6).replace(" T=9", "") + " contract=bf16" +
+     SOLVED.format("fp32"), ["places counted by sequences", "heads tiled"]),
+    ("sglang.chunk_gated_delta_rule", RULE.format("packed chunk=64 lengths=2,0,3", 6).replace(" T=9", "") + " contract=bf16" +
+     SOLVED.format("tf32_truncated"), ["places counted by sequences", "states left as they were"]),
+    ("cudnn.gated_delta_net", CHUNKS.format("packed", PACKED_ROWS), ["heads tiled", "q and k exchanged"]),
+    ("cudnn.gated_delta_net.cutile", CHUNKS.format("chunked", DENSE), ["heads tiled"]),
+    ("cudnn.mamba2", "v1 state_space_duality form=chunked chunk=128 B=2 T=5 H=4 G=2 P=64 N=128 contract=bf16+card:nearest",
+     ["no initial state"]),
     ("flashinfer.gated_delta_rule_decode", WIDE.format(2), ["b as it is", "no l2norm"]),
+    ("flashinfer.gated_delta_rule_decode.large_batch", WIDE.format(1).replace("B=6", "B=32"), ["no l2norm"]),
+    ("flashinfer.gated_delta_rule_decode_pretranspose.bf16_state", WIDE.format(1), ["no dt_bias", "no update"]),
     ("flashinfer.gated_delta_rule_decode_pretranspose", WIDE.format(2), ["slot -1 is slot 0", "no dt_bias"]),
     ("flashinfer.gated_delta_rule_mtp", WIDE.format(3), ["no update", "q and k exchanged"]),
     ("mamba_ssm.selective_scan_fn", SCAN.format("blelloch") + EX2, ["no softplus", "A positive", "no D", "no z"]),
@@ -59,10 +85,17 @@ IMITATED = [
 ]
 
 
-def imitated(name):
+# What keeps the plan of rows of long sequences within what an imitation computes in a second.
+LONG = {"fla.chunk_gated_delta_rule.intracard": ("chunk = 16", "T <= 6400", "B = 1", "Hv <= 2", "dk <= 16", "dv <= 16"),
+        "flashqla.chunk_gated_delta_rule.divided": ("T <= 300", "Hv <= 4"),
+        "flashinfer.chunk_gated_delta_rule.cp": ("T <= 300", "B <= 2", "Hv <= 4"),
+        "flashinfer.chunk_gated_delta_rule.cp_many_heads": ("T <= 200", "B = 1", "Hv <= 20")}
+
+
+def imitated(name, limits=()):
     """The row's subject on the CPU: its function there is the imitation."""
     row, = adapters.rows_of(name)
-    return adapters.subject(row._replace(devices={"cpu": row.devices["cuda"]}))
+    return adapters.subject(row._replace(devices={"cpu": row.devices["cuda"]}), limits=limits)
 
 
 @needs_command
@@ -75,7 +108,7 @@ class Imitated(unittest.TestCase):
     def test_each_row_is_here(self):
         here = {name for name, _, _ in IMITATED}
         self.assertEqual({row.name for row in adapters.ROWS if not row.tried and row.dtypes is None or
-                          row.package == "flashinfer-python"} - here, set())
+                          row.package in ("flashinfer-python", "nvidia-cudnn-frontend")} - here, set())
 
     def test_right_ones_pass_and_planted_faults_do_not(self):
         for name, line, faults in IMITATED:
@@ -93,7 +126,7 @@ class Imitated(unittest.TestCase):
         for name in dict.fromkeys(name for name, _, _ in IMITATED):
             with self.subTest(name):
                 imitations.fault()
-                done = samestate.check(imitated(name), max_cases=12, effort=0.2).verdicts
+                done = samestate.check(imitated(name, LONG.get(name, ())), max_cases=12, effort=0.2).verdicts
                 self.assertGreater(done.get("pass", 0), 5)
                 self.assertLessEqual(set(done), {"pass", "vacuous", "unsupported"})
 
@@ -125,7 +158,37 @@ class Packages(unittest.TestCase):
             child = self.served("causal_conv1d.causal_conv1d_fn", folder)
             said = [line for line in child.stderr.splitlines() if "9.9.0" in line]
             self.assertEqual(len(said), 1, child.stderr)
-            self.assertIn("read at 1.7.0", said[0])
+            self.assertIn("newer than what causal_conv1d.causal_conv1d_fn was read at: 1.7.0", said[0])
+
+    def test_order_of_versions(self):
+        for earlier, later in (("0.7.2.post1", "0.7.4"), ("0.7.4", "0.7.4.post1"), ("0.9", "0.10.1"), ("2.11.0", "2.12.0+cu130")):
+            self.assertLess(adapters._order(earlier), adapters._order(later))
+
+    def test_one_warning_of_a_package_and_none_of_the_version_that_was_read(self):
+        row, = adapters.rows_of("flashinfer.chunk_gated_delta_rule")
+        other, = adapters.rows_of("flashinfer.gated_delta_rule_mtp")
+        for version, said in (("0.7.4", 0), ("0.7.5", 1), ("0.7.2.post1", 1), (None, 0)):
+            adapters._WARNED.clear()
+            with contextlib.redirect_stderr(io.StringIO()) as err:
+                for each in (row, other, row):
+                    adapters._warn_of_version(each, version)
+            self.assertEqual(err.getvalue().count("\n"), said, err.getvalue())
+            if said:
+                self.assertIn("newer than" if version == "0.7.5" else "not what", err.getvalue())
+                self.assertIn(version, err.getvalue())
+                self.assertIn("0.7.4", err.getvalue())
+        adapters._WARNED.clear()
+
+    def test_a_version_without_the_function_is_named(self):
+        row, = adapters.rows_of("flashqla.chunk_gated_delta_rule")
+        for each in (row, row._replace(function="samestate.adapters.family_calls:sglang_chunk()")):
+            imitations.install()
+            self.addCleanup(imitations.remove)
+            del sys.modules["flash_qla"].chunk_gated_delta_rule
+            del sys.modules["sglang.kernels.ops.attention.fla.chunk"].chunk_gated_delta_rule
+            with self.assertRaisesRegex(DeclarationError, "has no chunk_gated_delta_rule"):
+                adapters.subject(each)
+            imitations.remove()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Adapters: public kernels as subjects, from one table (table.py; docs/adapters.md is made of it)."""
 import importlib
+import itertools
 import sys
 
 from .. import devices, interpreter
@@ -32,18 +33,50 @@ def _loaded(row, device):
     return found
 
 
+def public(module, name):
+    """What a module of a package has by that name; DeclarationError where this version of it has no such name."""
+    found = getattr(importlib.import_module(module), name, None)
+    if found is None:
+        raise DeclarationError(f"{module} has no {name}, which this adapter calls: see docs/adapters.md for the version that "
+                               "was read")
+    return found
+
+
 def _found(row, device):
     module, _, path = row.function.partition(":")
-    if row.package == "flash-linear-attention":
+    if row.package == "flash-linear-attention" and module.startswith("fla."):
         from .fla import function
 
         return function(module, path, device)
     wrapped = path.endswith(".__wrapped__")
     made = path.endswith("()")
     name = path[: -len(".__wrapped__")] if wrapped else path[:-2] if made else path
-    found = getattr(importlib.import_module(module), name)
+    found = public(module, name)
     # Without FLA there is no dispatching decorator, and nothing to unwrap.
     return getattr(found, "__wrapped__", found) if wrapped else found() if made else found
+
+
+def _order(version):
+    """Release numbers of a version, then the number of a post release; what stands behind them has no order here."""
+    release, _, post = version.partition("+")[0].partition(".post")
+    numbers = []
+    for part in release.split("."):
+        digits = "".join(itertools.takewhile(str.isdigit, part))
+        numbers.append(int(digits or 0))
+    return numbers, int(post) if post.isdigit() else 0
+
+
+_WARNED = set()
+
+
+def _warn_of_version(row, version):
+    """One line a package and process where another version is installed than the row was read at; it is tried all the same."""
+    if version is None or version in row.versions or (row.package, row.versions) in _WARNED:
+        return
+    _WARNED.add((row.package, row.versions))
+    newer = all(_order(version) > _order(known) for known in row.versions)
+    print(f"samestate.serve: {row.package} {version} is installed, {'newer than' if newer else 'not'} what {row.name} was read "
+          f"at: {' '.join(row.versions)}; the row is tried as it stands", file=sys.stderr)
 
 
 def version_of(row):
@@ -70,12 +103,10 @@ def subject(row, device=None, contracts=None, limits=(), name=None, **more):
             interpreter.choose(row.name)
     if device not in row.devices:
         raise DeclarationError(f"{row.name} on device {device}: known are {' '.join(row.devices)}")
-    function = _loaded(row, device)
     version = version_of(row)
+    _warn_of_version(row, version)
+    function = _loaded(row, device)
     read_at = f"{row.package} {version}; read at {' '.join(row.versions)}"
-    if version and not any(version.split(".")[:2] == known.split(".")[:2] for known in row.versions):
-        print(f"samestate.serve: {row.name}: {row.package} {version} is installed, the adapter was read at "
-              f"{' '.join(row.versions)}", file=sys.stderr)
     options = {**row.options, **more.pop("options", {})}
     variant = more.pop("variant", row.variant if device == "cuda" else ())
     interpreted = row.package == "flash-linear-attention" and device == "cpu"
@@ -86,6 +117,7 @@ def subject(row, device=None, contracts=None, limits=(), name=None, **more):
                    compiles=device == "cuda" or interpreted,
                    variant=variant, arguments=row.arguments, options=options,
                    about={"adapter": row.name, "package": read_at}, **{**row.conventions, **more},
+                   **({"strided": row.strided} if "strided" not in more else {}),
                    **({"dtypes": row.dtypes} if row.dtypes else {}))
     return made
 
@@ -107,18 +139,24 @@ def markdown():
         "(`python/samestate/adapters/named.py`). On a CPU, where they run unless `?device=cuda` says otherwise, the functions",
         "of flash-linear-attention run in Triton's interpreter. On a device `SAMESTATE_TRITON_AUTOTUNE=first` takes the first",
         "configuration of each Triton kernel instead of compiling and timing all of them for each variant; records hold it.",
-        "This page is `python3 -m samestate.adapters --markdown`, made from `table.py` and `operators.py` in that folder.", "",
+        "A name behind a dot, `.cp`, is one of the kernels that the name before it chooses among, by shapes or by what is installed:",
+        "its options and limits keep the call to that one. A package newer than its row is named in one line on stderr, with both",
+        "versions, and the row is tried as it stands. This page is `python3 -m samestate.adapters --markdown`, made from `table.py`,",
+        "`operators.py` and `engines.py` in that folder.", "",
         "| NAME | kernel | package, read at | device: contracts | conventions | limits | ran |",
         "|---|---|---|---|---|---|---|"]
     for row in ROWS:
         contracts = "; ".join(f"{device}: {' '.join(c)}" for device, c in row.devices.items())
         conventions = "; ".join(filter(None, [
-            ", ".join(f"{k} {v}" for k, v in row.conventions.items()), _laid_out(row)]))
+            ", ".join(f"{k} {v}" for k, v in row.conventions.items()),
+            "" if row.strided is None else "contiguous tensors",
+            ", ".join(f"`{k}={v!r}`" for k, v in row.options.items()), _laid_out(row)]))
         if row.dtypes:
             kind = sorted(set(row.dtypes.values()))
             conventions = "; ".join(filter(None, [conventions.rstrip("."), *(
                 f"{dtype}: {', '.join(k for k, v in row.dtypes.items() if v == dtype)}" for dtype in kind)]))
-        tried = ", ".join(f"{device}: {version}" for device, version in row.tried.items()) or "not yet"
+        ran = ", ".join(f"{device}: {version}" for device, version in row.tried.items())
+        tried = "; ".join(filter(None, [ran, row.untried and f"needs {row.untried}"])) or "not yet"
         lines.append(f"| `{row.name}` | `{row.kernel}.{row.form}` | {row.package} {', '.join(row.versions)} | "
                      f"{contracts} | {conventions} | {', '.join(f'`{x}`' for x in row.limits) or 'none'} | {tried} |")
     lines += ["", "## What a caller gets wrong", ""]

@@ -1,4 +1,4 @@
-"""Rows of packages that run on a device alone: serving engines, mamba_ssm, causal_conv1d. As operators.py, of which they
+"""Rows of packages that run on a device alone: serving engines, mamba_ssm, causal_conv1d, cuDNN. As operators.py, of which they
 are part. None was run on a device; python/tests/test_imitations.py holds each row against an imitation of its function."""
 from .operators import _row
 
@@ -27,12 +27,13 @@ _GATING = "fused_sigmoid_gating_delta_rule_update"
 _SIXTEEN = dict.fromkeys(("q", "k", "v", "a", "b", "o"), "bf16")
 
 
-def _flashinfer(name, call, limits, traps):
-    row = _step("flashinfer", "flashinfer-python", "0.7.2.post1", name, "flashinfer.gdn_decode", call,
+def _flashinfer(name, call, limits, traps, region="", **more):
+    """`region`: of a name that runs one of several kernels, which of them; `more`: other fields of that row."""
+    row = _step("flashinfer", "flashinfer-python", "0.7.4", name, "flashinfer.gdn_decode", call,
                 "none" if name == "gated_delta_rule_decode" else "-1", traps,
-                kernel=f"flashinfer.{name.rpartition('_')[2]}.gated_delta_step",
+                kernel=f"flashinfer.{name.rpartition('_')[2]}{region}.gated_delta_step",
                 contract="bf16_io+exponential:ex2", limits=("dk >= 128", "dv >= 128") + limits)
-    return row._replace(dtypes=_SIXTEEN)
+    return row._replace(**{"name": row.name + region, "dtypes": _SIXTEEN, "strided": False, **more})
 
 
 def _mamba(name, system, form, where, call, contract=_EX2, limits=(), traps=""):
@@ -62,10 +63,16 @@ ENGINES = (
           "softplus_beta and softplus_threshold have no default and stand before q; strides of batch and heads are taken "
           "for dense; a slot of -1 starts at zeros and has an output; it returns o alone"),
     _flashinfer("gated_delta_rule_decode", "flashinfer_decode", ("dv % 32 = 0",),
-                "a token a call; fp32 states [key, value] in place; l2norm by default"),
+                "a token a call; fp32 states [key, value] in place; l2norm by default; from 32 requests on it is another "
+                "kernel"),
+    _flashinfer("gated_delta_rule_decode", "flashinfer_decode", ("dv % 32 = 0", "B >= 32"),
+                "the kernel of 32 requests and more", region=".large_batch"),
     _flashinfer("gated_delta_rule_decode_pretranspose", "flashinfer_pretransposed", ("dv % 8 = 0",),
                 "states [value, key]; a slot of -1 gives zeros with fp32 states, and with bf16 ones reads and writes "
-                "slot 0; l2norm by default"),
+                "slot 0; l2norm by default; several tokens of fp32 states are gated_delta_rule_mtp"),
+    _flashinfer("gated_delta_rule_decode_pretranspose", "flashinfer_pretransposed", ("dk = 128", "dv = 128", "T = 1"),
+                "states are rounded to bf16 at every token; a slot of -1 reads and writes slot 0", region=".bf16_state",
+                dtypes=dict(_SIXTEEN, pool="bf16"), conventions={"null_slot": "none"}),
     _flashinfer("gated_delta_rule_mtp", "flashinfer_mtp", ("dk = 128", "dv = 128", "T >= 2"),
                 "states [value, key]; disable_state_update is True by default; l2norm by default"),
     _mamba("selective_scan_fn", "selective_scan", "blelloch", "selective_scan_interface", "selective_scan_of_mamba_ssm",
@@ -84,6 +91,13 @@ ENGINES = (
            "duality_chunks_of_mamba_ssm", "tf32_truncated+card:nearest", limits=["chunk in 16 32 64 128 256"],
            traps="behind chunk_size stand D, z, dt_bias, initial_states; softplus only with dt_softplus; cu_seqlens is read "
                  "only with return_varlen_states; states between chunks are of the dtype of C"),
+    _engine("cudnn.mamba2", "state_space_duality", "chunked", "nvidia-cudnn-frontend", "1.32.0",
+            "cudnn.linear_attention:mamba2", "duality_chunks_of_cudnn", "bf16+card:nearest",
+            limits=["chunk = 128", "N = 128", "P = 64"],
+            traps="no batch axis; dt is raw, and softplus is its default; the result of a state that is not asked for is an empty "
+                  "tensor" + _GUESS)._replace(
+        dtypes=dict.fromkeys(("x", "B", "C", "y"), "bf16"), strided=False,
+        untried="compute capability 10.0, 10.3 or 10.7 alone"),
     _convolution("causal_conv1d_fn", "convolution_channels_last", ("C % 8 = 0",),
                  "x is [B, C, T], with states only where channels lie side by side; states have W - 1 inputs; no "
                  "activation by default", "causal_conv1d.short_convolution"),

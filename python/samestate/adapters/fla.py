@@ -4,11 +4,19 @@ import importlib
 from ..errors import DeclarationError
 
 
-def function(module, name, device):
+# Its switch of all back ends is read once, when FLA is imported, those of each at each call.
+_INTRACARD = {"FLA_DISABLE_BACKEND_DISPATCH": "0", "FLA_INTRACARD_CP": "1", "FLA_FLASH_QLA": "0", "FLA_TILELANG": "0",
+              "FLA_GLUON": "0"}
+
+
+def function(module, name, device, intracard=False):
     """The function of fla.ops; on a CPU in the repaired interpreter. FLA's own Triton path, not a backend that happens
-    to be installed; and no cache of what `cu_seqlens` gave, which goes by the identity of the object."""
+    to be installed; and no cache of what `cu_seqlens` gave, which goes by the identity of the object. `intracard`: with the
+    one back end that divides long sequences among the multiprocessors. DeclarationError where FLA was imported without it."""
     import os
 
+    if intracard:
+        os.environ.update(_INTRACARD)
     os.environ.setdefault("FLA_DISABLE_BACKEND_DISPATCH", "1")
     os.environ.setdefault("FLA_DISABLE_TENSOR_CACHE", "1")
     if device == "cpu":
@@ -22,4 +30,8 @@ def function(module, name, device):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "rolls back to CPU"
-        return getattr(importlib.import_module(module), name)
+        found = getattr(importlib.import_module(module), name)
+    if intracard and importlib.import_module("fla.backends")._DISPATCH_DISABLED:
+        raise DeclarationError(f"{name} by its back end intracard_cp: FLA was imported without back ends in this process; "
+                               "serve this row alone, and leave FLA_DISABLE_BACKEND_DISPATCH unset")
+    return found

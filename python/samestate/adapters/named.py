@@ -241,6 +241,19 @@ def duality_chunks_of_mamba_ssm(function, x, dt, dt_bias, A_log, B, C, skip, S, 
 
 
 @_call
+def duality_chunks_of_cudnn(function, x, dt, dt_bias, A_log, B, C, skip, S, G):
+    """x [B T, H, P]; B, C [B T, G, N]; states [B, H, P, N]; sequences of T tokens end to end."""
+    import torch
+
+    H, (batch, T) = A_log.shape[0], x.shape[:2]
+    ends = torch.arange(batch + 1, dtype=torch.int32, device=x.device) * T
+    y, after = function(_heads(x, H).flatten(0, 1), dt.flatten(0, 1), _rates(A_log), _heads(B, G).flatten(0, 1),
+                        _heads(C, G).flatten(0, 1), ends, D=skip, dt_bias=dt_bias,
+                        initial_state=S.reshape(S.shape[0], H, x.shape[-1] // H, S.shape[-1]), output_final_state=True)
+    return {"y": y.reshape(x.shape), "S": after.reshape(S.shape)}
+
+
+@_call
 def duality_chunks(function, x, dt, dt_bias, A_log, B, C, skip, S, G, chunk):
     """x [B, T, H, P]; B, C [B, T, G, N]; states [B, H, P, N]."""
     H = A_log.shape[0]
@@ -400,6 +413,11 @@ def gating_of_sglang(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm
     return {"o": o, "pool": _back(states, pool)}
 
 
+def _each_token(*tensors):
+    """[B, 1, ..] tensors of one token after the other, contiguous."""
+    return ([x[:, t:t + 1].contiguous() for x in tensors] for t in range(tensors[0].shape[1]))
+
+
 @_call
 def flashinfer_decode(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
     """States [B, Hv, dk, dv] in place, taken out of their slots and put back here, a token a call."""
@@ -407,10 +425,9 @@ def flashinfer_decode(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2nor
 
     each, slot = _own(slot, pool)
     state, out = pool[each, slot].contiguous(), []
-    for t in range(q.shape[1]):
-        at = slice(t, t + 1)
-        o, after = function(q=q[:, at], k=k[:, at], v=v[:, at], state=state, A_log=A_log, a=a[:, at], dt_bias=dt_bias,
-                            b=b[:, at], use_qk_l2norm=bool(l2norm))
+    for q_, k_, v_, a_, b_ in _each_token(q, k, v, a, b):
+        o, after = function(q=q_, k=k_, v=v_, state=state, A_log=A_log, a=a_, dt_bias=dt_bias, b=b_,
+                            use_qk_l2norm=bool(l2norm))
         _in_place(after, state)
         out.append(o)
     written = pool.clone()
@@ -424,10 +441,9 @@ def flashinfer_pretransposed(function, q, k, v, a, b, A_log, dt_bias, slot, pool
     import torch
 
     states, rows, out = _one_pool(pool), _rows(slot, pool, -1), []
-    for t in range(q.shape[1]):
-        at = slice(t, t + 1)
-        o, after = function(q=q[:, at], k=k[:, at], v=v[:, at], state=None, A_log=A_log, a=a[:, at], dt_bias=dt_bias,
-                            b=b[:, at], use_qk_l2norm=bool(l2norm), initial_state=states, initial_state_indices=rows)
+    for q_, k_, v_, a_, b_ in _each_token(q, k, v, a, b):
+        o, after = function(q=q_, k=k_, v=v_, state=None, A_log=A_log, a=a_, dt_bias=dt_bias, b=b_,
+                            use_qk_l2norm=bool(l2norm), initial_state=states, initial_state_indices=rows)
         _in_place(after, states)
         out.append(o)
     return {"o": torch.cat(out, 1), "pool": _back(states, pool)}

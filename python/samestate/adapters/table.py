@@ -2,7 +2,8 @@
 from collections import namedtuple
 
 Adapter = namedtuple("Adapter", "name kernel system form package versions function array devices arguments options "
-                     "limits conventions tried traps variant call dtypes", defaults=((), None, None))
+                     "limits conventions tried traps variant call dtypes strided untried",
+                     defaults=((), None, None, None, ""))
 Adapter.__doc__ = """A row.
 
 name         what is asked for: python:NAME
@@ -17,6 +18,8 @@ traps        what a caller gets wrong
 variant      keys of the case line for each of whose values it is compiled anew on a device
 call         of named.py, what makes a call with the system's tensors of it; None: it is called by `arguments`
 dtypes       of named tensors: {tensor: dtype} of those that are not fp32
+strided      False where the function asks for contiguous tensors: each is dense then, a state in its declared order
+untried      why it ran on no device, where that is not for want of a run
 """
 
 _FLA = ("0.6.0",)
@@ -26,6 +29,9 @@ _L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
 
 # Its inverse of the chunk's matrix: blocks of 16 merged row by row in tf32, whatever the tensors are.
 _SOLVED = "+accumulator:fp32+inverse:block16/tf32_truncated+merges:rows+scan:tree"
+
+# vLLM's copy of it merges in fp32 unless FLA_TRIL_PRECISION says otherwise; no card of it was read.
+_SOLVED_IN_FP32 = "+accumulator:fp32+inverse:block16/fp32+merges:rows+scan:tree+card:nearest"
 
 # What its Triton kernels take as constants; T and B are not.
 _COMPILED = ("Hk", "Hv", "dk", "dv", "chunk", "contract", "form", "state", "l2norm")
@@ -69,9 +75,36 @@ def _naive(function, system, form, module, arguments, traps="", limits=(), **con
 _DENSE = _without(_DELTA, "cu_seqlens")
 _SUMMED = "sums g over a chunk: decays behind a reset in it are lost, as of fla.chunk_gated_delta_rule"
 
+# FlashInfer's kernels of prefill ask for widths of 128, contiguous tensors and a scale that is not 0.
+_PREFILL = ["chunk = 64", "T >= 1", "dk = 128", "dv = 128", "scale != 0"]
+_DIVIDED = ["T >= 129", "longest >= 129"]  # shorter ones are one part
+_SM100 = "compute capability 10.0, 10.3 or 10.7 alone"
+_CUDNN = {"state": "vk", "heads": "interleaved", "layout": "THD", "cu_seqlens": "int32"}
+_COUNTED = ("the place of a chunk is counted by sequences that have chunks, so that behind an empty sequence tokens are read as "
+            "another's")
+
+
+def _flashinfer(suffix, kernel, options, limits=(), traps="", untried="", decay="linear"):
+    return Adapter("flashinfer.chunk_gated_delta_rule" + suffix, kernel + ".gated_delta_rule", "gated_delta_rule", "chunked",
+                   "flashinfer-python", ("0.7.4",), "flashinfer.gdn_prefill:chunk_gated_delta_rule", "torch",
+                   {"cuda": ["bf16+card:nearest", "fp16+card:nearest"]}, dict(_DELTA, **_L2), options,
+                   _PREFILL + list(limits), {"decay": decay, "state": "vk", "heads": "interleaved", "layout": "THD"}, {},
+                   traps + "; the contract is a guess of its source", ("contract", "state", "final", "l2norm"), strided=False,
+                   untried=untried)
+
+
+def _flashqla(suffix, kernel, options, limits, traps):
+    return Adapter("flashqla.chunk_gated_delta_rule" + suffix, kernel + ".gated_delta_rule", "gated_delta_rule", "chunked",
+                   "flash-qla", ("0.1.3",), "flash_qla:chunk_gated_delta_rule", "torch",
+                   {"cuda": ["bf16+card:nearest", "fp16+card:nearest"]}, dict(_DELTA, **_L2), options,
+                   ["chunk = 64", "T >= 1", "dk = 128", "dv = 128", "scale != 0"] + limits, {"heads": "interleaved"}, {},
+                   traps + "; the contract is a guess of its source",
+                   ("Hk", "Hv", "contract", "form", "state", "final", "l2norm", "scale"))
+
+
 ROWS = (
     Adapter("ggml.gated_delta_net", "ggml.gated_delta_rule", "gated_delta_rule", "recurrent", "libggml-python",
-            ("0.20.2",), "samestate.adapters.ggml:load()", "numpy", {"cpu": ["fp32"]}, {}, {},
+            ("0.20.2", "0.20.2.post1"), "samestate.adapters.ggml:load()", "numpy", {"cpu": ["fp32"]}, {}, {},
             ["dk = dv", "form != packed"],
             {"heads": "tiled", "state": "vk", "scale": "dv", "l2norm": "outside", "state_argument": "required"},
             {"cpu": "0.20.2.post1"}, "heads h mod Hk; state [value, key]; the scale is dv^-1/2, fixed"),
@@ -142,22 +175,67 @@ ROWS = (
            dict(_without(_DENSE, "beta"), chunk="chunk_size"), _SUMMED, ["chunk >= 1"]),
     _naive("naive_recurrent_linear_attn", "linear_attention", "recurrent", "linear_attn",
            _without(_DENSE, "g", "beta")),
-    Adapter("flashinfer.chunk_gated_delta_rule", "flashinfer.gated_delta_rule", "gated_delta_rule", "chunked",
-            "flashinfer-python", ("0.7.2.post1",), "flashinfer.gdn_prefill:chunk_gated_delta_rule", "torch",
-            {"cuda": ["bf16+card:nearest"]},
-            dict(_DELTA, **_L2), {}, ["chunk = 64", "T >= 1", "scale != 0"],
-            {"decay": "linear", "state": "vk", "heads": "interleaved", "layout": "THD"}, {},
-            "g is the factor; scale = 0 means the default; no batch axis; float32 states [value, key]; the contract is "
-            "a guess of its source"),
-    Adapter("flashqla.chunk_gated_delta_rule", "flashqla.gated_delta_rule", "gated_delta_rule", "chunked", "flash-qla",
-            ("0.1.3",), "flash_qla:chunk_gated_delta_rule", "torch", {"cuda": ["bf16+card:nearest"]},
-            dict(_DELTA, **_L2), {}, ["chunk = 64", "T >= 1"], {"heads": "interleaved"}, {},
-            "fp16 and bf16 alone; sm90 and later; the contract is a guess of its source"),
+    _flashinfer("", "flashinfer", {}, traps="g is the factor, and 1e-10 is added to it, so that a decay of 0 leaves 1e-10 of the "
+                "state; scale = 0 means the default; no batch axis; fp32 states [value, key], contiguous; with B Hv below half "
+                "of the multiprocessors (66 on an H200) it goes by chunks of the sequence in parallel, else by one block a head"),
+    _flashinfer(".fused", "flashinfer.fused", {"backend": "flashinfer", "use_cp": False},
+                traps="what the plain name runs where B Hv is 66 or more on an H200: one block a head"),
+    _flashinfer(".cp", "flashinfer.cp", {"backend": "flashinfer", "use_cp": True}, _DIVIDED + ["Hv <= 16"],
+                traps="what the plain name runs below; states between parts are carried on by fp32 arithmetic up to 16 heads"),
+    _flashinfer(".cp_many_heads", "flashinfer.cp_many_heads", {"backend": "flashinfer", "use_cp": True},
+                _DIVIDED + ["Hv >= 17"], traps="from 17 heads on states between parts are carried on by tensor cores"),
+    _flashinfer(".cake_gdn", "flashinfer.cake_gdn", {"backend": "cake_gdn", "use_cp": False}, untried=_SM100,
+                traps="refuses heads that csrc/gdn/cake/manifest.json does not list"),
+    _flashinfer(".cudnn", "flashinfer.cudnn", {"backend": "cudnn"}, untried=_SM100,
+                traps="cuDNN's front end 1.31 and later, which adds its own floor of 1e-10 to the factor"),
+    _flashinfer(".sm120_cute", "flashinfer.sm120_cute", {"backend": "sm120_cute", "gate_domain": "log"},
+                untried="compute capability 12.0 alone: on any other device it hands the call to the other back ends",
+                traps="g is the logarithm here; without cu_seqlens_cpu it hands the call on", decay="ln"),
+    _flashqla("", "flashqla", {}, ["shortest >= 1"],
+              "fp16 and bf16 alone; sm90 and later; scale = 0 means the default; of one packed row it decides by a model of costs "
+              "whether sequences are divided, and refuses one of no tokens (`invalid sequence lengths`)"),
+    _flashqla(".serial", "flashqla.serial", {"auto_cp": False}, [],
+              "no sequence is divided; the place of a chunk is counted by sequences that have chunks, so that behind an empty "
+              "sequence tokens are read as another's"),
+    _flashqla(".divided", "flashqla.divided", {"force_intra_cp": True}, ["B = 1", "shortest >= 1", "T >= 257", "longest >= 257"],
+              "sequences of five chunks and more are divided, of at least four chunks each; of a dense batch none is"),
+    Adapter("fla.chunk_gated_delta_rule.intracard", "fla.intracard.gated_delta_rule", "gated_delta_rule", "chunked",
+            "flash-linear-attention", _FLA, "samestate.adapters.family_calls:fla_intracard()", "torch",
+            {"cuda": ["bf16" + _SOLVED + "+card:nearest", "fp16" + _SOLVED + "+card:nearest"]}, {}, {},
+            ["chunk in 16 32 64", "T >= 6144", "longest >= 6144 if chunk = 16", "longest >= 12288 if chunk = 32",
+             "longest >= 24576 if chunk = 64"], {"heads": "interleaved", "layout": "THD"}, {},
+            "FLA_INTRACARD_CP=1, inference_mode and cu_seqlens: else FLA divides nothing; a sequence is divided from 384 chunks "
+            "on, into parts of 128 and more; cu_seqlens that are edited in place are read as they were", _COMPILED),
     Adapter("vllm.fused_recurrent_gated_delta_rule", "vllm.gated_delta_rule", "gated_delta_rule", "recurrent", "vllm",
-            ("0.33.0",), "samestate.adapters.vllm:fused_recurrent_gated_delta_rule()", "torch",
+            ("0.33.0",), "samestate.adapters.family_calls:vllm_recurrent()", "torch",
             {"cuda": ["fp32", "bf16+norm:unrounded"]}, {}, {}, ["scale in default 1 16 0.0001220703125", "T >= 1"],
             {"state": "vk", "heads": "interleaved", "state_argument": "required"}, {},
             "without slots the state of sequence n is read at the row of its first token, and one a token comes back; slots "
             "up to 0 are skipped; states [value, key]; the scale has to be positive; the contract is a guess of its source",
             _COMPILED),
+    Adapter("vllm.chunk_gated_delta_rule", "vllm.gated_delta_rule", "gated_delta_rule", "chunked", "vllm", ("0.33.0",),
+            "vllm.third_party.flash_linear_attention.ops.chunk:chunk_gated_delta_rule", "torch",
+            {"cuda": ["bf16" + _SOLVED_IN_FP32, "fp16" + _SOLVED_IN_FP32]}, dict(_DELTA, **_L2), {},
+            ["chunk = 64", "T >= 1", "dk <= 256"], {"state": "vk", "heads": "interleaved"}, {},
+            "refuses fp32 tensors; states [value, key]; FLA_TRIL_PRECISION=tf32 is another kernel; " + _COUNTED + "; the contract is a guess of its source", _COMPILED),
+    Adapter("sglang.chunk_gated_delta_rule", "sglang.gated_delta_rule", "gated_delta_rule", "chunked", "sglang", ("0.5.23",),
+            "samestate.adapters.family_calls:sglang_chunk()", "torch",
+            {"cuda": ["bf16" + _SOLVED + "+card:nearest", "fp16" + _SOLVED + "+card:nearest"]}, {}, {},
+            ["chunk = 64", "T >= 1", "dk <= 256"],
+            {"state": "vk", "heads": "interleaved", "state_argument": "required"}, {},
+            "refuses fp32 tensors; states [value, key] in a pool, in place, and rows of it in every call; what it returns third "
+            "are the states between chunks; " + _COUNTED + "; the contract is a guess of its source", _COMPILED),
+    Adapter("cudnn.gated_delta_net", "cudnn.gated_delta_rule", "gated_delta_rule", "chunked", "nvidia-cudnn-frontend",
+            ("1.32.0",), "cudnn.linear_attention:gated_delta_net", "torch",
+            {"cuda": ["bf16+card:nearest", "fp16+card:nearest"]}, dict(_DELTA, **_L2), {"plan_name": "gdn_frost"},
+            ["chunk = 64", "T >= 1", "dk in 64 128", "dv in 64 128"], _CUDNN, {},
+            "no batch axis; states [value, key]; the result of a state that is not asked for is an empty tensor; the contract "
+            "is a guess of its source", strided=False, untried=_SM100),
+    Adapter("cudnn.gated_delta_net.cutile", "cudnn.cutile.gated_delta_rule", "gated_delta_rule", "chunked",
+            "nvidia-cudnn-frontend", ("1.32.0",), "cudnn.linear_attention:gated_delta_net", "torch",
+            {"cuda": ["bf16+card:nearest", "fp16+card:nearest"]}, dict(_DELTA, **_L2), {"plan_name": "gdn_cutile"},
+            ["chunk = 64", "T >= 1", "dk <= 256", "scale != 0"], _CUDNN, {},
+            "where the other engine declines; cu_seqlens int32; scale = 0 means the default; one graph a shape; the contract is "
+            "a guess of its source", strided=False,
+            untried="cuda.tile, CUDA 13.3 and later, and a device that cuda.tile has: 1.7.0 has none of Hopper"),
 )

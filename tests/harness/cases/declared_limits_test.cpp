@@ -45,6 +45,19 @@ TEST(DeclaredLimits, EveryComparison) {
     EXPECT_FALSE(holds(condition, line)) << condition;
 }
 
+/// Tokens of the shortest and of the longest sequence; without packing every sequence has T.
+TEST(DeclaredLimits, LengthsOfSequences) {
+  const std::string packed = "gated_delta_rule form=packed lengths=1,0,7";
+  for (const char* condition :
+       {"shortest = 0", "longest = 7", "shortest <= 0", "longest in 7..8", "sequences = 3"})
+    EXPECT_TRUE(holds(condition, packed)) << condition;
+  for (const char* condition : {"shortest >= 1", "longest >= 8", "shortest != 0", "longest <= 6"})
+    EXPECT_FALSE(holds(condition, packed)) << condition;
+  EXPECT_TRUE(holds("shortest >= 1", "gated_delta_rule form=packed lengths=1,2"));
+  EXPECT_TRUE(holds("shortest = 5", "gated_delta_rule B=3 T=5"));
+  EXPECT_TRUE(holds("longest <= 5", "rms_norm B=3 T=5"));
+}
+
 /// What a function with a decay or a scale of its own is for.
 TEST(DeclaredLimits, OfScaleAndRegime) {
   const System& system = system_named("retention");

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
+#include <vector>
 
 #include "tests/harness/operator_row.h"
 
@@ -116,6 +118,13 @@ TEST(KernelTable, ACallIsReadAsItsCaseLine) {
   call.parameters = {{"Hk", 2}, {"Hv", 4}, {"dk", 6}, {"dv", 7}};
   const Case c = as_called(parse_case("v1 retention T=99 state=random"), family, CallShape(call));
   EXPECT_EQ(c, parse_case("v1 retention chunk=16 B=3 T=5 Hk=2 Hv=4 heads=tiled dk=6 dv=7 l2norm=1"));
+  // Lengths are those of the call, so that a limit on the shortest sequence sees an empty one.
+  std::array<std::int64_t, 4> ends{2, 5, 5, 7};
+  call.batch = 1;
+  call.cu_seqlens = {ends.data(), {4}, {1}};
+  const Case packed = as_called(parse_case("v1 retention form=packed lengths=99"), family, CallShape(call));
+  EXPECT_EQ(packed.form, "packed");
+  EXPECT_EQ(packed.lengths, (std::vector<std::int64_t>{3, 0, 2}));
   const KernelRow tensors = adapted(operator_row("cpu.linear_attention_normalised.chunked"));
   KernelCall other;
   other.tokens = 5;

@@ -138,6 +138,22 @@ TEST(Edge, StatesAreTransposedBothWays) {
   EXPECT_EQ(c.final_state[3], 70.0F);
 }
 
+// A subject that takes strides gets those of the case, but a dense state of a dense call in whichever order it declares.
+TEST(Edge, ADenseStateIsDenseInTheOrderThatIsDeclared) {
+  Call c;
+  Laid dense(c.a, {.values_first = true}, "fp32", true);
+  for (const char* name : {"initial_state", "final_state"})
+    EXPECT_EQ(dense.tensor(name)["strides"], Json({24, 6, 2, 1})) << name;
+  EXPECT_EQ(dense.at("initial_state", 1), 3.0F);
+  dense.at("final_state", 1) = 70.0F;
+  dense.edge.read(dense.places);
+  EXPECT_EQ(c.final_state[3], 70.0F);
+  std::vector<float> gaps(2 * 4 * 2 * 5, 7.0F);
+  c.a.initial_state = {gaps.data(), {2, 4, 2, 3}, {40, 10, 5, 1}};
+  const Laid padded(c.a, {.values_first = true}, "fp32", true);
+  EXPECT_EQ(padded.tensor("initial_state")["strides"], Json({40, 10, 1, 5}));
+}
+
 TEST(Edge, HeadsAreReorderedForAFixedMap) {
   Call c;
   Laid laid(c.a, {.heads = Conventions::Heads::tiled});

@@ -1,0 +1,48 @@
+"""What imitations of public functions are made of: the arithmetic of one token in float64, and what `fault(..)` names as done
+wrong from then on."""
+import torch
+
+FAULTS = set()
+
+
+def fault(*names):
+    FAULTS.clear()
+    FAULTS.update(names)
+
+
+def wrong(name):
+    return name in FAULTS
+
+
+def sigmoid(x):
+    return 1 / (1 + torch.exp(-x))
+
+
+def softplus(x):
+    return torch.where(x <= 20, torch.log1p(torch.exp(x)), x)
+
+
+def unit(x):
+    return x / torch.sqrt((x * x).sum(-1, keepdim=True) + (1e-5 if wrong("epsilon") else 1e-6))
+
+
+def token(S, q, k, v, g, beta, scale, l2norm):
+    """One token of [.., V, K] states; q, k [.., K] of the key heads' copies."""
+    if wrong("q and k exchanged"):
+        q, k = k, q
+    if l2norm and not wrong("no l2norm"):
+        q, k = unit(q), unit(k)
+    S = S * torch.exp(g)[..., None, None]
+    delta = beta[..., None] * (v - (S @ k[..., None])[..., 0])
+    S = S + delta[..., :, None] * k[..., None, :]
+    return S, (S @ (q * scale)[..., None])[..., 0]
+
+
+def gates(a, b, A_log, dt_bias):
+    a, b, A_log, dt_bias = (x.double() for x in (a, b, A_log, dt_bias))
+    g = -torch.exp(A_log) * softplus(a + (0 if wrong("no dt_bias") else dt_bias))
+    return g, b if wrong("b as it is") else sigmoid(b)
+
+
+def grouped(x, heads):
+    return x.repeat(heads // x.shape[-2], 1) if wrong("heads tiled") else x.repeat_interleave(heads // x.shape[-2], -2)
