@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -101,6 +102,7 @@ class Search {
   std::optional<bool> with_size(std::string_view name, Index value) {
     Case c = base_;
     if (name == "Hk" && c.Hk > 0 && c.Hv % value != 0) c.Hv = c.Hv / c.Hk * value;
+    if (name == "Hv" && value % std::max<Index>(c.Hk, 1) != 0) c.Hk = std::gcd(c.Hk, value);
     number_in(c, name) = value;
     return compiles(c);
   }
@@ -126,14 +128,20 @@ class Search {
       const std::optional<bool> again = with_size(name, same[tried - 1] + 2);
       return add(std::string(name) + (again && !*again ? std::string(kBySixteen) : ""));
     }
-    const std::optional<bool> other = with_size(name, sixteens ? now + 1 : 16);
+    std::optional<bool> other;
+    for (const Index value :
+         sixteens ? std::array{now / 2, now + 8, now + 1} : std::array{Index{16}, Index{48}, Index{160}}) {
+      if (!other && sixteens != (value % 16 == 0)) other = with_size(name, value);
+    }
     if (other && *other) add(std::string(name) + std::string(kBySixteen));
   }
 
   void look_at_words(std::string_view name, const std::vector<std::string>& values) {
     const Key* key = key_named(name);
     if (key == nullptr || key->parse == nullptr) return;
-    for (const std::string& value : values) {
+    std::vector<std::string> all = values;
+    if (key->value != nullptr) all.push_back(key->value(Case{}));
+    for (const std::string& value : all) {
       Case c = base_;
       try {
         key->parse(c, value);

@@ -84,9 +84,15 @@ std::vector<std::string> candidates(const System& system, std::span<const Case> 
     for (const Case& c : taken) values.insert(call_value(c, key));
     for (std::string& text : met_by_all(key, values)) out.push_back(std::move(text));
   }
+  // Two sizes that have one value each are equal, or not, by chance.
+  const auto varies = [&](const CaseSize& size) {
+    return std::ranges::any_of(taken, [&](const Case& c) {
+      return call_value(c, size.name) != call_value(taken.front(), size.name);
+    });
+  };
   for (const CaseSize& a : system.sizes) {
     for (const CaseSize& b : system.sizes) {
-      if (&a == &b) continue;
+      if (&a == &b || !varies(a) || !varies(b)) continue;
       for (const char* sign : {"=", "<="}) out.push_back(fmt::format("{} {} {}", a.name, sign, b.name));
     }
   }

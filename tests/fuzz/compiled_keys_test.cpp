@@ -6,6 +6,7 @@
 #include <set>
 
 #include "harness/cases/resolved.h"
+#include "harness/records/record.h"
 #include "harness/run/call_variant.h"
 #include "optimized/kernel.h"
 
