@@ -40,7 +40,8 @@ class Interrupted(unittest.TestCase):
                 with open(subject, "w", encoding="utf-8") as file:
                     file.write(SUBJECT)
                 run = subprocess.Popen(
-                    [os.environ["SAMESTATE"], "gate", "--subject", f"python:{subject}", "--max-cases", "3", "--threads", "1"],
+                    [os.environ["SAMESTATE"], "repro", "--subject", f"python:{subject}",
+                     "v1 retention form=recurrent T=2 dk=4 kernel=compiling.retention.recurrent"],
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
                     env={**os.environ, "SAMESTATE_PYTHON": sys.executable, "PYTHONPATH": os.path.dirname(HERE),
                          "SAMESTATE_TEST_PIDS": pids})
