@@ -1,7 +1,8 @@
-"""Triton's interpreter on a CPU, repaired for kernels that were written for the compiler (read at Triton 3.6 and 3.9).
+"""Triton's interpreter on a CPU, repaired for kernels that were written for the compiler (read and run at Triton 3.6 to 3.9,
+numpy 1.26 to 2.5).
 
 Three repairs, of what the interpreter lacks, none of its arithmetic:
-  autotune    nothing can be timed without a driver: the first configuration is taken
+  autotune    nothing can be timed without a driver: the first configuration is taken (tuning.py)
   indices     a tensor of one element is an index: Triton 3.6 asks numpy for int(array), which numpy 2.4 and later refuse
               of arrays with an axis
   loops       variables of `for i in range(..)` are numbers of Python there and tensors when compiled: i.to(tl.int64)

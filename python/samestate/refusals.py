@@ -20,7 +20,7 @@ _COMPILERS = ("triton", "torch._dynamo", "torch._inductor", "cutlass", "subproce
 _OF_DEVICE = ("cuda error", "cuda_error", "cudaerror", "cuda driver", "cuda runtime", "out of memory",
               "illegal memory access", "unspecified launch failure", "launch failed", "device-side assert",
               "misaligned address", "no kernel image", "invalid device function", "cublas_status", "cudnn_status",
-              "cuda: ", "nccl error")
+              "cuda: ", "nccl error", "no nvidia driver")
 _RAISES = {dis.opmap[name] for name in ("RAISE_VARARGS", "RERAISE") if name in dis.opmap}
 
 

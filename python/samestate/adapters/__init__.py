@@ -136,9 +136,10 @@ def markdown():
         "Public kernels that are gated by name, `samestate gate --subject python:NAME` (docs/subjects.md): each is called",
         "by keyword, as its package has it. A row's conventions are those of docs/subjects.md where they differ from the",
         "canonical call; of systems of named tensors they say how tensors lie that lie otherwise",
-        "(`python/samestate/adapters/named.py`). On a CPU, where they run unless `?device=cuda` says otherwise, the functions",
-        "of flash-linear-attention run in Triton's interpreter. On a device `SAMESTATE_TRITON_AUTOTUNE=first` takes the first",
-        "configuration of each Triton kernel instead of compiling and timing all of them for each variant; records hold it.",
+        "(`python/samestate/adapters/named.py`). A row with `cuda` runs on the GPU where the machine has one, else on the CPU",
+        "where the row has that, in Triton's interpreter if it is of flash-linear-attention; `?device=cpu` and `?device=cuda` ask",
+        "for either. How tuners choose, and where compiled kernels are kept, is in",
+        "[python/README.md](../python/README.md#kernels-that-are-compiled-when-they-are-called).",
         "A name behind a dot, `.cp`, is one of the kernels that the name before it chooses among, by shapes or by what is installed:",
         "its options and limits keep the call to that one. A package newer than its row is named in one line on stderr, with both",
         "versions, and the row is tried as it stands. This page is `python3 -m samestate.adapters --markdown`, made from `table.py`,",
@@ -183,7 +184,7 @@ def markdown():
               "`seq_idx`): the system has none. Hugging Face's `mamba_inner_fn` and `mamba2_split_conv1d_scan_combined`: without",
               "mamba_ssm they return None. `delta_rule_chunkwise`, `delta_rule_parallel`, `naive_chunk_linear_attn` of",
               "flash-linear-attention: they take whole chunks alone, which a limit cannot say; `naive_retention`: no final state.",
-              "", "A device other than the first: `python:fla.chunk_gated_delta_rule?device=cuda`; narrower limits:",
+              "", "A device of one's own choice: `python:fla.chunk_gated_delta_rule?device=cpu`; narrower limits:",
               "`?limits=dk <= 64;T <= 256`; other contracts: `?contracts=bf16`. Chunked and recurrent together, which serves",
               "decoding: the kernel's name, `python:fla.gated_delta_rule`.", ""]
     return "\n".join(lines)
