@@ -172,18 +172,24 @@ def _changed(path):
         return None
 
 
+@contextlib.contextmanager
+def _building(name, path):
+    """ninja is asked each time, and builds what is not up to date: what is there and stays as it is was loaded."""
+    with LEDGER.compiling(name) as one:
+        before = _changed(path)
+        yield
+        one.loaded = before is not None and before == _changed(path)
+
+
 def _flashinfer(module):
-    """build_and_load of a JitSpec: ninja is asked each time, and builds what is not up to date."""
+    """build_and_load of a JitSpec, of nvcc's and of CuTe DSL's."""
     def around(function):
         def build_and_load(self, *given, **named):
             path = None
             with contextlib.suppress(Exception):  # older ones have a property
                 path = self.get_library_path() if hasattr(self, "get_library_path") else self.jit_library_path
-            with LEDGER.compiling(_name_of(self, "a module of FlashInfer")) as one:
-                before = _changed(path)
-                result = function(self, *given, **named)
-                one.loaded = before is not None and before == _changed(path)
-                return result
+            with _building(_name_of(self, "a module of FlashInfer"), path):
+                return function(self, *given, **named)
         return build_and_load
 
     wrap(module.JitSpec, "build_and_load", around)
@@ -198,15 +204,22 @@ def _torch_extension(module):
 
         def write_and_build(*given, **named):
             bound = signature.bind(*given, **named).arguments
-            folder = bound.get("build_directory")
-            with LEDGER.compiling(bound.get("name", "an extension of torch")) as one:
-                before = _changed(folder)
-                result = function(*given, **named)
-                one.loaded = before is not None and before == _changed(folder)
-                return result
+            with _building(bound.get("name", "an extension of torch"), bound.get("build_directory")):
+                return function(*given, **named)
         return write_and_build
 
     wrap(module, "_write_ninja_file_and_build_library", around)
+
+
+def _tvm_extension(module):
+    """What load and load_inline of TVM's FFI go through, which SGLang's kernels are built by."""
+    def around(function):
+        def build_ninja(build_dir, *more, **named):
+            with _building(os.path.basename(build_dir), build_dir):
+                return function(build_dir, *more, **named)
+        return build_ninja
+
+    wrap(module, "build_ninja", around)
 
 
 # -- torch.compile
@@ -252,6 +265,7 @@ HOOKS = {  # module that defines it: what is done with it once it has been impor
     "cutlass.base_dsl.jit_executor": _cute_executor,
     "flashinfer.jit.core": _flashinfer,
     "torch.utils.cpp_extension": _torch_extension,
+    "tvm_ffi.cpp.extension": _tvm_extension,
     "torch._dynamo.callback": _torch_compile,
 }
 

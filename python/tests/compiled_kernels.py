@@ -74,6 +74,12 @@ def by_extension(shape):
     _write_ninja_file_and_build_library(f"mine_{shape}", [], build_directory=os.environ["TORCH_EXTENSIONS_DIR"])
 
 
+def by_tvm(shape):
+    from tvm_ffi.cpp.extension import build_ninja
+
+    build_ninja(os.path.join(os.environ["SAMESTATE_CACHE"], f"tvm_{shape}"))
+
+
 def by_dynamo(shape):
     from torch._dynamo.callback import CompilationCallbackHandler
     from torch._dynamo.utils import counters
@@ -130,7 +136,7 @@ def is_called_wrongly(shape):
     by_triton(shape, shape)
 
 
-WAYS = [by_triton, slow, by_tilelang, from_database, by_cute, by_cute_on_its_way, by_ninja, by_extension, by_dynamo, refuses,
+WAYS = [by_triton, slow, by_tilelang, from_database, by_cute, by_cute_on_its_way, by_ninja, by_extension, by_tvm, by_dynamo, refuses,
         refuses_late, refuses_after_a_launch, refuses_after_compiling, does_not_compile, wraps_what_does_not_compile,
         loses_the_device, has_a_bug, is_called_wrongly]
 

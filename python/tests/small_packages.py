@@ -188,12 +188,23 @@ class CompilationCallbackHandler:
     def install_callbacks(self, trigger, compile_id): yield
 """,
 }
+TVM_FFI = {
+    "tvm_ffi/__init__.py": "",
+    "tvm_ffi/cpp/__init__.py": "",
+    "tvm_ffi/cpp/extension.py": """
+import os
+def build_ninja(build_dir):
+    os.makedirs(build_dir, exist_ok=True)
+    path = os.path.join(build_dir, "main.so")
+    if not os.path.exists(path): open(path, "w").close()
+""",
+}
 DISTRIBUTIONS = {"triton": "9.8.7", "tilelang": "1.2.3", "nvidia-cutlass-dsl": "4.4.4", "flashinfer-python": "0.9.9", "torch": "3.2.1"}
 
 
 def write(folder):
     """Writes all of them below a folder, which then goes to PYTHONPATH."""
-    for files in (TRITON, TILELANG, CUTLASS, FLASHINFER, TORCH):
+    for files in (TRITON, TILELANG, CUTLASS, FLASHINFER, TORCH, TVM_FFI):
         for name, text in files.items():
             path = os.path.join(folder, name)
             os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -49,7 +49,7 @@ class Served(unittest.TestCase):
 class Compiled(Served):
     def test_a_variant_is_compiled_once_and_loaded_by_the_next_process(self):
         for way, name, seconds in (("by_triton", "scan_kernel", 0.05), ("by_ninja", "gdn_prefill_8", 0.02),
-                                   ("by_extension", "mine_8", 0.0)):
+                                   ("by_extension", "mine_8", 0.0), ("by_tvm", "tvm_8", 0.0)):
             with self.subTest(way):
                 judge = self.start()
                 first = self.call(judge, way)

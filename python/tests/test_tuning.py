@@ -15,7 +15,7 @@ from samestate import compilers, record, tuning  # noqa: E402
 from samestate.errors import DeclarationError  # noqa: E402
 from samestate.ledger import LEDGER  # noqa: E402
 
-MINE = ("triton", "tilelang", "cutlass", "flashinfer", "torch")
+MINE = ("triton", "tilelang", "cutlass", "flashinfer", "torch", "tvm_ffi")
 
 
 @contextlib.contextmanager
