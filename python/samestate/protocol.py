@@ -147,12 +147,12 @@ _LOST = ("CUDA error", "illegal memory access", "unspecified launch failure", "d
          "misaligned address", "CUDA_ERROR")
 
 
-_traced = set()  # kinds of error whose traceback was given: the type of the exception, and where it was raised
+_traced = set()  # kinds of error whose traceback this conversation has: the type of the exception, where it was raised
 
 
 def answer_to(error, identity):
     """The answer of a call that raised: unsupported, no_device or error, one line, and of an error where it was raised.
-    The trace of each kind is given once a process."""
+    The trace of each kind is given once a conversation."""
     if isinstance(error, Unsupported):
         return {"type": "unsupported", "id": identity, "reason": one_line(error)}
     if isinstance(error, NoDevice):
@@ -284,6 +284,7 @@ def converse(stream, subjects, about, call=run, seconds=None):
                 if memory is not None:
                     memory.close()
                 memory = Memory(message["memory"])
+                _traced.clear()  # another run has not seen them
                 declared = [subject.declaration() for subject in subjects.values()]
                 ready = {"type": "ready", "protocol": PROTOCOL, "kernels": declared, "about": about()}
                 stream.write({**ready, "seconds": seconds} if seconds else ready)

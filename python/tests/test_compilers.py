@@ -130,6 +130,8 @@ class Refused(Served):
         said = [self.call(judge, way, dk=dk) for way, dk in (("refuses", 8), ("refuses", 16), ("has_a_bug", 8))]
         self.assertEqual(["trace" in answer for answer in said], [True, False, True])
         self.assertEqual(said[1]["reason"], "AssertionError: dk is 128, and not 16")
+        judge.ask({"type": "hello", "protocol": 1, "samestate": "0.1.0", "memory": f"/proc/{os.getpid()}/fd/{judge.fd}"})
+        self.assertIn("trace", self.call(judge, "refuses"), "another run has a traceback of its own")
 
 
 if __name__ == "__main__":
