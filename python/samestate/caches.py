@@ -34,7 +34,7 @@ def root():
 def give(name):
     """Sets the variables of a package that is about to be imported."""
     row = CACHES.get(name)
-    if row is None or all(os.environ.get(variable) for variable in row[1]):
+    if row is None:
         return
     folder = root()
     if folder is None:
