@@ -1,27 +1,27 @@
-"""Caches on disk of packages that compile: kept between runs, a folder a package and version, below the user's cache folder.
+"""Compiled kernels are kept between runs, in a folder for each package and version below the user's cache folder.
 
-SAMESTATE_CACHE=FOLDER puts them elsewhere, SAMESTATE_CACHE=off leaves each package its own place. What the user has set
-stays.
+SAMESTATE_CACHE=FOLDER puts the folders elsewhere, and SAMESTATE_CACHE=off leaves each package its own place. A variable that
+the user has set stays as it is.
 """
 import os
 import sys
 
 VARIABLE = "SAMESTATE_CACHE"
 
-# Module: (distribution, {variable that it reads when it is imported: folder below its own}).
+# {module: (distribution, {variable that the package reads when it is imported: folder below the package's})}
 CACHES = {
     "triton": ("triton", {"TRITON_CACHE_DIR": ""}),
     "tilelang": ("tilelang", {"TILELANG_CACHE_DIR": ""}),
     "cutlass": ("nvidia-cutlass-dsl", {"CUTE_DSL_CACHE_DIR": ""}),
     "flashinfer": ("flashinfer-python", {"FLASHINFER_WORKSPACE_BASE": ""}),
-    # A folder of one's own for extensions is one for all Pythons, whose libraries are not each other's.
+    # Torch divides its default folder of extensions by Python, but not one that it is given.
     "torch": ("torch", {"TORCHINDUCTOR_CACHE_DIR": "inductor",
                         "TORCH_EXTENSIONS_DIR": f"extensions-{sys.implementation.cache_tag}"}),
 }
 
 
 def root():
-    """The folder of all caches; None where there is to be none."""
+    """The folder of all caches, or None if SAMESTATE_CACHE is off."""
     said = os.environ.get(VARIABLE, "")
     if said.lower() == "off":
         return None
@@ -53,13 +53,13 @@ def give(name):
         place = os.path.join(own, below) if below else own
         try:
             os.makedirs(place, exist_ok=True)
-        except OSError:  # a home that nobody can write to: the package does as it does
+        except OSError:  # without a place to write to the package does as it would
             return
         os.environ[variable] = place
 
 
 def give_all():
-    """The same for packages that were imported before."""
+    """Sets the variables of packages that are imported already."""
     for name in CACHES:
         if name in sys.modules:
             give(name)

@@ -1,9 +1,9 @@
-"""What compilers of kernels do, told to the ledger: Triton, TileLang, CuTe DSL, torch.compile, extensions in C++ and CUDA.
+"""Compilations of Triton, TileLang, CuTe DSL, torch.compile and of extensions in C++ and CUDA are entered in the ledger.
 
-Each is told of by a wrapper around the one function through which its compilations go, put there when the module that
-defines it has been imported: nothing is imported for it. `attach` takes what is there already, `Finder` what is
-imported later, in the middle of a first call too. Read at Triton 3.6 to 3.9, TileLang 0.1.15, CuTe DSL 4.8.1,
-FlashInfer 0.7.4, torch 2.11 and 2.15.
+A wrapper around the one function through which a package's compilations go enters each of them. It is put there once the
+module that defines the function has been imported; nothing is imported for its sake. `attach` handles the modules that
+are imported already, and `Finder` those that are imported later, which may be in the middle of a first call. Written
+against Triton 3.6 to 3.9, TileLang 0.1.15, CuTe DSL 4.8.1, FlashInfer 0.7.4, TVM-FFI 0.1.12 and torch 2.15.
 """
 import contextlib
 import functools
@@ -20,7 +20,7 @@ _STANDARD = frozenset(getattr(sys, "stdlib_module_names", ()))  # Python 3.9 has
 
 
 def wrap(owner, name, around):
-    """owner.name becomes around(owner.name), once; nothing where there is no such attribute."""
+    """Replaces owner.name by around(owner.name), once. A missing attribute is left missing."""
     function = getattr(owner, name, None)
     if function is None or getattr(function, _ATTACHED, False):
         return
@@ -30,7 +30,7 @@ def wrap(owner, name, around):
 
 
 def _name_of(thing, default):
-    """The name of a function, of a kernel as Triton and TileLang have it, or of an object's class."""
+    """The name of a function or kernel; the name of its class if it has none."""
     for attribute in ("name", "__name__"):
         name = getattr(thing, attribute, None)
         if isinstance(name, str) and name:
@@ -41,9 +41,9 @@ def _name_of(thing, default):
 # -- Triton
 
 def _triton_compiler(module):
-    """`compile` of triton.compiler.compiler, which tells its listener whether the cache on disk answered."""
+    """Wraps `compile` of triton.compiler.compiler, whose listener learns whether the cache on disk had the kernel."""
     from_listener = getattr(getattr(sys.modules.get("triton.knobs"), "compilation", None), "listener", _triton_compiler)
-    if from_listener is not _triton_compiler:  # 3.5 and older have none: every call is a compilation there
+    if from_listener is not _triton_compiler:  # Triton 3.5 and older have no listener: every call counts as a compilation
         def listener(*given, **named):
             one = LEDGER.compilation()
             if one is not None and named.get("cache_hit"):
@@ -60,14 +60,14 @@ def _triton_compiler(module):
         return compile
 
     wrap(module, "compile", around)
-    for name in ("triton.compiler", "triton"):  # which have it by its name, where they were imported before
+    for name in ("triton.compiler", "triton"):  # they hold the function under their own names if imported before
         importer = sys.modules.get(name)
         if importer is not None and "compile" in vars(importer):
             importer.compile = module.compile
 
 
 def _triton_jit(module):
-    """Launches: by Triton's hook, which every launcher calls, else around JITFunction.run."""
+    """Counts launches by Triton's hook, which every launcher calls, or else around JITFunction.run."""
     hook = getattr(getattr(sys.modules.get("triton.knobs"), "runtime", None), "launch_enter_hook", None)
     if hasattr(hook, "add"):
         hook.add(lambda *_: LEDGER.launched())
@@ -76,7 +76,7 @@ def _triton_jit(module):
 
 
 def _launching(function):
-    """A call that returned has launched; one that raised may have looked at its arguments alone."""
+    """Counts a launch once the call has returned: one that raised may have done no more than check its arguments."""
     def run(*given, **named):
         result = function(*given, **named)
         LEDGER.launched()
@@ -121,7 +121,7 @@ def _tilelang_kernel(module):
     kernel = module.JITKernel
     wrap(kernel, "_compile_and_create_adapter", compiling)
     if hasattr(kernel, "from_database") and not getattr(kernel.from_database, _ATTACHED, False):
-        function = kernel.from_database  # bound to the class
+        function = kernel.from_database  # this is bound to the class already
         new = functools.wraps(function)(loading(function))
         setattr(new, _ATTACHED, True)
         kernel.from_database = classmethod(new)
@@ -141,7 +141,7 @@ def _cute_compiler(module):
 
 
 def _cute_dsl(module):
-    """The call of a @cute.jit function that compiles it on its way, without cute.compile."""
+    """Wraps the compilation of a @cute.jit function that is called without cute.compile."""
     def around(function):
         def compile_and_cache(self, *given, **named):
             body = named.get("funcBody")
@@ -161,7 +161,7 @@ def _cute_executor(module):
 # -- libraries that ninja and nvcc build
 
 def _changed(path):
-    """The newest change of a file, or of what a folder holds; None where there is nothing."""
+    """The time of the newest change of a file, or of the objects and libraries in a folder; None if there are none."""
     try:
         if os.path.isdir(path):
             times = [os.stat(os.path.join(path, name)).st_mtime_ns for name in os.listdir(path)
@@ -174,7 +174,8 @@ def _changed(path):
 
 @contextlib.contextmanager
 def _building(name, path):
-    """ninja is asked each time, and builds what is not up to date: what is there and stays as it is was loaded."""
+    """A context for a build by ninja, which is asked each time and builds nothing that is up to date. A library that was
+    there and did not change counts as loaded."""
     with LEDGER.compiling(name) as one:
         before = _changed(path)
         yield
@@ -182,11 +183,11 @@ def _building(name, path):
 
 
 def _flashinfer(module):
-    """build_and_load of a JitSpec, of nvcc's and of CuTe DSL's."""
+    """Wraps build_and_load of a JitSpec, through which both nvcc's and CuTe DSL's kernels are built."""
     def around(function):
         def build_and_load(self, *given, **named):
             path = None
-            with contextlib.suppress(Exception):  # older ones have a property
+            with contextlib.suppress(Exception):  # older releases have a property instead
                 path = self.get_library_path() if hasattr(self, "get_library_path") else self.jit_library_path
             with _building(_name_of(self, "a module of FlashInfer"), path):
                 return function(self, *given, **named)
@@ -196,7 +197,7 @@ def _flashinfer(module):
 
 
 def _torch_extension(module):
-    """What load and load_inline go through."""
+    """Wraps the function through which load and load_inline build."""
     import inspect
 
     def around(function):
@@ -212,7 +213,7 @@ def _torch_extension(module):
 
 
 def _tvm_extension(module):
-    """What load and load_inline of TVM's FFI go through, which SGLang's kernels are built by."""
+    """Wraps the function through which load and load_inline of TVM-FFI build, which SGLang uses."""
     def around(function):
         def build_ninja(build_dir, *more, **named):
             with _building(os.path.basename(build_dir), build_dir):
@@ -235,7 +236,7 @@ _STATS = {"graphs": ("stats", "unique_graphs"), "hits": ("inductor", "fxgraph_ca
 
 
 def _torch_compile(module):
-    """A frame that Dynamo traces: it may hold no graph, and its graphs may come from Inductor's cache on disk."""
+    """Wraps the tracing of a frame by Dynamo. A frame may hold no graph, and its graphs may come from Inductor's cache."""
     def around(function):
         @contextlib.contextmanager
         def install_callbacks(self, *given, **named):
@@ -253,7 +254,7 @@ def _torch_compile(module):
     wrap(module.CompilationCallbackHandler, "install_callbacks", around)
 
 
-HOOKS = {  # module that defines it: what is done with it once it has been imported
+HOOKS = {  # {module: the function that wraps it, called once the module has been imported}
     "triton.compiler.compiler": _triton_compiler,
     "triton.runtime.jit": _triton_jit,
     "triton.runtime.interpreter": _triton_interpreter,
@@ -271,7 +272,8 @@ HOOKS = {  # module that defines it: what is done with it once it has been impor
 
 
 def _attach(name, module):
-    """A package of another version may have other insides: it is then not seen, and works as it does."""
+    """Calls the hook of a module, once. Another release of a package may lack what a hook wraps: its compilations are then
+    not seen, and the package works as it does."""
     if not getattr(module, _ATTACHED, False):
         with contextlib.suppress(AttributeError, TypeError, ImportError):
             setattr(module, _ATTACHED, True)
@@ -279,7 +281,7 @@ def _attach(name, module):
 
 
 def attach():
-    """Tells the ledger of the compilers that are imported already. Idempotent."""
+    """Wraps the compilers that are imported already. Idempotent."""
     for name in HOOKS:
         module = sys.modules.get(name)
         if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
@@ -287,8 +289,8 @@ def attach():
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Stands before the other finders, asks them, and sees each module run: what HOOKS is about is attached, packages
-    with a cache on disk are given theirs, and the imports of a call are charged to it."""
+    """A finder that asks the finders after it and watches the modules that they find. Modules of HOOKS are wrapped once they
+    have run, packages with a cache on disk are given their folder, and imports during a call are charged to it."""
 
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
@@ -308,7 +310,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
     @staticmethod
     def _watch(name, spec):
-        """The loader of a spec is that spec's own; its exec_module is as before once it has run."""
+        """Replaces exec_module of the spec's own loader until it has run."""
         loader = spec.loader
         run = getattr(loader, "exec_module", None)
         if run is None or isinstance(loader, type):
@@ -322,12 +324,12 @@ class Finder(importlib.abc.MetaPathFinder):
             if name in HOOKS:
                 _attach(name, module)
 
-        with contextlib.suppress(AttributeError):  # of a loader with slots
+        with contextlib.suppress(AttributeError):  # a loader with slots is not watched
             loader.exec_module = exec_module
 
 
 def start():
-    """For a process that serves: sees imports from here on, and what was imported before."""
+    """Watches the compilers of this process, those that are imported already and those that will be."""
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
     caches.give_all()

@@ -1,4 +1,4 @@
-"""Whether this process has a GPU, without an array library."""
+"""The GPU of this process, found without an array library."""
 import ctypes
 import functools
 import glob
@@ -6,7 +6,7 @@ import os
 
 
 def _hidden():
-    """Whether CUDA_VISIBLE_DEVICES leaves none: it is empty, or begins with what is no device."""
+    """True if CUDA_VISIBLE_DEVICES hides all GPUs: it is empty, or its first entry is no device."""
     said = os.environ.get("CUDA_VISIBLE_DEVICES")
     return said is not None and said.split(",")[0].strip() in ("", "-1", "NoDevFiles")
 
@@ -19,10 +19,10 @@ def _driver_has_one(nodes):
         return False
     if nodes:
         return True
-    count = ctypes.c_int(0)  # without nodes of its own, as under WSL, the driver has to be asked
+    count = ctypes.c_int(0)  # where there are no device nodes, as under WSL, the driver has to be asked
     return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
 
 
 def has_gpu():
-    """Whether there is an NVIDIA GPU that CUDA_VISIBLE_DEVICES does not hide."""
+    """True if there is an NVIDIA GPU that CUDA_VISIBLE_DEVICES does not hide."""
     return not _hidden() and _driver_has_one(bool(glob.glob("/dev/nvidia[0-9]*")))

@@ -77,8 +77,7 @@ def _named(code):
 
 @contextlib.contextmanager
 def paused():
-    """Of this thread: a compiler or an import that runs inside is not watched, which would slow it down. Somebody else's
-    profiler goes on."""
+    """Suspends the Watch of this thread, which would slow a compiler or an import down. Another profiler goes on."""
     watch = sys.getprofile()
     if not isinstance(getattr(watch, "__self__", None), Watch):
         yield

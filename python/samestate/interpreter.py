@@ -15,17 +15,17 @@ import os
 import sys
 
 BF16_REASON = "Triton's interpreter cuts bf16 off instead of rounding, and its tl.dot multiplies bf16 bit patterns"
-_chosen = []  # names of adapters that run here because there is no GPU
+_chosen = []  # names of the adapters that run in the interpreter because there is no GPU
 
 
 def choose(name):
-    """Notes that an adapter runs in the interpreter for want of a GPU, and nobody asked for it."""
+    """Notes that an adapter runs in the interpreter because there is no GPU, although nobody asked for the interpreter."""
     if name not in _chosen:
         _chosen.append(name)
 
 
 def chosen():
-    """A sentence on what runs in the interpreter without having been asked for; "" where nothing does."""
+    """A sentence that names the adapters that run in the interpreter without having been asked to; "" if there are none."""
     if not _chosen:
         return ""
     return (f"no GPU is visible here: Triton's interpreter on the CPU runs {' '.join(_chosen)}, far slower and not what "

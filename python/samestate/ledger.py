@@ -1,8 +1,8 @@
-"""Where the time of a call goes, and what it compiled.
+"""The ledger of a call: how long its parts took, and which kernels it compiled.
 
-One ledger a process. Whoever does something says so (`with LEDGER.span("copy")`, `with LEDGER.compiling("kernel")`), from
-any thread; each moment is charged to one kind, the first of KINDS that is under way, so that the parts of a call never
-add up to more than the call took. Standard library alone.
+A process has one ledger. Code that does a part of a call enters it (`with LEDGER.span("copy")`,
+`with LEDGER.compiling("kernel")`), from any thread. Each moment is charged to one kind, the first of KINDS that is under
+way, so the parts never add up to more than the call took. It needs the standard library alone.
 """
 import contextlib
 import threading
@@ -10,9 +10,9 @@ import time
 
 from .forwarding import paused
 
-# A compilation that a tuner or an import asked for is a compilation.
+# In order of precedence: a compilation that a tuner or an import asked for is charged as a compilation.
 KINDS = ("compile", "tune", "import", "copy", "kernel")
-MOST_NAMES = 8  # of `kernels`
+MOST_NAMES = 8  # the longest list of kernel names that an answer carries
 _FROM_COMPILER = "__samestate_compiler__"
 
 
@@ -28,16 +28,16 @@ class _Span:
 
 
 class Compilation:
-    """One compilation under way; whoever watches it says at its end whether a cache on disk answered."""
+    """One compilation under way. Its watcher sets `loaded` or `nothing` before it ends."""
 
     def __init__(self, name):
         self.name = name
-        self.loaded = False  # a cache on disk had it
-        self.nothing = False  # nothing was compiled and nothing loaded
+        self.loaded = False  # a cache on disk had the kernel
+        self.nothing = False  # no kernel was compiled, and none loaded
 
 
 class Ledger:
-    """Seconds by kind, compilations and launches since `begin`."""
+    """Seconds by kind, and counts of compilations and launches, since `begin`."""
 
     def __init__(self, clock=time.perf_counter):
         self._clock, self._lock = clock, threading.Lock()
@@ -50,7 +50,7 @@ class Ledger:
         self.in_call = False
 
     def begin(self):
-        """A call begins: all counts are zero."""
+        """Starts a call, with all counts at zero."""
         with self._lock:
             self._charge()
             self._seconds = dict.fromkeys(KINDS, 0.0)
@@ -87,8 +87,8 @@ class Ledger:
 
     @contextlib.contextmanager
     def compiling(self, name):
-        """The context of one compilation. One inside another, in the same thread, is a part of it and not counted; one
-        that raises is not counted, and its exception is known as a compiler's."""
+        """A context for one compilation. A compilation inside another one, in the same thread, is a part of it and is not
+        counted. One that raises is not counted either, and its exception is marked as a compiler's."""
         outer = getattr(self._here, "compilation", None)
         one = Compilation(str(name))
         self._here.compilation = one
@@ -111,11 +111,11 @@ class Ledger:
                 self._names_under_way.remove(one.name)
 
     def compilation(self):
-        """The innermost compilation of this thread; None where there is none."""
+        """The innermost compilation of this thread, or None."""
         return getattr(self._here, "compilation", None)
 
     def count(self, name, loaded=False):
-        """One more kernel was compiled, or loaded from a cache on disk."""
+        """Counts a kernel that was compiled, or loaded from a cache on disk."""
         with self._lock:
             if loaded:
                 self._loaded += 1
@@ -125,12 +125,12 @@ class Ledger:
                 self._names.append(name)
 
     def launched(self):
-        """A kernel was launched; what a tuner launches is not the call's."""
+        """Counts a launch. Launches of a tuner's timing runs are not the call's and are left out."""
         if not self._under_way["tune"]:
             self.launches += 1
 
     def doing(self):
-        """What keeps this call busy, in words; "" where nothing does that a person would wait for."""
+        """The compilation, tuning or import that keeps this call busy, in words; "" if there is none."""
         with self._lock:
             if self._names_under_way:
                 return "compiling " + self._names_under_way[-1]
@@ -140,26 +140,26 @@ class Ledger:
         return ""
 
     def seconds(self):
-        """{kind: seconds} since `begin`, those that took no time left out."""
+        """{kind: seconds} since `begin`, without the kinds that took no time."""
         with self._lock:
             self._charge()
             return {kind: round(spent, 6) for kind, spent in self._seconds.items() if spent >= 5e-7}
 
     def report(self):
-        """The fields of an answer: compiled, kernels, loaded, seconds; each only where it is not empty."""
+        """The fields compiled, kernels, loaded and seconds of an answer, without those that are empty."""
         out = {"compiled": self._compiled, "kernels": list(self._names), "loaded": self._loaded,
                "seconds": self.seconds()}
         return {key: value for key, value in out.items() if value}
 
 
 def mark(error):
-    """Notes of an exception that it came out of a compiler."""
-    with contextlib.suppress(AttributeError, TypeError):  # of a class with slots
+    """Marks an exception as one that a compiler raised."""
+    with contextlib.suppress(AttributeError, TypeError):  # a class with slots takes no mark
         setattr(error, _FROM_COMPILER, True)
 
 
 def is_compilers(error):
-    """Whether a compiler raised the exception, or one that it was raised from or while handling."""
+    """True if a compiler raised this exception, or the one that it was raised from or while handling."""
     seen = set()
     while error is not None and id(error) not in seen:
         if getattr(error, _FROM_COMPILER, False):

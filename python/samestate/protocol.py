@@ -147,12 +147,12 @@ _LOST = ("CUDA error", "illegal memory access", "unspecified launch failure", "d
          "misaligned address", "CUDA_ERROR")
 
 
-_traced = set()  # kinds of error whose traceback this conversation has: the type of the exception, where it was raised
+_traced = set()  # (exception, where) of the errors whose traceback this conversation has had
 
 
 def answer_to(error, identity):
-    """The answer of a call that raised: unsupported, no_device or error, one line, and of an error where it was raised.
-    The trace of each kind is given once a conversation."""
+    """The answer of a call that raised: unsupported, no_device or error, with one line of reason. An error also says where it
+    was raised, and the first error of each kind in a conversation carries its traceback."""
     if isinstance(error, Unsupported):
         return {"type": "unsupported", "id": identity, "reason": one_line(error)}
     if isinstance(error, NoDevice):
@@ -179,8 +179,8 @@ def answer_to(error, identity):
 
 
 class Busy:
-    """Says busy, every `every` seconds, while a call compiles, tunes or imports; with `what`, of the first call of a
-    variant, all the while: it may be compiling unseen. There is no thread before there is something to say."""
+    """Says busy every `every` seconds while a call compiles, tunes or imports. With `what`, for the first call of a variant,
+    it says so all the while, since the call may be compiling unseen. No thread starts before there is something to say."""
 
     def __init__(self, stream, identity, what="", every=2.0):
         self._what, self._end, self._thread, self._lock = what, threading.Event(), None, threading.Lock()
@@ -250,12 +250,13 @@ def run(subjects, request, memory, stream):
         raise
     except BaseException as error:  # whatever a kernel raises is the verdict of its case, sys.exit too
         answer = answer_to(error, identity)
+        refused = subject is not None and subject.refused(error)
         if answer["type"] == "error":
             answer.update(LEDGER.report())
             if subject is not None and isinstance(error, Exception):
                 answer["reason"] += subject.hint(request)
-                if subject.refused(error):
-                    answer["refusal"] = True
+            if refused:
+                answer["refusal"] = True
         return answer
     finally:
         LEDGER.end()
@@ -263,8 +264,8 @@ def run(subjects, request, memory, stream):
 
 def converse(stream, subjects, about, call=run, seconds=None):
     """Answers until bye or the end of the stream. `subjects`: {name: Subject}; `about()`: the record of `ready`;
-    `call(subjects, request, memory, stream)` returns the answer of a run; `seconds`, {"import": s}: what it took until
-    there was somebody to answer, for `ready`."""
+    `call(subjects, request, memory, stream)` returns the answer of a run; `seconds`, {"import": s}, is the time from the
+    start of the process for `ready`."""
     memory = None
     try:
         while True:
@@ -284,7 +285,7 @@ def converse(stream, subjects, about, call=run, seconds=None):
                 if memory is not None:
                     memory.close()
                 memory = Memory(message["memory"])
-                _traced.clear()  # another run has not seen them
+                _traced.clear()  # a new conversation has seen no traceback
                 declared = [subject.declaration() for subject in subjects.values()]
                 ready = {"type": "ready", "protocol": PROTOCOL, "kernels": declared, "about": about()}
                 stream.write({**ready, "seconds": seconds} if seconds else ready)

@@ -1,7 +1,7 @@
-"""Whether an exception of a call says that the function does not take it, and where it was raised.
+"""Refusals are exceptions by which a function says that it does not take a call.
 
-A refusal comes from a `raise`, an `assert` or a check in C++ (TORCH_CHECK, TVM_FFI_ICHECK), before anything was
-launched. What a device, a compiler or Python itself (a name that is not there, an argument too many) raised is none.
+A refusal comes from a `raise`, an `assert` or a check in C++ (TORCH_CHECK, TVM_FFI_ICHECK) before anything was launched.
+Errors of the device, of a compiler or of Python itself (an undefined name, a wrong number of arguments) are no refusals.
 """
 import dis
 import os
@@ -10,13 +10,13 @@ from .errors import Error
 from .ledger import is_compilers
 from .record import _short
 
-# Where launches cannot be seen, an exception that comes later than this had the time for one.
-LONGEST = 1.0  # seconds of a call, compilations and imports left out
+# Not every launch can be seen; an exception that comes later than this may follow an unseen one.
+LONGEST = 1.0  # seconds from the start of the call, without compilations and imports
 
 _ORDINARY = (AssertionError, ValueError, NotImplementedError, TypeError, RuntimeError)
 _NEVER = (RecursionError, UnicodeError)
 _COMPILERS = ("triton", "torch._dynamo", "torch._inductor", "cutlass", "subprocess")
-# Of the device, in the words of CUDA's runtime and driver and of the libraries above them, lower case.
+# Words of device errors, in lower case, as CUDA's runtime, its driver and the libraries above them write them.
 _OF_DEVICE = ("cuda error", "cuda_error", "cudaerror", "cuda driver", "cuda runtime", "out of memory",
               "illegal memory access", "unspecified launch failure", "launch failed", "device-side assert",
               "misaligned address", "no kernel image", "invalid device function", "cublas_status", "cudnn_status",
@@ -25,7 +25,7 @@ _RAISES = {dis.opmap[name] for name in ("RAISE_VARARGS", "RERAISE") if name in d
 
 
 def _frames(error):
-    """Frames of the traceback, outermost first, each with the offset of the instruction that it was at."""
+    """[(code, line, offset of the instruction)] of the traceback's frames, outermost first."""
     at, out = error.__traceback__, []
     while at is not None:
         out.append((at.tb_frame.f_code, at.tb_lineno, at.tb_lasti))
@@ -34,12 +34,12 @@ def _frames(error):
 
 
 def _innermost(error):
-    """The innermost frame of Python: TVM adds frames of its own for C++."""
+    """The innermost frame in a Python file: TVM adds frames for its C++ files, which are skipped."""
     return next((frame for frame in reversed(_frames(error)) if frame[0].co_filename.endswith(".py")), None)
 
 
 def where(error):
-    """'fla/ops/chunk.py:123 chunk_fwd' of the innermost frame in Python; '' where there is none."""
+    """The innermost frame in Python, as 'fla/ops/chunk.py:123 chunk_fwd'; '' if there is none."""
     frame = _innermost(error)
     if frame is None:
         return ""
@@ -49,7 +49,7 @@ def where(error):
 
 
 def _by_statement(error):
-    """Whether a `raise` or an `assert` in Python raised it, by the instruction at which the innermost frame stands."""
+    """True if a `raise` or an `assert` in Python raised it, by the instruction at which the innermost frame stands."""
     frame = _innermost(error)
     if frame is None:
         return False
@@ -58,8 +58,8 @@ def _by_statement(error):
 
 
 def _by_check(error):
-    """Whether a check in C++ raised it: Python itself raises no RuntimeError, and what pybind and TVM make others of
-    says so in its text or its frames."""
+    """True if a check in C++ raised it. Python itself raises no RuntimeError; exceptions of other types that pybind and TVM
+    make are known by their text or their frames."""
     if isinstance(error, RuntimeError):
         return True
     text = str(error)
@@ -69,8 +69,8 @@ def _by_check(error):
 
 
 def is_refusal(error, launches, seconds):
-    """Whether an exception of the function's call refuses it. `launches`: of kernels, seen in this call; `seconds`: from
-    the call's start, compilations and imports left out."""
+    """True if an exception that the function raised refuses the call. `launches` is the number of kernel launches seen in
+    this call, and `seconds` the time since its start, without compilations and imports."""
     if launches or seconds > LONGEST or isinstance(error, _NEVER + (Error,)) or not isinstance(error, _ORDINARY):
         return False
     if is_compilers(error) or type(error).__module__.startswith(_COMPILERS):

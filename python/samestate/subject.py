@@ -315,21 +315,22 @@ class Subject:
             library.finish(mapped, [t for t, _ in kept], [a for _, a in kept])
 
     def _called_with(self, request, positional, named):
-        """What the function returns; an exception of its own is noted, with what had been launched and how long it took."""
+        """Calls the function. An exception that it raises is noted, together with whether it refuses the call."""
         try:
             return self._watched(request, positional, named)
         except Exception as error:
             seconds = LEDGER.seconds()
-            self._refusal = error, is_refusal(error, LEDGER.launches, seconds.get("kernel", 0.0) + seconds.get("tune", 0.0))
+            spent = seconds.get("kernel", 0.0) + seconds.get("tune", 0.0)
+            self._refusal = error, is_refusal(error, LEDGER.launches, spent)
             raise
 
     def refused(self, error):
-        """Whether the exception is the function's, and says that it does not take this call (refusals.py)."""
+        """True if the function raised this exception and refuses the call by it (refusals.py)."""
         noted, self._refusal = self._refusal, (None, False)
         return noted[0] is error and noted[1]
 
     def _watched(self, request, positional, named):
-        """The first call of each kind is watched: what a name hands it on to may depend on it."""
+        """The function's result. The first call of each kind is watched, since the function may hand it on to another one."""
         kind = self._kind(request)
         if kind in self._ran_by:
             return self.function(*positional, **named)

@@ -1,9 +1,9 @@
-"""SAMESTATE_AUTOTUNE: what the tuners of Triton and TileLang do.
+"""The tuners of Triton and TileLang obey SAMESTATE_AUTOTUNE.
 
-  first   the first configuration that compiles and runs, untimed: a kernel is compiled once a variant, and every run has
-          the same one. One that needs more shared memory or registers than the device has is passed over
-  cached  the package's own tuning, its results kept on disk between runs
-  full    the package's own tuning, afresh
+  first   takes the first configuration that compiles and runs, untimed: each variant is compiled once, and every run has
+          the same configuration. One that needs more shared memory or registers than the device has is passed over
+  cached  is the package's own tuning, with its results kept on disk between runs
+  full    is the package's own tuning, afresh
 """
 import functools
 import os
@@ -14,17 +14,17 @@ from .ledger import LEDGER
 VARIABLE = "SAMESTATE_AUTOTUNE"
 SETTINGS = ("first", "cached", "full")
 
-# What the packages themselves read when they are imported.
+# Variables that the packages read when they are imported.
 _SWITCHES = {
     "cached": {"TRITON_CACHE_AUTOTUNING": "1"},
     "full": {"TRITON_CACHE_AUTOTUNING": "0", "TILELANG_AUTO_TUNING_DISABLE_CACHE": "1",
              "TORCHINDUCTOR_AUTOTUNE_LOCAL_CACHE": "0", "TORCHINDUCTOR_AUTOTUNE_REMOTE_CACHE": "0"},
 }
-_setting = None  # of a process that serves; None: nobody asked, and tuners are as they are
+_setting = None  # None in a process that took no setting, where tuners stay as they are
 
 
 def obey_environment():
-    """Takes the setting from the environment, before a tuner is imported. DeclarationError where it is none."""
+    """Takes the setting from the environment, before a tuner is imported. Raises DeclarationError for an unknown one."""
     global _setting
     said = os.environ.get(VARIABLE) or "first"
     if said not in SETTINGS:
@@ -34,7 +34,7 @@ def obey_environment():
 
 
 def setting():
-    """The setting in force; None in a process that did not take one."""
+    """The setting in force, or None in a process that took none."""
     return _setting
 
 
@@ -45,7 +45,7 @@ def _interpreted():
 # -- Triton
 
 def _passed_over(module):
-    """Exceptions that say that a configuration does not fit this device."""
+    """The exceptions that say that a configuration does not fit this device."""
     return tuple(error for error in (getattr(module, "OutOfResources", None), getattr(module, "PTXASError", None),
                                      _compile_time_failure()) if error is not None)
 
@@ -57,7 +57,7 @@ def _compile_time_failure():
 
 
 def triton(module):
-    """Of triton.runtime.autotuner: `run` obeys the setting, and its timing runs are charged to tuning."""
+    """Makes the tuner of triton.runtime.autotuner obey the setting, and charges its timing runs to tuning."""
     tuner = module.Autotuner
     if getattr(tuner.run, "_samestate", False):
         return
@@ -83,19 +83,20 @@ def triton(module):
 
 
 def _first_that_runs(module, run, tuner, given, named):
-    """The tuner's run with one configuration at a time, the one that ran for this key before the others. Those that the
-    kernel's own pruning takes away are not tried."""
+    """Runs the tuner with one configuration at a time until one runs; the one that ran for this key before goes first.
+    Configurations that the kernel's own pruning removes are not tried."""
     tuner.nargs = dict(zip(tuner.arg_names, given))
     every = tuner.configs
     try:
         configs = tuner.prune_configs(named)
     except Exception:
-        if not _interpreted():  # where a model of the device may have none to ask
+        if not _interpreted():  # a pruning that asks for properties of the device finds none in the interpreter
             raise
         configs = every
     ran = vars(tuner).setdefault("_samestate_ran", {})
     key = tuple(repr(value) for name, value in {**tuner.nargs, **named}.items() if name in tuner.keys)
-    configs = sorted(configs, key=lambda config: config is not ran.get(key))  # configurations of Triton compare with no None
+    # By identity: Triton's configurations cannot be compared with None.
+    configs = sorted(configs, key=lambda config: config is not ran.get(key))
     failure = None
     for config in configs:
         tuner.configs = [config]
@@ -114,7 +115,7 @@ def _first_that_runs(module, run, tuner, given, named):
 # -- TileLang
 
 def tilelang(module):
-    """Of tilelang.autotuner.tuner: `run` obeys the setting; what of it is no compilation is charged to tuning."""
+    """Makes the tuner of tilelang.autotuner.tuner obey the setting, and charges to tuning what is no compilation."""
     tuner = module.AutoTuner
     if getattr(tuner.run, "_samestate", False):
         return
@@ -134,7 +135,7 @@ def tilelang(module):
                 self.configs = [config]
                 try:
                     return run(self, *given, **named)
-                except RuntimeError as error:  # it says no more than that none of its configurations ran
+                except RuntimeError as error:  # the tuner says no more than that no configuration ran
                     failure = error
                 finally:
                     self.configs = every
@@ -144,7 +145,7 @@ def tilelang(module):
 
     @functools.wraps(benchmark)
     def once(self, jit_kernel, *given, **named):
-        """In the place of a benchmark: one run on the inputs that the benchmark would have."""
+        """Runs the kernel once on the benchmark's inputs, in the benchmark's place."""
         if _setting != "first":
             return benchmark(self, jit_kernel, *given, **named)
         arguments = self.profile_args

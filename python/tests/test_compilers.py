@@ -1,5 +1,5 @@
-"""What a call compiled, loaded and waited for, and what its exceptions are, from packages that are imported in the first
-call: small_packages.py, under `python3 -m samestate.serve`."""
+"""Answers say which kernels a call compiled and loaded and where its time went, and tell refusals from other exceptions. The
+packages of small_packages.py are imported in the first call, under `python3 -m samestate.serve`."""
 import os
 import shutil
 import sys
@@ -88,7 +88,7 @@ class Compiled(Served):
         self.assertGreater(self.start().ready["seconds"]["import"], 0.01)
 
     def test_what_is_compiled_is_said_while_it_lasts(self):
-        """Of a call that is no first one of its sizes, and of a subject that does not say that it compiles."""
+        """It is not the first call of its sizes, and the subject does not declare that it compiles."""
         judge = self.start()
         self.call(judge, "by_tilelang")
         self.assertEqual(self.busy, [])
@@ -114,16 +114,20 @@ class Refused(Served):
     def test_refusals_and_what_is_none(self):
         judge = self.start()
         for way, refusal, exception, where in (
-                ("refuses", True, "AssertionError", "refuses"), ("refuses_after_compiling", True, "NotImplementedError", None),
-                ("refuses_late", False, "ValueError", "refuses_late"), ("refuses_after_a_launch", False, "ValueError", None),
+                ("refuses", True, "AssertionError", "refuses"),
+                ("refuses_after_compiling", True, "NotImplementedError", "refuses_after_compiling"),
+                ("refuses_late", False, "ValueError", "refuses_late"),
+                ("refuses_after_a_launch", False, "ValueError", "refuses_after_a_launch"),
                 ("does_not_compile", False, "CompilationError", "compile"),
-                ("wraps_what_does_not_compile", False, "ValueError", None), ("loses_the_device", False, "RuntimeError", None),
-                ("has_a_bug", False, "KeyError", "has_a_bug"), ("is_called_wrongly", False, "TypeError", "is_called_wrongly")):
+                ("wraps_what_does_not_compile", False, "ValueError", "wraps_what_does_not_compile"),
+                ("loses_the_device", False, "RuntimeError", "loses_the_device"),
+                ("has_a_bug", False, "KeyError", "has_a_bug"),
+                ("is_called_wrongly", False, "TypeError", "is_called_wrongly")):
             with self.subTest(way):
                 answer = self.call(judge, way)
                 self.assertEqual((answer["type"], answer["exception"], answer.get("refusal", False)),
                                  ("error", exception, refusal), answer)
-                self.assertRegex(answer["where"], rf"^\S+\.py:\d+ {where or way}$")
+                self.assertRegex(answer["where"], rf"^\S+\.py:\d+ {where}$")
 
     def test_a_traceback_a_kind(self):
         judge = self.start()

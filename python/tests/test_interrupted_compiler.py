@@ -23,7 +23,7 @@ def kernel(q, k, v, g, scale, initial_state):
 
 
 def _lives(process):
-    """Whether a process runs still; a zombie does not."""
+    """True if a process is still running; a zombie is not."""
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"

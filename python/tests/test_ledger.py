@@ -1,4 +1,4 @@
-"""The ledger of a call: what a moment is charged to, from several threads, and what is counted."""
+"""The ledger charges each moment once, to the right kind, from several threads, and counts compilations and launches."""
 import os
 import sys
 import threading

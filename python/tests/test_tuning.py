@@ -1,4 +1,4 @@
-"""SAMESTATE_AUTOTUNE: which configuration runs, what is timed for it, and what is kept, with the tuners of
+"""SAMESTATE_AUTOTUNE decides which configuration runs, whether it is timed and whether results are kept, in the tuners of
 small_packages.py."""
 import contextlib
 import importlib
