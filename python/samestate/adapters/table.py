@@ -201,7 +201,7 @@ ROWS = (
               "sequences of 257 tokens and more are divided, into parts of at least four chunks; of a dense batch none is"),
     Adapter("fla.chunk_gated_delta_rule.intracard", "fla.intracard.gated_delta_rule", "gated_delta_rule", "chunked",
             "flash-linear-attention", _FLA, "samestate.adapters.family_calls:fla_intracard()", "torch",
-            {"cuda": ["bf16" + _SOLVED + "+card:nearest", "fp16" + _SOLVED + "+card:nearest"]}, {}, {},
+            {"cuda": [kind + _SOLVED + "+card:nearest" for kind in ("bf16", "fp16", "tf32_truncated")]}, {}, {},
             ["chunk in 16 32 64", "T >= 1"], {"heads": "interleaved", "layout": "THD"}, {},
             "FLA_INTRACARD_CP=1, inference_mode and cu_seqlens: else FLA divides nothing; by itself it divides from 384 chunks on, "
             "into parts of 128 and more, here from 6 on into parts of 2; cu_seqlens that are edited in place are read as they "
