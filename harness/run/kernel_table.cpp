@@ -245,8 +245,7 @@ CallShape::CallShape(const KernelCall& call)
       initial_state(call.input("initial_state").data != nullptr),
       head_map(call.head_map),
       l2norm(call.l2norm) {
-  if (!call.cu_seqlens.present()) return;
-  lengths.emplace();
+  if (call.cu_seqlens.present()) lengths.emplace();
   for (std::int64_t n = 1; n < call.cu_seqlens.shape[0]; ++n)
     lengths->push_back(call.cu_seqlens(n) - call.cu_seqlens(n - 1));
 }

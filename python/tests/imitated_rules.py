@@ -115,8 +115,9 @@ def fla_chunk():
                                use_qk_l2norm_in_kernel=False, cu_seqlens=None, chunk_size=64):
         assert torch.is_inference_mode_enabled() and q.shape[0] == 1, "the back end takes packed tensors of inference_mode"
         longest = int((cu_seqlens[1:] - cu_seqlens[:-1]).max())
-        if longest >= (3 if not wrong("divided later") else 999) * 128 * chunk_size:
-            sys.modules["fla.ops.common.intracard_cp"].intracard_pre_scan()
+        intracard = sys.modules["fla.ops.common.intracard_cp"]
+        if longest >= (9 if wrong("divided later") else 3) * intracard.compute_subseq_len(longest, 132, v.shape[2], chunk_size):
+            intracard.intracard_pre_scan()
         states = initial_state if initial_state is not None else torch.zeros(len(cu_seqlens) - 1, v.shape[2], q.shape[3],
                                                                              v.shape[3])
         o, after = _rule(q[0], k[0], v[0], g[0], beta[0], scale, states.transpose(-1, -2), cu_seqlens,
@@ -128,6 +129,10 @@ def fla_chunk():
 
 def intracard_pre_scan():
     """Of FLA's back end: that a sequence is divided."""
+
+
+def compute_subseq_len(seq_len, num_sms, num_heads, chunk_size=64):
+    return 128 * chunk_size
 
 
 def gated_delta_net(q, k, v, g, beta, cu_seqlens, scale=None, initial_state=None, output_final_state=False,

@@ -300,7 +300,7 @@ MODULES = {
     "sglang.kernels.ops.attention.fla.chunk": [rules.sglang_chunk()],
     "fla.backends": [],
     "fla.ops.gated_delta_rule": [rules.fla_chunk()],
-    "fla.ops.common.intracard_cp": [rules.intracard_pre_scan],
+    "fla.ops.common.intracard_cp": [rules.intracard_pre_scan, rules.compute_subseq_len],
     "cudnn.linear_attention": [rules.gated_delta_net, mamba2],
     "vllm.third_party.flash_linear_attention.ops.fused_recurrent": [_packed(0), _vllm_recurrent()],
     "vllm.third_party.flash_linear_attention.ops.fused_sigmoid_gating": [_vllm_gating()],

@@ -59,8 +59,9 @@ def sglang_chunk():
 
 
 def fla_intracard():
-    """FLA's chunked rule where its back end intracard_cp divides a sequence: under inference_mode, of packed tensors alone.
-    A call whose sequences were all too short to be divided is an error, since the other kernel ran then."""
+    """FLA's chunked rule where its back end intracard_cp divides a sequence: under inference_mode, of packed tensors alone. It
+    chooses parts of 128 chunks and more; here they are of two, so that sequences from six chunks on are divided, by the same
+    kernels. One that was not is an error, since the other kernel ran then."""
     from .fla import function as found
 
     function = found("fla.ops.gated_delta_rule", "chunk_gated_delta_rule", "cuda", intracard=True)
@@ -71,7 +72,10 @@ def fla_intracard():
         divided.append(True)
         return scan(*args, **named)
 
-    intracard.intracard_pre_scan = counted
+    def two_chunks(seq_len, num_sms, num_heads, chunk_size=64):
+        return 2 * chunk_size
+
+    intracard.intracard_pre_scan, intracard.compute_subseq_len = counted, two_chunks
 
     def call(q, k, v, g, beta, scale, chunk, initial_state, output_final_state, cu_seqlens, l2norm):
         import torch
@@ -82,8 +86,8 @@ def fla_intracard():
             o, after = function(q=q, k=k, v=v, g=g, beta=beta, scale=scale, chunk_size=chunk, initial_state=initial_state,
                                 output_final_state=output_final_state, cu_seqlens=cu_seqlens,
                                 use_qk_l2norm_in_kernel=l2norm)
-        if not divided:
-            raise RuntimeError("no sequence was divided among the multiprocessors: the limits of this row are wrong")
+        if not divided and int((cu_seqlens[1:] - cu_seqlens[:-1]).max()) >= 6 * chunk:
+            raise RuntimeError("a sequence of six chunks and more was not divided: the back end intracard_cp did not run")
         return o[0], after
 
     return _made(function, call)

@@ -77,7 +77,6 @@ _SUMMED = "sums g over a chunk: decays behind a reset in it are lost, as of fla.
 
 # FlashInfer's kernels of prefill ask for widths of 128, contiguous tensors and a scale that is not 0.
 _PREFILL = ["chunk = 64", "T >= 1", "dk = 128", "dv = 128", "scale != 0"]
-_DIVIDED = ["T >= 129", "longest >= 129"]  # shorter ones are one part
 _SM100 = "compute capability 10.0, 10.3 or 10.7 alone"
 _CUDNN = {"state": "vk", "heads": "interleaved", "layout": "THD", "cu_seqlens": "int32"}
 _COUNTED = ("the place of a chunk is counted by sequences that have chunks, so that behind an empty sequence tokens are read as "
@@ -180,10 +179,11 @@ ROWS = (
                 "of the multiprocessors (66 on an H200) it goes by chunks of the sequence in parallel, else by one block a head"),
     _flashinfer(".fused", "flashinfer.fused", {"backend": "flashinfer", "use_cp": False},
                 traps="what the plain name runs where B Hv is 66 or more on an H200: one block a head"),
-    _flashinfer(".cp", "flashinfer.cp", {"backend": "flashinfer", "use_cp": True}, _DIVIDED + ["Hv <= 16"],
-                traps="what the plain name runs below; states between parts are carried on by fp32 arithmetic up to 16 heads"),
+    _flashinfer(".cp", "flashinfer.cp", {"backend": "flashinfer", "use_cp": True}, ["Hv <= 16"],
+                traps="what the plain name runs below; sequences of 129 tokens and more are divided, and states between parts are "
+                "carried on by fp32 arithmetic up to 16 heads"),
     _flashinfer(".cp_many_heads", "flashinfer.cp_many_heads", {"backend": "flashinfer", "use_cp": True},
-                _DIVIDED + ["Hv >= 17"], traps="from 17 heads on states between parts are carried on by tensor cores"),
+                ["Hv >= 17"], traps="from 17 heads on states between parts are carried on by tensor cores"),
     _flashinfer(".cake_gdn", "flashinfer.cake_gdn", {"backend": "cake_gdn", "use_cp": False}, untried=_SM100,
                 traps="refuses heads that csrc/gdn/cake/manifest.json does not list"),
     _flashinfer(".cudnn", "flashinfer.cudnn", {"backend": "cudnn"}, untried=_SM100,
@@ -197,15 +197,15 @@ ROWS = (
     _flashqla(".serial", "flashqla.serial", {"auto_cp": False}, [],
               "no sequence is divided; the place of a chunk is counted by sequences that have chunks, so that behind an empty "
               "sequence tokens are read as another's"),
-    _flashqla(".divided", "flashqla.divided", {"force_intra_cp": True}, ["B = 1", "shortest >= 1", "T >= 257", "longest >= 257"],
-              "sequences of five chunks and more are divided, of at least four chunks each; of a dense batch none is"),
+    _flashqla(".divided", "flashqla.divided", {"force_intra_cp": True}, ["B = 1", "shortest >= 1"],
+              "sequences of 257 tokens and more are divided, into parts of at least four chunks; of a dense batch none is"),
     Adapter("fla.chunk_gated_delta_rule.intracard", "fla.intracard.gated_delta_rule", "gated_delta_rule", "chunked",
             "flash-linear-attention", _FLA, "samestate.adapters.family_calls:fla_intracard()", "torch",
-            {"cuda": ["bf16" + _SOLVED + "+card:nearest", "fp16" + _SOLVED + "+card:nearest"]}, {}, {},
-            ["chunk in 16 32 64", "T >= 6144", "longest >= 6144 if chunk = 16", "longest >= 12288 if chunk = 32",
-             "longest >= 24576 if chunk = 64"], {"heads": "interleaved", "layout": "THD"}, {},
-            "FLA_INTRACARD_CP=1, inference_mode and cu_seqlens: else FLA divides nothing; a sequence is divided from 384 chunks "
-            "on, into parts of 128 and more; cu_seqlens that are edited in place are read as they were", _COMPILED),
+            {"cuda": [kind + _SOLVED + "+card:nearest" for kind in ("bf16", "fp16", "tf32_truncated")]}, {}, {},
+            ["chunk in 16 32 64", "T >= 1"], {"heads": "interleaved", "layout": "THD"}, {},
+            "FLA_INTRACARD_CP=1, inference_mode and cu_seqlens: else FLA divides nothing; by itself it divides from 384 chunks on, "
+            "into parts of 128 and more, here from 6 on into parts of 2; cu_seqlens that are edited in place are read as they "
+            "were", _COMPILED),
     Adapter("vllm.fused_recurrent_gated_delta_rule", "vllm.gated_delta_rule", "gated_delta_rule", "recurrent", "vllm",
             ("0.33.0",), "samestate.adapters.family_calls:vllm_recurrent()", "torch",
             {"cuda": ["fp32", "bf16+norm:unrounded"]}, {}, {}, ["scale in default 1 16 0.0001220703125", "T >= 1"],
