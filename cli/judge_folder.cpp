@@ -185,7 +185,7 @@ int judge_folder(const JudgeFolderOptions& options) {
     return judged.end.exit;
   }
   fmt::print("{}{} of {} files in {:.1f} s.\n", terminal_text(judged.records(), colour()),
-             judged.records.size(), entries.size(), judged.end.seconds);
+             judged.cases.size(), entries.size(), judged.end.seconds);
   if (!judged.end.not_complete.empty()) fmt::print("{}\n", judged.end.not_complete);
   return judged.end.exit;
 }

@@ -401,7 +401,7 @@ void JsonLinesWriter::end(std::int64_t number, const Record& record, const Recor
   const Writer write_field{object};
   visit_subject(record, write_field);
   visit_judgement(record, write_field);
-  write_field("call", call.file);
+  write_field("captured", call.file);
   write_field.unless_empty("numbers", call.numbers);
   write(one_line(object));
 }

@@ -323,7 +323,7 @@ constexpr std::array kWords = {
         "the *gate* of cases that are *unsupported* since their kernel threw before it launched anything and "
         "all cases that it refused so share a size or setting, which its *limits* do not name; a run with "
         "such cases is no pass ([subjects.md](subjects.md))"},
-    Word{"call",
+    Word{"captured",
          "of a case in a *record*: the file of a call that samestate.capture recorded "
          "([subjects.md](subjects.md))"},
     Word{"numbers",

@@ -27,7 +27,7 @@ says 'a right kernel stays within'
 says '3 of 3 calls in'
 says 'final state'
 [[ "$(grep -c '"event":"end"' calls.jsonl)" -eq 3 ]] || complain 'not three records'
-grep -q '"call":"call-' calls.jsonl || complain 'no call in the record'
+grep -q '"captured":"call-' calls.jsonl || complain 'no call in the record'
 grep -q '"allowed_relative_rms"' calls.jsonl || complain 'no numbers in the record'
 present calls.xml
 run 0 report calls.jsonl
