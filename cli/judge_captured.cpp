@@ -24,12 +24,13 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Options that are keys of a declaration's conventions (docs/subjects.md has their values), and what they say.
-constexpr std::array<std::array<const char*, 3>, 9> kConventions{{
+constexpr std::array<std::array<const char*, 3>, 10> kConventions{{
     {"--decay", "decay", "g as given: ln, log2, linear, raw"},
     {"--state", "state", "states [.., dk, dv] or [.., dv, dk]: kv, vk"},
     {"--heads", "heads", "which key head a value head reads: interleaved, tiled, repeated"},
     {"--l2norm", "l2norm", "of q and k: argument, outside, in_kernel"},
     {"--l2norm-place", "l2norm_place", "of its epsilon: inside, outside, max"},
+    {"--l2norm-epsilon", "l2norm_epsilon", "of a norm in the kernel: a number"},
     {"--scale", "scale", "argument, dk, dv, folded"},
     {"--beta", "beta", "as given: beta, logit, twice_logit"},
     {"--layout", "layout", "of tensors with tokens: BTHD, BHTD, THD"},
@@ -79,6 +80,14 @@ CapturedFolder declared(const fs::path& folder, const CapturedOptions& options) 
                           {"form", options.form},
                           {"contracts", {options.contract.empty() ? "fp32" : options.contract}},
                           {"conventions", options.conventions}};
+      if (const auto epsilon = options.conventions.find("l2norm_epsilon");
+          epsilon != options.conventions.end()) {
+        const nlohmann::json number =
+            nlohmann::json::parse(epsilon->second, nullptr, /*allow_exceptions=*/false);
+        if (!number.is_number())
+          throw Error(fmt::format("--l2norm-epsilon {}: a number, as 1e-6", quote(epsilon->second, 40)));
+        json["conventions"]["l2norm_epsilon"] = number;
+      }
       function.declaration = captured_declaration(json.dump());
       function.arguments.clear();
       function.options.clear();
@@ -146,9 +155,11 @@ void add_captured_options(CLI::App& app, CapturedOptions& options) {
   }
   app.add_option("--argument", options.arguments, "the function's name of an argument: q=query")
       ->check(named())
+      ->allow_extra_args(false)
       ->group(group);
   app.add_option("--ignore", options.ignored, "a tensor that changes nothing of what is computed")
       ->check(named())
+      ->allow_extra_args(false)
       ->group(group);
   app.add_option("--function", options.function, "only calls of this function of the folder")
       ->check(named())

@@ -30,9 +30,9 @@ says 'final state'
 grep -q '"captured":"call-' calls.jsonl || complain 'no call in the record'
 grep -q '"allowed_relative_rms"' calls.jsonl || complain 'no numbers in the record'
 present calls.xml
-run 0 report calls.jsonl
+run 0 report calls.jsonl --no-plots --out page
 run 0 judge calls --json
-says '"pass":3'
+says '"pass": 3'
 run 0 judge calls --budget 0.001
 says 'of 8 heads: '
 # Declared anew; then as what it is not.

@@ -18,6 +18,7 @@
 #include "harness/cases/resolved.h"
 #include "harness/run/family_run.h"
 #include "harness/run/judge_batch.h"
+#include "oracles/rounding.h"
 
 namespace samestate {
 
@@ -71,6 +72,10 @@ struct CapturedFolderOfCase {
     std::string said;
     for (const auto& [name, x] : tensors) {
       all.push_back(x);
+      if (x.dtype == DType::f32 || x.dtype == DType::bf16) {
+        const Format format = x.dtype == DType::f32 ? Format::fp32 : Format::bf16;
+        for (double& value : all.back().values) value = round_to(value, format);
+      }
       said += fmt::format(R"({}"{}":{{"dtype":"{}","shape":[{}],"strides":[{}]}})", said.empty() ? "" : ",",
                           name, name_of(x.dtype), fmt::join(x.shape, ","), fmt::join(x.shape, ","));
     }

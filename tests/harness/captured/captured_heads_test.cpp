@@ -78,6 +78,7 @@ TEST(CapturedHeads, TheContractIsThatOfTheDtypes) {
   EXPECT_NE(unlike(made, {.contract = "fp32"}).find("dtypes"), std::string::npos);
   made.tensors["output.0"].dtype = DType::f32;  // wider than the contract's is no difference
   EXPECT_EQ(unlike(made), "");
+  made.tensors["output.0"].dtype = DType::bf16;
   made.tensors["argument.v"].dtype = DType::f32;
   EXPECT_NE(unlike(made).find("none of the contracts fp32, bf16"), std::string::npos);
 }

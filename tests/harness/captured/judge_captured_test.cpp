@@ -16,7 +16,7 @@ TEST(JudgeCaptured, RightCallsPassWithinWhatTheirDataAllow) {
        {std::pair{"v1 gated_delta_rule chunk=16 T=70 B=2 Hk=2 Hv=4 dk=16 dv=8 state=random", DType::f32},
         {"v1 gated_delta_rule chunk=16 T=70 Hv=2 dk=32 contract=bf16", DType::bf16},
         {"v1 gated_delta_rule form=recurrent T=1 B=5 Hv=3 dk=16 state=random", DType::f32},
-        {"v1 retention chunk=16 T=70 dk=16 contract=fp16 heads=interleaved", DType::f16},
+        {"v1 retention chunk=16 T=70 dk=16 contract=bf16_io", DType::bf16},
         {"v1 delta_rule chunk=16 T=70 dk=16", DType::f32}}) {
     const CapturedJudgement found = judge(CapturedFolderOfCase(line, dtype));
     EXPECT_EQ(found.judgement.verdict, Verdict::pass) << line << ": " << found.judgement.reason;
