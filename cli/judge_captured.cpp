@@ -120,6 +120,11 @@ void print_call(const JudgedCase& judged) {
   fmt::print("{}  {}  {}{}\n  {}\n", call.file, record.kernel, name_of(j.verdict),
              compared && j.ratio > 0 ? fmt::format("  ratio {:.3g} ({})", j.ratio, j.gate) : "", record.line);
   fmt::print("{}{}", numbers_line(call.numbers, ""), numbers_line(call.numbers, "state_"));
+  if (call.numbers.empty() && compared && j.worst.sequence >= 0)
+    fmt::print(
+        "  worst       {:.6g} instead of {:.6g} at sequence {}, row {}, column {}: error {:.3g} of {:.3g} "
+        "allowed\n",
+        j.actual, j.expected, j.worst.sequence, j.worst.token, j.worst.channel, j.error, j.bound);
   if (!j.held_which.empty())
     fmt::print("  held        {} of {} heads: {}\n", j.held, j.held_of, j.held_which);
   if (j.verdict != Verdict::pass) fmt::print("  reason      {}\n", j.reason);
@@ -135,10 +140,12 @@ bool CapturedOptions::any() const {
 void add_captured_options(CLI::App& app, CapturedOptions& options) {
   const char* const group = "Captured calls (a folder of samestate.capture)";
   app.add_option("--system", options.system,
-                 "what the function computes: gated_delta_rule, delta_rule, retention, linear_attention")
+                 "what the function computes: a system of `samestate list systems`")
       ->check(named())
       ->group(group);
-  app.add_option("--form", options.form, "chunked or recurrent")->check(named())->group(group);
+  app.add_option("--form", options.form, "of the recurrent family chunked or recurrent")
+      ->check(named())
+      ->group(group);
   app.add_option("--contract", options.contract,
                  "what it rounds; else the first declared one of the recorded dtypes")
       ->check(named())
@@ -185,10 +192,9 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
     record.device = "elsewhere";
     std::string unlike;
     try {
-      const CapturedHeads heads(path, call, function, words);
-      record.line = format_case(heads.resolved().c);
-      record.form = heads.resolved().c.form;
-      record.contract = heads.resolved().c.contract, record.regime = heads.resolved().c.regime;
+      const Case c = captured_case(path, call, function, words);
+      record.line = format_case(c);
+      record.form = c.form, record.contract = c.contract, record.regime = c.regime;
     } catch (const CapturedMismatch& other) {
       unlike = other.what();
       record.line = fmt::format("call {} of {}", call.number, call.function);
@@ -199,8 +205,7 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
                        const auto begin = std::chrono::steady_clock::now();
                        try {
                          if (!unlike.empty()) throw CapturedMismatch(unlike);
-                         const CapturedHeads heads(path, call, function, words);
-                         CapturedJudgement result = judge_captured(heads, budget);
+                         CapturedJudgement result = judge_captured(path, call, function, words, budget);
                          judged.judgement = std::move(result.judgement);
                          numbers = std::move(result.numbers);
                        } catch (const CapturedMismatch& other) {

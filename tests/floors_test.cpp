@@ -50,7 +50,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
       "harness/run/", "harness/processes/", "samestate_version.h"}},
     {"harness/captured",
      {"reference/", "oracles/", "fixtures/", "harness/records/", "harness/cases/", "harness/run/",
-      "harness/subjects/declaration.h"}},
+      "harness/subjects/declaration.h", "harness/systems/saved_run.h", "harness/systems/saved_run.h"}},
     {"harness/diagnose",
      {"reference/", "optimized/", "oracles/", "fixtures/", "harness/records/", "harness/cases/",
       "harness/run/", "harness/systems/", "harness/card/", "harness/explain/reading.h"}},

@@ -90,20 +90,31 @@ const Declaration& declaration_of(const CapturedFunction& function) {
 
 }  // namespace
 
+void require_as_recorded(const Safetensors& file, const CapturedCall& call) {
+  const std::string where = fmt::format("call {}", quote(call.file));
+  for (const auto& [name, said] : call.tensors) {
+    if (!file.contains(name))
+      throw Error(fmt::format("{}: no tensor {}, which the manifest names", where, quote(name)));
+    if (file.dtype(name) != said.dtype || file.shape(name) != said.shape)
+      throw Error(fmt::format("{}: tensor {} is {} {}, and the manifest says {} {}", where, quote(name),
+                              name_of(file.dtype(name)), shape_text(file.shape(name)), name_of(said.dtype),
+                              shape_text(said.shape)));
+  }
+  for (const std::string& name : file.names()) {
+    if (!call.tensors.contains(name))
+      throw Error(fmt::format("{}: the manifest does not name its tensor {}", where, quote(name)));
+  }
+}
+
 CapturedHeads::CapturedHeads(const std::filesystem::path& folder, const CapturedCall& call,
                              const CapturedFunction& function, const CapturedWords& words)
     : call_(call),
       function_(function),
       conventions_(declaration_of(function).conventions),
       file_(read_safetensors(folder / call.file)) {
-  check_file();
+  require_as_recorded(file_, call);
   const Declaration& declaration = *function.declaration;
-  if (system_named(declaration.system).in_file.none()) {
-    family_ = &family_named(declaration.system);
-  } else {
-    differs("{} is a system of named tensors, whose recorded calls are not judged; gate the function",
-            declaration.system);
-  }
+  family_ = &family_named(declaration.system);
   if (declaration.form != "chunked" && declaration.form != "recurrent")
     differs("form {}: recorded calls are of the forms chunked and recurrent", declaration.form);
   for (const auto& [name, held] : function.options) {
@@ -143,22 +154,6 @@ CapturedHeads::CapturedHeads(const std::filesystem::path& folder, const Captured
   given.strength = conventions_.beta;
   given.norm = conventions_.norm_place;
   given.norm_epsilon = conventions_.norm_epsilon;
-}
-
-void CapturedHeads::check_file() const {
-  const std::string where = fmt::format("call {}", quote(call_.file));
-  for (const auto& [name, said] : call_.tensors) {
-    if (!file_.contains(name))
-      throw Error(fmt::format("{}: no tensor {}, which the manifest names", where, quote(name)));
-    if (file_.dtype(name) != said.dtype || file_.shape(name) != said.shape)
-      throw Error(fmt::format("{}: tensor {} is {} {}, and the manifest says {} {}", where, quote(name),
-                              name_of(file_.dtype(name)), shape_text(file_.shape(name)), name_of(said.dtype),
-                              shape_text(said.shape)));
-  }
-  for (const std::string& name : file_.names()) {
-    if (!call_.tensors.contains(name))
-      throw Error(fmt::format("{}: the manifest does not name its tensor {}", where, quote(name)));
-  }
 }
 
 std::string CapturedHeads::named(std::string_view ours) const {

@@ -23,6 +23,15 @@ struct CapturedWords {
   std::set<std::string, std::less<>> ignored = {};  ///< tensors that change nothing of what is computed
 };
 
+/// A call that its declaration does not describe: a shape, a dtype, a setting.
+class CapturedMismatch : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws Error that names the file where it does not hold just the tensors of the manifest, as that has them.
+void require_as_recorded(const Safetensors& file, const CapturedCall& call);
+
 /// A recorded call of the recurrent family, read head by head from its file: whatever its layout, dtypes and conventions, as
 /// the oracles have it. It is opened without reading data but those of cu_seqlens.
 class CapturedHeads {
@@ -52,7 +61,6 @@ class CapturedHeads {
   [[nodiscard]] std::string named(std::string_view ours) const;
   [[nodiscard]] std::string tensor(std::string_view ours, bool required);
   [[nodiscard]] const CapturedValue* value(std::string_view ours) const;
-  void check_file() const;
   void take_sizes(Case& c);
   void take_lengths(Case& c);
   void take_settings(Case& c, const CapturedWords& words);
@@ -71,12 +79,6 @@ class CapturedHeads {
   const Family* family_ = nullptr;
   BatchShape shape_;
   std::optional<Resolved> resolved_;
-};
-
-/// A call that its declaration does not describe: a shape, a dtype, a setting.
-class CapturedMismatch : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
 };
 
 }  // namespace samestate

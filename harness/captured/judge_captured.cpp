@@ -8,8 +8,11 @@
 #include <optional>
 
 #include "harness/captured/captured_spans.h"
+#include "harness/captured/captured_tensors.h"
+#include "harness/cases/system.h"
 #include "harness/run/chosen_heads.h"
 #include "harness/run/head_cost.h"
+#include "harness/systems/saved_run.h"
 #include "oracles/judge.h"
 
 namespace samestate {
@@ -60,6 +63,20 @@ struct Errors {
   }
 };
 
+/// A call that changed an input is none that its next caller can rely on.
+void note_edited(Judgement& judgement, const std::string& edited) {
+  if (edited.empty()) return;
+  judgement.verdict = Verdict::fail;
+  judgement.gate = "memory";
+  judgement.reason = fmt::format("the call changed its input {}{}{}", edited,
+                                 judgement.reason.empty() ? "" : "; ", judgement.reason);
+}
+
+bool of_family(const CapturedFunction& function) {
+  if (!function.declaration) throw CapturedMismatch("nobody said what " + function.name + " computes");
+  return system_named(function.declaration->system).in_file.none();
+}
+
 class Judge {
  public:
   Judge(const CapturedHeads& call, double budget)
@@ -93,12 +110,7 @@ class Judge {
     out.judgement = std::move(*worst);
     chosen.note(out.judgement, plain_);
     note_spans(out.judgement);
-    if (!call_.edited().empty()) {
-      out.judgement.verdict = Verdict::fail;
-      out.judgement.gate = "memory";
-      out.judgement.reason = fmt::format("the call changed its input {}{}", call_.edited(),
-                                         out.judgement.reason.empty() ? "" : "; " + out.judgement.reason);
-    }
+    note_edited(out.judgement, call_.edited());
     o_.write(out.numbers, "");
     state_.write(out.numbers, "state_");
     if (o_.size > 0.0) out.judgement.relative_rms = out.numbers["relative_rms"];
@@ -229,8 +241,25 @@ class Judge {
 
 }  // namespace
 
-CapturedJudgement judge_captured(const CapturedHeads& call, double budget) {
-  return Judge(call, budget).judge();
+Case captured_case(const std::filesystem::path& folder, const CapturedCall& call,
+                   const CapturedFunction& function, const CapturedWords& words) {
+  return of_family(function) ? CapturedHeads(folder, call, function, words).resolved().c
+                             : CapturedTensors(folder, call, function, words).resolved().c;
+}
+
+CapturedJudgement judge_captured(const std::filesystem::path& folder, const CapturedCall& call,
+                                 const CapturedFunction& function, const CapturedWords& words,
+                                 double budget) {
+  if (of_family(function)) return Judge(CapturedHeads(folder, call, function, words), budget).judge();
+  const CapturedTensors tensors(folder, call, function, words);
+  CapturedJudgement out;
+  try {
+    out.judgement = judge_run_file(tensors.run_file()).judgement;
+  } catch (const Error& error) {
+    throw CapturedMismatch(error.what());
+  }
+  note_edited(out.judgement, tensors.edited());
+  return out;
 }
 
 }  // namespace samestate

@@ -17,9 +17,17 @@ struct CapturedJudgement {
   std::map<std::string, double> numbers;
 };
 
-/// Judges a recorded call against float64 and the bound from its own data, in about `budget` seconds of one core, but at
-/// least on two heads: where that does not suffice for all heads, or for a head's tokens, the judgement says which were held.
-/// There is no twin: it would have to run the kernel again. Throws CapturedMismatch where an input is not finite.
-[[nodiscard]] CapturedJudgement judge_captured(const CapturedHeads& call, double budget);
+/// The case that a recorded call is an instance of; its data are the file's, whatever seed and regime the line has. Throws
+/// Error for a file that is damaged, CapturedMismatch where the call is not one of the function's declaration.
+[[nodiscard]] Case captured_case(const std::filesystem::path& folder, const CapturedCall& call,
+                                 const CapturedFunction& function, const CapturedWords& words);
+
+/// Judges it against float64 and the bound from its own data. Of the recurrent family in about `budget` seconds of one core,
+/// but at least on two heads: where that does not suffice for all heads, or for a head's tokens, the judgement says which were
+/// held, and there is no twin, which would have to run the kernel again. Of named tensors as a run file, without numbers. Throws
+/// as captured_case does, CapturedMismatch where an input is not finite too.
+[[nodiscard]] CapturedJudgement judge_captured(const std::filesystem::path& folder, const CapturedCall& call,
+                                               const CapturedFunction& function, const CapturedWords& words,
+                                               double budget);
 
 }  // namespace samestate

@@ -374,6 +374,30 @@ class Judged(Folder):
         code, record, out = self.verdict(*words, "--ignore", "slots")
         self.assertEqual((code, record["verdict"]), (0, "pass"), out)
 
+    def test_named_tensors(self):
+        """Of a system of named tensors: sizes are read from the shapes, outputs come in their order."""
+        def norm(x, weight, fault=1.0):
+            y = x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-6)) * weight
+            y[1, 4, 2] *= np.float32(fault)
+            return y
+
+        draw = np.random.default_rng(0)
+        given = draw.standard_normal((2, 7, 3, 24), np.float32), draw.standard_normal(24, np.float32)
+        words = dict(system="rms_norm", form="fused")
+        for fault, code, verdict in ((1.0, 0, "pass"), (1.01, 1, "fail")):
+            self.folder += "x"
+            samestate.capture(norm, dir=self.folder, **words)(*given, fault=fault)
+            found, record, out = self.verdict()
+            self.assertEqual((found, record["verdict"]), (code, verdict), out)
+            self.assertIn("v1 rms_norm form=fused B=2 T=7 H=3 D=24", record["line"])
+        self.assertEqual((record["worst"]["sequence"], record["worst"]["token"]), (1, 14))
+        self.assertIn("instead of", out)
+        self.folder += "x"
+        samestate.capture(lambda data, weight: norm(data, weight), dir=self.folder)(given[0], np.ones((3, 24), np.float32))
+        words = ["--system", "rms_norm", "--form", "fused", "--argument", "x=data"]
+        code, record, out = self.verdict(*words)
+        self.assertEqual((code, record["verdict"]), (3, "unsupported"), out)
+
     def test_damaged_files(self):
         self.capture(inputs())
         path = os.path.join(self.folder, files(self.folder)[0])

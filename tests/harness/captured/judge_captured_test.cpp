@@ -7,8 +7,7 @@ namespace {
 
 CapturedJudgement judge(const CapturedFolderOfCase& made, double budget = 2.0) {
   const CapturedFolder folder = made.write();
-  return judge_captured(CapturedHeads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {}),
-                        budget);
+  return judge_captured(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {}, budget);
 }
 
 TEST(JudgeCaptured, RightCallsPassWithinWhatTheirDataAllow) {
