@@ -362,6 +362,28 @@ class Judged(Folder):
         code, record, out = self.verdict()
         self.assertEqual((code, record["verdict"]), (0, "pass"), out)
 
+    def test_every_adapter_declares_what_the_command_reads(self):
+        """Rows whose calls are laid out anew are refused by name; every other is a declaration of the command's."""
+        from samestate.adapters import ROWS
+        from samestate.capturing import declared
+
+        self.capture(inputs())
+        taken = 0
+        with open(os.path.join(self.folder, MANIFEST), "a", encoding="utf-8") as file:
+            for name in sorted({row.name for row in ROWS if len([r for r in ROWS if r.name == row.name]) == 1}):
+                try:
+                    made = declared(adapter=name)
+                except samestate.DeclarationError as error:
+                    self.assertIn("named.py", str(error))
+                    continue
+                taken += 1
+                file.write(json.dumps({"event": "declare", "function": "captured_kernels:gated_delta_rule", **made}) + "\n")
+            last = declared(gated_delta_rule, **FAMILY)
+            file.write(json.dumps({"event": "declare", "function": "captured_kernels:gated_delta_rule", **last}) + "\n")
+        self.assertGreater(taken, 20)
+        code, record, out = self.verdict()
+        self.assertEqual((code, record["verdict"]), (0, "pass"), out)
+
     def test_a_tensor_that_nobody_named_is_no_pass(self):
         def pooled(q, k, v, g, beta, initial_state, slots):
             return gated_delta_rule(q, k, v, g, beta, initial_state=initial_state)
