@@ -1,6 +1,7 @@
 #include "harness/captured/captured_calls.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -122,6 +123,31 @@ CapturedCall call_of(const Json& line, const std::string& where) {
   return call;
 }
 
+struct Names {
+  std::string_view ours;
+  std::vector<std::string_view> theirs;
+};
+
+/// Names under which functions take what the family has, where a declaration does not say them; those of the Python
+/// package (ALIASES of python/samestate/subject.py).
+const std::vector<Names>& usual_names() {
+  static const std::vector<Names> table = {
+      {"q", {"q", "query"}},
+      {"k", {"k", "key"}},
+      {"v", {"v", "value"}},
+      {"g", {"g", "log_decay", "alpha", "decay"}},
+      {"beta", {"beta"}},
+      {"initial_state", {"initial_state", "state", "h0", "recurrent_state"}},
+      {"cu_seqlens", {"cu_seqlens"}},
+      {"scale", {"scale"}},
+      {"chunk", {"chunk", "chunk_size"}},
+      {"l2norm", {"l2norm", "use_qk_l2norm_in_kernel", "use_qk_l2norm"}},
+      {"head_map", {"head_map"}},
+      {"output_final_state", {"output_final_state"}},
+  };
+  return table;
+}
+
 }  // namespace
 
 Declaration captured_declaration(const std::string& json) {
@@ -182,6 +208,37 @@ CapturedFolder read_captured(const std::filesystem::path& folder) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error(path.string() + ": cannot be read; check its permissions");
   return parse_captured(std::string{std::istreambuf_iterator<char>(file), {}}, path.string());
+}
+
+void require_as_recorded(const Safetensors& file, const CapturedCall& call) {
+  const std::string where = fmt::format("call {}", quote(call.file));
+  for (const auto& [name, said] : call.tensors) {
+    if (!file.contains(name))
+      throw Error(fmt::format("{}: no tensor {}, which the manifest names", where, quote(name)));
+    if (file.dtype(name) != said.dtype || file.shape(name) != said.shape)
+      throw Error(fmt::format("{}: tensor {} is {} [{}], and the manifest says {} [{}]", where, quote(name),
+                              name_of(file.dtype(name)), fmt::join(file.shape(name), ", "),
+                              name_of(said.dtype), fmt::join(said.shape, ", ")));
+  }
+  for (const std::string& name : file.names()) {
+    if (!call.tensors.contains(name))
+      throw Error(fmt::format("{}: the manifest does not name its tensor {}", where, quote(name)));
+  }
+}
+
+std::string argument_of(const CapturedCall& call, const CapturedFunction& function, std::string_view ours) {
+  const auto there = [&](std::string_view name) {
+    return call.values.contains(name) || call.tensors.contains(fmt::format("argument.{}", name));
+  };
+  const auto found = function.arguments.find(ours);
+  if (found != function.arguments.end()) return there(found->second) ? found->second : "";
+  for (const Names& row : usual_names()) {
+    if (row.ours != ours) continue;
+    for (const std::string_view name : row.theirs) {
+      if (there(name)) return std::string(name);
+    }
+  }
+  return "";
 }
 
 }  // namespace samestate

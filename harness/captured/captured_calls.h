@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -58,5 +59,19 @@ struct CapturedFolder {
 
 /// The declaration of an object of JSON, as of parse_ready.
 [[nodiscard]] Declaration captured_declaration(const std::string& json);
+
+/// The function's name of an argument of ours, as its declaration says it or else as functions usually call it; empty where
+/// the call has none.
+[[nodiscard]] std::string argument_of(const CapturedCall& call, const CapturedFunction& function,
+                                      std::string_view ours);
+
+/// A call that its declaration does not describe: a shape, a dtype, a setting.
+class CapturedMismatch : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws Error that names the file where it does not hold just the tensors of the manifest, as that has them.
+void require_as_recorded(const Safetensors& file, const CapturedCall& call);
 
 }  // namespace samestate

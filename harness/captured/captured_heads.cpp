@@ -19,31 +19,6 @@
 namespace samestate {
 namespace {
 
-struct Names {
-  std::string_view ours;
-  std::vector<std::string_view> theirs;
-};
-
-/// Names under which functions take what the family has, where a declaration does not say them; those of the Python
-/// package (ALIASES of python/samestate/subject.py).
-const std::vector<Names>& usual_names() {
-  static const std::vector<Names> table = {
-      {"q", {"q", "query"}},
-      {"k", {"k", "key"}},
-      {"v", {"v", "value"}},
-      {"g", {"g", "log_decay", "alpha", "decay"}},
-      {"beta", {"beta"}},
-      {"initial_state", {"initial_state", "state", "h0", "recurrent_state"}},
-      {"cu_seqlens", {"cu_seqlens"}},
-      {"scale", {"scale"}},
-      {"chunk", {"chunk", "chunk_size"}},
-      {"l2norm", {"l2norm", "use_qk_l2norm_in_kernel", "use_qk_l2norm"}},
-      {"head_map", {"head_map"}},
-      {"output_final_state", {"output_final_state"}},
-  };
-  return table;
-}
-
 template <class... Arguments>
 [[noreturn]] void differs(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
   throw CapturedMismatch(fmt::format(text, std::forward<Arguments>(arguments)...));
@@ -90,22 +65,6 @@ const Declaration& declaration_of(const CapturedFunction& function) {
 
 }  // namespace
 
-void require_as_recorded(const Safetensors& file, const CapturedCall& call) {
-  const std::string where = fmt::format("call {}", quote(call.file));
-  for (const auto& [name, said] : call.tensors) {
-    if (!file.contains(name))
-      throw Error(fmt::format("{}: no tensor {}, which the manifest names", where, quote(name)));
-    if (file.dtype(name) != said.dtype || file.shape(name) != said.shape)
-      throw Error(fmt::format("{}: tensor {} is {} {}, and the manifest says {} {}", where, quote(name),
-                              name_of(file.dtype(name)), shape_text(file.shape(name)), name_of(said.dtype),
-                              shape_text(said.shape)));
-  }
-  for (const std::string& name : file.names()) {
-    if (!call.tensors.contains(name))
-      throw Error(fmt::format("{}: the manifest does not name its tensor {}", where, quote(name)));
-  }
-}
-
 CapturedHeads::CapturedHeads(const std::filesystem::path& folder, const CapturedCall& call,
                              const CapturedFunction& function, const CapturedWords& words)
     : call_(call),
@@ -146,7 +105,7 @@ CapturedHeads::CapturedHeads(const std::filesystem::path& folder, const Captured
     shape_.T = c.T + c.lead + c.slack;
   }
   Given& given = shape_.given;
-  const std::string decay = named("g");
+  const std::string decay = argument_of(call_, function_, "g");
   given.decay = function.declaration->conventions.decay;
   const std::vector<std::string>& said = declaration.said;
   if (names_factor(decay) && std::ranges::find(said, "decay") == said.end())
@@ -156,23 +115,8 @@ CapturedHeads::CapturedHeads(const std::filesystem::path& folder, const Captured
   given.norm_epsilon = conventions_.norm_epsilon;
 }
 
-std::string CapturedHeads::named(std::string_view ours) const {
-  const auto there = [&](std::string_view name) {
-    return call_.values.contains(name) || call_.tensors.contains(fmt::format("argument.{}", name));
-  };
-  const auto found = function_.arguments.find(ours);
-  if (found != function_.arguments.end()) return there(found->second) ? found->second : "";
-  for (const Names& row : usual_names()) {
-    if (row.ours != ours) continue;
-    for (const std::string_view name : row.theirs) {
-      if (there(name)) return std::string(name);
-    }
-  }
-  return "";
-}
-
 std::string CapturedHeads::tensor(std::string_view ours, bool required) {
-  const std::string name = named(ours);
+  const std::string name = argument_of(call_, function_, ours);
   std::string in_file = "argument." + name;
   if (!name.empty() && call_.tensors.contains(in_file)) return in_file;
   if (!required) return "";
@@ -184,7 +128,7 @@ std::string CapturedHeads::tensor(std::string_view ours, bool required) {
 }
 
 const CapturedValue* CapturedHeads::value(std::string_view ours) const {
-  const auto found = call_.values.find(named(ours));
+  const auto found = call_.values.find(argument_of(call_, function_, ours));
   if (found == call_.values.end() || std::holds_alternative<std::monostate>(found->second)) return nullptr;
   return &found->second;
 }
@@ -296,7 +240,7 @@ void CapturedHeads::take_outputs(Case& c) {
     differs("o is {}, and {} is asked for, as v is", shape_text(file_.shape(o_)), shape_text(wanted));
   const bool in_place = conventions_.state == Conventions::State::in_place;
   if (in_place && !initial_.empty()) {
-    const std::string after = "after." + named("initial_state");
+    const std::string after = "after." + argument_of(call_, function_, "initial_state");
     final_ = call_.tensors.contains(after) ? after : initial_;
   } else {
     final_ = output("1", "final_state");
@@ -310,9 +254,6 @@ void CapturedHeads::take_outputs(Case& c) {
   }
   if (!initial_.empty()) c.state = "random";
   if (final_.empty()) c.final_state = "none";
-  for (const auto& [name, unused] : call_.tensors) {
-    if (name.starts_with("after.") && name != final_) edited_ = name.substr(6);
-  }
 }
 
 std::string CapturedHeads::contract(const CapturedWords& words) const {
@@ -348,7 +289,11 @@ std::string CapturedHeads::contract(const CapturedWords& words) const {
           states.empty() ? "" : fmt::format(", states {}", word_of(states.back())));
 }
 
-void CapturedHeads::require_all_named(const CapturedWords& words) const {
+void CapturedHeads::require_all_named(const CapturedWords& words) {
+  for (const auto& [name, unused] : call_.tensors) {
+    if (name.starts_with("after.") && name != final_ && !words.ignored.contains(name.substr(6)))
+      edited_ = name.substr(6);
+  }
   for (const auto& [name, unused] : call_.tensors) {
     if (!name.starts_with("argument.") || words.ignored.contains(name.substr(9))) continue;
     const std::array read{&q_, &k_, &v_, &g_, &beta_, &initial_, &lengths_};

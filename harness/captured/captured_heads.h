@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -20,17 +19,8 @@ namespace samestate {
 struct CapturedWords {
   std::string contract = {};  ///< empty: that of the declaration which has the recorded dtypes
   std::int64_t chunk = 0;     ///< 0: the call's own argument, or the limit of the declaration
-  std::set<std::string, std::less<>> ignored = {};  ///< tensors that change nothing of what is computed
+  std::set<std::string, std::less<>> ignored = {};  ///< tensors that are neither read nor judged
 };
-
-/// A call that its declaration does not describe: a shape, a dtype, a setting.
-class CapturedMismatch : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// Throws Error that names the file where it does not hold just the tensors of the manifest, as that has them.
-void require_as_recorded(const Safetensors& file, const CapturedCall& call);
 
 /// A recorded call of the recurrent family, read head by head from its file: whatever its layout, dtypes and conventions, as
 /// the oracles have it. It is opened without reading data but those of cu_seqlens.
@@ -57,8 +47,6 @@ class CapturedHeads {
   [[nodiscard]] Matrix<double> state(std::int64_t n, std::int64_t h) const;
 
  private:
-  /// The function's name of an argument of ours; empty where the call has none.
-  [[nodiscard]] std::string named(std::string_view ours) const;
   [[nodiscard]] std::string tensor(std::string_view ours, bool required);
   [[nodiscard]] const CapturedValue* value(std::string_view ours) const;
   void take_sizes(Case& c);
@@ -66,7 +54,7 @@ class CapturedHeads {
   void take_settings(Case& c, const CapturedWords& words);
   void take_outputs(Case& c);
   [[nodiscard]] std::string contract(const CapturedWords& words) const;
-  void require_all_named(const CapturedWords& words) const;
+  void require_all_named(const CapturedWords& words);
   [[nodiscard]] Matrix<double> token_rows(const std::string& name, std::int64_t n, std::int64_t h,
                                           std::int64_t heads, std::int64_t width) const;
   [[nodiscard]] Matrix<double> state_in(const std::string& name, std::int64_t n, std::int64_t h) const;

@@ -113,7 +113,8 @@ CapturedTensors::CapturedTensors(const std::filesystem::path& folder, const Capt
   }
   for (const auto& [name, unused] : call.tensors) {
     const bool read = std::ranges::any_of(places_, [&](const auto& place) { return place.second == name; });
-    if (name.starts_with("after.") && !read) edited_ = name.substr(6);
+    if (name.starts_with("after.") && !read && !words.ignored.contains(name.substr(6)))
+      edited_ = name.substr(6);
     if (name.starts_with("argument.") && !read && !words.ignored.contains(name.substr(9)))
       differs(
           "argument {0} is a tensor that the declaration does not name: --argument OURS={0}, or --ignore {0} "

@@ -396,6 +396,16 @@ class Judged(Folder):
         code, record, out = self.verdict(*words, "--ignore", "slots")
         self.assertEqual((code, record["verdict"]), (0, "pass"), out)
 
+        def given_its_output(q, k, v, g, beta, initial_state, out):
+            out[...], state = gated_delta_rule(q, k, v, g, beta, initial_state=initial_state)
+            return out, state
+
+        self.folder += "x"
+        samestate.capture(given_its_output, dir=self.folder)(**inputs(), out=np.zeros((2, 70, 4, 8), np.float32))
+        self.assertEqual(self.verdict(*words)[0], 3)
+        code, record, out = self.verdict(*words, "--ignore", "out")
+        self.assertEqual((code, record["verdict"]), (0, "pass"), out)
+
     def test_named_tensors(self):
         """Of a system of named tensors: sizes are read from the shapes, outputs come in their order."""
         def norm(x, weight, fault=1.0):
