@@ -10,7 +10,7 @@
 
 namespace samestate::cli {
 
-/// Of `samestate judge` for a folder of samestate.capture: what is said of its calls on the command line.
+/// The options of `samestate judge` for a folder that samestate.capture wrote.
 struct CapturedOptions {
   std::string system, form, contract, function, budget = "2s";
   std::int64_t chunk = 0;
@@ -18,7 +18,7 @@ struct CapturedOptions {
   std::vector<std::string> arguments;              ///< OURS=THEIRS
   std::vector<std::string> ignored;
 
-  /// Whether anything of it is said, which is of captured calls alone.
+  /// True if any of these options was given; they apply to captured calls alone.
   [[nodiscard]] bool any() const;
 };
 

@@ -33,7 +33,7 @@ struct JudgedCase {
   RecordedCall call;
 };
 
-/// What was judged of a folder, in the order of its cases.
+/// The judgements of a folder, in the order of its cases.
 struct JudgedFolder {
   std::vector<JudgedCase> cases;
   RunEnd end;

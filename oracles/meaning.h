@@ -2,7 +2,7 @@
 
 #include "oracles/given.h"
 
-/// What numbers stand for that somebody else's caller gave a kernel, where Given::read_g and read_beta make them of ours.
+/// Reads the numbers that another program gave to a kernel. Given::read_g and read_beta do the same for numbers that we make.
 namespace samestate {
 
 /// The natural logarithm of the decay; a decay of 0, and a logarithm of -infinity, are -1e38. NaN: a factor below 0.

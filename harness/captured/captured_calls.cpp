@@ -90,7 +90,7 @@ CapturedTensor tensor_of(const Json& object, const std::string& where) {
   return out;
 }
 
-/// What a line says of what its function computes.
+/// Takes the declaration of a line, if it has one.
 void declare(CapturedFunction& function, const Json& line, const std::string& where) {
   if (!line.contains("declaration") || line["declaration"].is_null()) return;
   try {

@@ -25,7 +25,7 @@ struct CapturedTensor {
   std::vector<std::int64_t> shape, strides;  ///< strides in elements
 };
 
-/// What a function computes, and under which names.
+/// A captured function: its declaration, and the names of its arguments.
 struct CapturedFunction {
   std::string name;                                           ///< module:function
   std::optional<Declaration> declaration = {};                ///< nothing: nobody said it
@@ -48,7 +48,7 @@ struct CapturedFolder {
   std::int64_t unfinished = 0;  ///< lines that a killed process left behind
 };
 
-/// Whether the folder is one of these.
+/// Returns true if the folder holds a manifest of captured calls.
 [[nodiscard]] bool has_captured_calls(const std::filesystem::path& folder);
 
 /// Reads a manifest, in which nothing is trusted; `path` stands before what is wrong. Throws Error: another format, no

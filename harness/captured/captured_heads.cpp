@@ -39,7 +39,7 @@ std::string_view word_of(Format format) {
   return format == Format::bf16 ? "bf16" : format == Format::fp16 ? "fp16" : "fp32";
 }
 
-/// Of a convention that a name says too: alpha and decay are the factor itself.
+/// Returns true for the names alpha and decay, which say that the decay is given as the factor itself.
 bool names_factor(std::string_view name) { return name == "alpha" || name == "decay"; }
 
 /// The one chunk that limits allow for; 0 where they leave a choice.

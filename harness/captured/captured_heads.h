@@ -15,7 +15,7 @@
 
 namespace samestate {
 
-/// What is said of recorded calls beside their declaration.
+/// Settings for recorded calls that their declaration leaves open.
 struct CapturedWords {
   std::string contract = {};  ///< empty: that of the declaration which has the recorded dtypes
   std::int64_t chunk = 0;     ///< 0: the call's own argument, or the limit of the declaration
@@ -37,7 +37,7 @@ class CapturedHeads {
   [[nodiscard]] const BatchShape& shape() const { return shape_; }
   /// An input that the call changed, and is not to; empty: none.
   [[nodiscard]] const std::string& edited() const { return edited_; }
-  /// Whether the call left a final state.
+  /// Returns true if the call returned a final state.
   [[nodiscard]] bool has_state() const { return !final_.empty(); }
 
   /// One head of one sequence, in float64, and what the kernel made of it: o [T_n, dv], final state [dk, dv]. Throws

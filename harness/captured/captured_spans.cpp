@@ -103,7 +103,7 @@ class Spans {
     return out;
   }
 
-  /// Where the bound of a block begins: so far before it that the state forgets what it was off by.
+  /// Returns the block at which the bound of a stretch begins: far enough before it for the state to forget its error.
   [[nodiscard]] Index start_for(Index block) const {
     const Index most = std::max(tokens_ / 2, 2 * length_);
     double forgotten = 0.0;

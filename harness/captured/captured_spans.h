@@ -11,7 +11,7 @@
 /// stretches of it are held, each from the state that float64 has there.
 namespace samestate {
 
-/// What a stretch was held to.
+/// A stretch with its tolerances and its judgement.
 struct HeldSpan {
   TokenSpan tokens;
   HeadOracle oracle;  ///< of those tokens alone

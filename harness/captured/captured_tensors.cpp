@@ -33,7 +33,7 @@ std::map<std::string, std::vector<std::int64_t>> shapes_of(const Case& c) {
   return out;
 }
 
-/// Where a size stands by itself in a shape: extents that follow it when it alone is another.
+/// A place in a shape that holds a size by itself: the extent that changes with it when only this size changes.
 struct Extent {
   std::string tensor;
   std::size_t axis = 0, rank = 0;

@@ -159,7 +159,7 @@ class Judge {
     return chosen;
   }
 
-  /// Whether the time does not suffice for two heads as a whole.
+  /// Returns true if the budget does not suffice for two whole heads.
   [[nodiscard]] bool in_spans() const { return cost_.held * static_cast<double>(kFewestHeads) > each_; }
 
   Judgement judge_one(std::int64_t n, std::int64_t h, Index heads) {

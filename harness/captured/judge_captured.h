@@ -8,7 +8,7 @@
 
 namespace samestate {
 
-/// What became of a recorded call.
+/// The result for one recorded call.
 struct CapturedJudgement {
   Judgement judgement;
   /// In a person's words, over all heads that were compared. Of o: max_abs at at_sequence, at_head, at_token, at_column;

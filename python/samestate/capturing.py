@@ -24,7 +24,7 @@ WHY_NOT = ("every", "max_calls", "max_bytes", "graph", "raised", "failed")
 
 
 def _in_graph():
-    """Whether a CUDA graph is being captured on the current stream: a copy to the host would end it."""
+    """Returns True while a CUDA graph is captured on the current stream, where a copy to the host would end the capture."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is None or not cuda.is_initialized():
@@ -40,7 +40,7 @@ def _compiling():
 # -- declarations
 
 def declared(function=None, adapter=None, **declaration):
-    """What `samestate judge` needs to know of a function, from an adapter's row, a decorated function or a declaration
+    """Returns what `samestate judge` needs to know of a function, from an adapter's row, a decorated function or a declaration
     in the words of samestate.kernel; None where nothing is said. DeclarationError where it contradicts itself."""
     if adapter is not None:
         if declaration:
@@ -276,7 +276,7 @@ class Recorder:
 
 
 class Capture:
-    """What samestate.capture makes of a name: a context manager that replaces the function in its module, and in modules
+    """The result of samestate.capture for a name: a context manager that replaces the function in its module, and in modules
     that imported it by name, until it is left. An object that already holds the function keeps the old one: make models
     inside."""
 

@@ -101,7 +101,7 @@ def _count(text):
 
 
 def _declaration(options):
-    """Of --as: keyword arguments of a declaration."""
+    """The keyword arguments of a declaration that --as gives."""
     if not options.declaration:
         return {}
     from .serve import parsed_options, split_name
@@ -163,7 +163,7 @@ def _declare(options):
 
 
 def _summary(folder, before):
-    """What this run added: a line a function."""
+    """One line for each function: how many calls this run recorded, and why others were left out."""
     path = os.path.join(folder, MANIFEST)
     if not os.path.exists(path):
         return ["nothing was recorded: no Python of the command imported a module of the targets (one that is started with "

@@ -257,7 +257,7 @@ class Programs(Folder):
         code, records, out, err = judged(self.folder)
         self.assertEqual((code, [r["verdict"] for r in records]), (0, ["pass"] * 3), out + err)
         self.assertIn("1 line(s) of the manifest are cut off", out)
-        # What comes after begins a line of its own.
+        # A later run begins a line of its own.
         again = self.run_program(*self.target(), command_words=program[:-2] + ["2"])
         self.assertEqual(again.returncode, 0, again.stderr)
         code, records, out, err = judged(self.folder)
@@ -407,7 +407,7 @@ class Judged(Folder):
         self.assertEqual((code, record["verdict"]), (0, "pass"), out)
 
     def test_named_tensors(self):
-        """Of a system of named tensors: sizes are read from the shapes, outputs come in their order."""
+        """Sizes are read from the recorded shapes, and outputs come in the system's order."""
         def norm(x, weight, fault=1.0):
             y = x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-6)) * weight
             y[1, 4, 2] *= np.float32(fault)

@@ -34,7 +34,7 @@ inline constexpr int kJsonLinesSchema = 1;
 /// Writes straight to the final name, line by line, so that the file survives a crash of the process; a line that cannot
 /// be written leaves those before it whole (line_file.h). Threads may share one writer; two processes may not share one
 /// file.
-/// Of a call that samestate.capture recorded: its file in the folder, and what was measured of it.
+/// A call that samestate.capture recorded: its file in the folder, and the numbers that were measured.
 struct RecordedCall {
   std::string file;
   std::map<std::string, double> numbers;  ///< CapturedJudgement::numbers

@@ -71,7 +71,7 @@ TEST(CapturedSpans, RightKernelsPassInPart) {
   }
 }
 
-/// What is judged of a stretch is hardly less than what is judged of it as part of the whole.
+/// The tolerance of a stretch is hardly wider than that of the same rows in the bound of the whole run.
 TEST(CapturedSpans, ToleranceIsThatOfTheWholeRun) {
   for (const char* line : kLines) {
     const Long one(line);

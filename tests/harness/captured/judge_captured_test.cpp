@@ -52,7 +52,7 @@ TEST(JudgeCaptured, AnInputThatTheCallChangedFails) {
 
 constexpr const char* kManyHeads = "v1 gated_delta_rule chunk=64 T=256 B=8 Hk=2 Hv=8 dk=32 dv=32";
 
-/// Where the time does not suffice for all heads, the record says which were held, and what lies far off is among them.
+/// If the budget does not suffice for all heads, the record names those that were held, and the farthest are among them.
 TEST(JudgeCaptured, OfManyHeadsTheFarthestIsHeld) {
   CapturedFolderOfCase made(kManyHeads);
   CapturedJudgement found = judge(made, 0.02);
