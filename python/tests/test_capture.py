@@ -1,5 +1,6 @@
 """samestate.capture: what is recorded of calls, what is not, and what `samestate judge` makes of it."""
 import contextlib
+import importlib.util
 import io
 import json
 import os
@@ -90,6 +91,28 @@ class Recorded(Folder):
         _, tensors = read_safetensors(os.path.join(self.folder, files(self.folder)[0]))
         value = {name: np.frombuffer(data, np.float32).tolist() for name, (_, _, data) in tensors.items()}
         self.assertEqual(value, {"argument.x": [1] * 4, "after.x": [4] * 4, "output.0": [8] * 4})
+
+    @unittest.skipIf(importlib.util.find_spec("torch") is None, "no torch")
+    def test_tensors_of_torch(self):
+        """bf16 bit by bit, through a view with a gradient; a tensor that is traced or has no data is counted as failed."""
+        import torch
+
+        base = torch.randn(4, 6).requires_grad_()
+        captured = samestate.capture(lambda x, n=2: x * n, dir=self.folder)
+        given = base.bfloat16()[:, ::2].t()
+        result = captured(given)
+        result.sum().backward()
+        self.assertEqual(base.grad.sum(), 24)
+        call, = lines(self.folder)
+        self.assertEqual(call["tensors"]["argument.x"], {"dtype": "BF16", "shape": [3, 4], "strides": [2, 6]})
+        _, tensors = read_safetensors(os.path.join(self.folder, call["file"]))
+        self.assertEqual(tensors["output.0"][2], result.detach().contiguous().view(torch.int16).numpy().tobytes())
+        with contextlib.redirect_stderr(io.StringIO()):
+            captured(torch.empty(3, device="meta"))
+        self.assertEqual(captured.samestate_recorder.counts["failed"], 1)
+        compiled = torch.compile(lambda x: captured(x).sum(), backend="eager", fullgraph=True)
+        self.assertEqual(compiled(base.detach()), (base.detach() * 2).sum())
+        self.assertEqual(captured.samestate_recorder.counts["seen"], 2)
 
     def test_off_by_default(self):
         self.assertIs(samestate.capture(gated_delta_rule), gated_delta_rule)

@@ -1,10 +1,14 @@
 #include "harness/captured/captured_spans.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "harness/cases/regimes.h"
 #include "harness/cases/resolved.h"
+#include "harness/cases/system.h"
 #include "harness/run/family_run.h"
 #include "harness/run/judge_batch.h"
 #include "oracles/contracts.h"
@@ -133,6 +137,34 @@ TEST(CapturedSpans, NumbersThatAreNoneAreHeldFirst) {
   one.o(5000, 3) = std::nan("");
   const SpanJudgement found = one.judge();
   EXPECT_EQ(one.worst_token(found), 5000);
+}
+
+/// Kernels of this repository, in every regime that is not exact: no stretch of a right one fails.
+TEST(LongCapturedSpans, NoRightKernelFails) {
+  std::int64_t held = 0, said_nothing = 0;
+  for (const std::string system : {"gated_delta_rule", "delta_rule", "retention", "linear_attention"}) {
+    for (const Regime* regime : system_named(system).regimes) {
+      if (regime->exact) continue;
+      for (const std::string rest :
+           {"form=recurrent", "chunk=64 contract=bf16", "chunk=32 contract=bf16_io l2norm=1",
+            "chunk=64 contract=tf32 state=random", "chunk=16"}) {
+        for (int seed = 0; seed < 3; ++seed) {
+          const std::string line =
+              fmt::format("v1 {} T=3000 dk=24 dv=16 {} regime={} seed={}", system, rest, regime->name, seed);
+          const Long one(line);
+          const SpanJudgement found = one.judge(1200);
+          said_nothing += found.said_nothing;
+          for (const HeldSpan& span : found.spans) {
+            held += span.judgement.verdict == Verdict::pass ? 1 : 0;
+            EXPECT_NE(span.judgement.verdict, Verdict::fail)
+                << line << " at " << span.tokens.begin << ": " << span.judgement.reason;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(held, 1000);
+  fmt::print("{} stretches passed, {} said nothing\n", held, said_nothing);
 }
 
 }  // namespace
