@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/duration.h"
 #include "cli/explained.h"
+#include "cli/judge_captured.h"
 #include "cli/judge_folder.h"
 #include "cli/options.h"
 #include "cli/table.h"
@@ -64,11 +65,21 @@ Command add_judge(CLI::App& app) {
       "and contract\n"
       "are those of the case line; the data are the file's, whatever "
       "regime or seed the line names.\n\n"
+      "A folder of samestate.capture (python3 -m samestate.capture --target MODULE:FUNCTION --dir calls -- "
+      "command ...) holds real\n"
+      "calls of a program. Each is held to float64 on its own data: the error and where it is, and what a "
+      "right kernel of the\n"
+      "contract stays within. What the function computes was said when it was captured, or is said here as "
+      "of a subject.\n\n"
       "  samestate judge run.safetensors\n"
       "  samestate judge --tensors 'v1 rms_norm form=fused T=8'      which tensors, of which shape\n"
+      "  samestate judge calls                       real calls that samestate.capture recorded\n"
+      "  samestate judge calls --system gated_delta_rule --form chunked --contract bf16 --state vk --decay "
+      "linear\n"
       "  samestate judge --flashinfer-bench DIR --solution FILE      a Solution, its traces "
       "(docs/subjects.md)");
-  auto* path = app.add_option("file", *file, "the run file, or a folder of `samestate export`");
+  auto* path =
+      app.add_option("file", *file, "the run file, or a folder of `samestate export` or samestate.capture");
   auto* names = app.add_option("--tensors", *line, "print what a run file of this case line holds");
   names->excludes(path);
   app.add_option("--timeout", *timeout, "a file that takes longer is a timeout (0: no limit)")
@@ -85,14 +96,23 @@ Command add_judge(CLI::App& app) {
   app.add_option("--jsonl", reports->jsonl, "of a folder: write every case as JSON Lines")->check(named());
   app.add_option("--junit", reports->junit, "of a folder: write JUnit XML")->check(named());
   app.add_option("--markdown", reports->markdown, "of a folder: write a Markdown summary")->check(named());
-  return [file, line, timeout, names, path, json, strict, budget, reports] {
+  auto captured = std::make_shared<CapturedOptions>();
+  add_captured_options(app, *captured);
+  return [file, line, timeout, names, path, json, strict, budget, reports, captured] {
     if (names->count() > 0) return print_tensors(*line);
     if (path->count() == 0) throw Error("judge: name a run file, or --tensors and a case line");
     if (std::filesystem::is_directory(*file)) {
       reports->folder = *file, reports->json = *json, reports->strict = *strict;
       reports->timeout = seconds_of("--timeout", *timeout);
+      if (has_captured_calls(*file)) return judge_captured_folder(*reports, *captured);
+      if (captured->any())
+        throw Error(
+            *file +
+            ": no calls.jsonl in it: options of captured calls are of a folder that samestate.capture wrote");
       return judge_folder(*reports);
     }
+    if (captured->any())
+      throw Error("options of captured calls are of a folder that samestate.capture wrote");
     if (!reports->jsonl.empty() || !reports->junit.empty() || !reports->markdown.empty())
       throw Error("--jsonl, --junit and --markdown are of a folder: one file has --json");
     const auto judged = [&] {

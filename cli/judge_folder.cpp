@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "cli/commands.h"
@@ -58,65 +61,73 @@ Record record_for(const ManifestEntry& entry) {
   return record;
 }
 
+/// Numbers between processes, bit for bit.
+std::string numbers_text(const std::map<std::string, double>& numbers) {
+  std::string out;
+  for (const auto& [name, value] : numbers)
+    out += fmt::format("{}{}={:a}", out.empty() ? "" : " ", name, value);
+  return out;
+}
+
+std::map<std::string, double> numbers_in(std::string_view text) {
+  std::map<std::string, double> out;
+  while (!text.empty()) {
+    const std::string word(text.substr(0, text.find(' ')));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    const std::size_t equals = word.find('=');
+    if (equals != word.npos) out[word.substr(0, equals)] = std::strtod(word.c_str() + equals + 1, nullptr);
+  }
+  return out;
+}
+
 }  // namespace
 
-int judge_folder(const JudgeFolderOptions& options) {
-  const fs::path folder(options.folder);
-  const std::vector<ManifestEntry> entries = read_manifest(folder);
-  for (const ManifestEntry& entry : entries) {
-    if (!fs::is_regular_file(folder / entry.file))
-      throw Error(
-          fmt::format("{}: the manifest names it, and it is not there", (folder / entry.file).string()));
-  }
+JudgedFolder judge_cases(const JudgeFolderOptions& options, std::vector<FolderCase> cases) {
   Run run = this_run({}, {}, options.commit);
   run.device = "elsewhere";
-  run.planned = std::ssize(entries);
+  run.planned = std::ssize(cases);
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) lines = std::make_unique<JsonLinesWriter>(options.jsonl, run);
   note_interrupts();
-  Progress progress(std::ssize(entries));
-  std::vector<Record> records;
+  Progress progress(std::ssize(cases));
+  JudgedFolder out;
   const auto begin = std::chrono::steady_clock::now();
-  for (const ManifestEntry& entry : entries) {
+  for (FolderCase& one : cases) {
     if (interrupted()) break;
-    const std::string path = (folder / entry.file).string();
-    Record record = record_for(entry);
+    Record record = std::move(one.record);
+    RecordedCall call{one.call, {}};
     const std::int64_t number = lines ? lines->start(record) : -1;
     const JobResult done = run_interruptibly(
         [&] {
-          RunFile file = read_run_file(path, named_shapes);
-          if (without_kernel(file.case_line) != entry.line)
-            throw Error(fmt::format("{}: its case is not the manifest's", path));
-          if (!is_written(file)) {
-            CaseResult result;
-            result.judgement.verdict = Verdict::unsupported;
-            result.judgement.reason = "its outputs are all NaN: nothing has been written into it";
-            return result_text(result);
-          }
-          if (options.strict) file.case_line = format_case(exactly(parse_case(file.case_line)));
-          return result_text(case_result(judge_run_file(file, nullptr)));
+          Record judged = record;
+          const std::map<std::string, double> numbers = one.judge(judged);
+          return result_text(case_result(judged)) + '\n' + numbers_text(numbers);
         },
         options.timeout);
     if (std::optional<Judgement> lost = judgement_of_loss(done)) {
       record.judgement = std::move(*lost);
     } else {
-      const CaseResult result = parse_result(done.text);
+      const std::size_t end = done.text.rfind('\n');
+      const CaseResult result = parse_result(done.text.substr(0, end));
       record.judgement = result.judgement;
       record.seconds = result.seconds;
+      call.numbers = numbers_in(std::string_view(done.text).substr(end + 1));
     }
     if (record.judgement.verdict != Verdict::pass)
-      record.judgement.reason += fmt::format("{}{}", record.judgement.reason.empty() ? "" : "; ", path);
-    if (lines) lines->end(number, record);
+      record.judgement.reason += fmt::format("{}{}", record.judgement.reason.empty() ? "" : "; ", one.path);
+    if (lines && call.file.empty()) lines->end(number, record);
+    if (lines && !call.file.empty()) lines->end(number, record, call);
     progress.step(record.judgement.ratio, is_failure(record.judgement.verdict));
-    records.push_back(std::move(record));
+    out.cases.push_back({std::move(record), std::move(call)});
   }
   progress.clear();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  RunEnd end;
+  RunEnd& end = out.end;
+  const std::vector<Record> records = out.records();
   end.seconds = seconds.count();
-  if (records.size() < entries.size())
+  if (records.size() < cases.size())
     end.not_complete =
-        fmt::format("Interrupted before {} of {} files.", entries.size() - records.size(), entries.size());
+        fmt::format("Interrupted before {} of {} files.", cases.size() - records.size(), cases.size());
   Verdict worst = Verdict::skipped;
   bool judged = false, vacuous = false;
   for (const Record& record : records) {
@@ -131,18 +142,52 @@ int judge_folder(const JudgeFolderOptions& options) {
              : interrupted()          ? kVacuous
              : judged                 ? kPass
              : vacuous                ? kVacuous
-                                      : kNothingRan;
+                                      : options.nothing_judged;
   if (lines) lines->finish(end);
   if (!options.junit.empty()) write_junit(options.junit, records, run, end);
   if (!options.markdown.empty()) write_markdown(options.markdown, records, run, end);
-  if (options.json) {
-    fmt::print("{}", gate_json(records, end));
-    return end.exit;
+  return out;
+}
+
+std::vector<Record> JudgedFolder::records() const {
+  std::vector<Record> out;
+  for (const JudgedCase& one : cases) out.push_back(one.record);
+  return out;
+}
+
+int judge_folder(const JudgeFolderOptions& options) {
+  const fs::path folder(options.folder);
+  const std::vector<ManifestEntry> entries = read_manifest(folder);
+  std::vector<FolderCase> cases;
+  for (const ManifestEntry& entry : entries) {
+    const std::string path = (folder / entry.file).string();
+    if (!fs::is_regular_file(path))
+      throw Error(fmt::format("{}: the manifest names it, and it is not there", path));
+    cases.push_back({record_for(entry), path,
+                     [path, entry, strict = options.strict](Record& record) -> std::map<std::string, double> {
+                       RunFile file = read_run_file(path, named_shapes);
+                       if (without_kernel(file.case_line) != entry.line)
+                         throw Error(fmt::format("{}: its case is not the manifest's", path));
+                       if (!is_written(file)) {
+                         record.judgement.verdict = Verdict::unsupported;
+                         record.judgement.reason =
+                             "its outputs are all NaN: nothing has been written into it";
+                         return {};
+                       }
+                       if (strict) file.case_line = format_case(exactly(parse_case(file.case_line)));
+                       record = judge_run_file(file, nullptr);
+                       return {};
+                     }});
   }
-  fmt::print("{}{} of {} files in {:.1f} s.\n", terminal_text(records, colour()), records.size(),
-             entries.size(), end.seconds);
-  if (!end.not_complete.empty()) fmt::print("{}\n", end.not_complete);
-  return end.exit;
+  const JudgedFolder judged = judge_cases(options, std::move(cases));
+  if (options.json) {
+    fmt::print("{}", gate_json(judged.records(), judged.end));
+    return judged.end.exit;
+  }
+  fmt::print("{}{} of {} files in {:.1f} s.\n", terminal_text(judged.records(), colour()),
+             judged.cases.size(), entries.size(), judged.end.seconds);
+  if (!judged.end.not_complete.empty()) fmt::print("{}\n", judged.end.not_complete);
+  return judged.end.exit;
 }
 
 }  // namespace samestate::cli

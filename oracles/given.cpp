@@ -6,10 +6,12 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <utility>
 
 #include "oracles/contract_points.h"
+#include "oracles/meaning.h"
 #include "oracles/rounding.h"
 #include "reference/error.h"
 #include "reference/l2norm.h"
@@ -120,17 +122,23 @@ double Given::given_g(double x) const {
 
 double Given::read_g(double x) const {
   const double y = given_g(x);
-  switch (decay) {
-    case Decay::ln:
+  return decay == Decay::linear && !(y > 0.0) ? x : meant_by_g(*this, y);
+}
+
+double meant_by_g(const Given& given, double y) {
+  constexpr double kReset = -1e38;  // as the regime of resets has it; a recorded call may have -infinity
+  const auto finite = [](double g) { return g == -std::numeric_limits<double>::infinity() ? kReset : g; };
+  switch (given.decay) {
+    case Given::Decay::ln:
       break;
-    case Decay::log2:
-      return y * std::numbers::ln2;
-    case Decay::linear:
-      return y > 0.0 ? std::log(y) : x;
-    case Decay::raw:
-      return y > kFar ? -y : -std::log1p(std::exp(y));
+    case Given::Decay::log2:
+      return finite(y * std::numbers::ln2);
+    case Given::Decay::linear:
+      return y > 0.0 ? std::log(y) : y == 0.0 ? kReset : std::nan("");
+    case Given::Decay::raw:
+      return y > kFar ? finite(-y) : -std::log1p(std::exp(y));
   }
-  return y;
+  return finite(y);
 }
 
 double Given::given_beta(double x) const {
@@ -139,10 +147,11 @@ double Given::given_beta(double x) const {
   return round_to(std::clamp(std::log(part / (1.0 - part)), -kFar, kFar), beta);
 }
 
-double Given::read_beta(double x) const {
-  const double y = given_beta(x);
-  if (strength == Strength::beta) return y;
-  return (strength == Strength::logit ? 1.0 : 2.0) / (1.0 + std::exp(-y));
+double Given::read_beta(double x) const { return meant_by_beta(*this, given_beta(x)); }
+
+double meant_by_beta(const Given& given, double y) {
+  if (given.strength == Given::Strength::beta) return y;
+  return (given.strength == Given::Strength::logit ? 1.0 : 2.0) / (1.0 + std::exp(-y));
 }
 
 double Given::given_q(double x, double scale) const { return folded_scale ? round_to(x * scale, q) : x; }

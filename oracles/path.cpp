@@ -9,6 +9,7 @@
 #include "oracles/bounds/recurrent.h"
 #include "oracles/contracts.h"
 #include "oracles/rounding.h"
+#include "oracles/stretch.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -143,6 +144,11 @@ Path part_by_part(const Path& path) {
 
 Bound bound_of(const Sequence<double>& x, const Path& path, const Contract& contract, const Family& family,
                Mode mode, bool l2norm) {
+  return bound_of_stretch(x, path, contract, family, mode, l2norm, nullptr);
+}
+
+Bound bound_of_stretch(const Sequence<double>& x, const Path& path, const Contract& contract,
+                       const Family& family, Mode mode, bool l2norm, const StateError* carried_in) {
   const double norm_error = l2norm ? normalising_error(contract, mode, x.key_width()) : 0.0;
   Index total = 0;
   for (const Segment& segment : path) total += segment.tokens;
@@ -151,7 +157,7 @@ Bound bound_of(const Sequence<double>& x, const Path& path, const Contract& cont
                 std::to_string(x.tokens()));
   }
   if (path.size() == 1 && path[0].cuts.empty())
-    return bound_of_segment(x, path[0], contract, family, mode, nullptr, norm_error);
+    return bound_of_segment(x, path[0], contract, family, mode, carried_in, norm_error);
 
   Bound all;
   Matrix<double> state = x.initial_state;
@@ -161,11 +167,10 @@ Bound bound_of(const Sequence<double>& x, const Path& path, const Contract& cont
     const Path parts = part_by_part({segment});
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const Sequence<double> part = x.slice(begin, begin + parts[i].tokens, state);
-      Bound bound =
-          bound_of_segment(part, parts[i], contract, family, mode, first ? nullptr : &all.carry, norm_error);
+      const StateError* const carried = first ? carried_in : &all.carry;
+      Bound bound = bound_of_segment(part, parts[i], contract, family, mode, carried, norm_error);
       if (i + 1 < parts.size())
-        hand_on(bound, part, first ? nullptr : &all.carry, parts[i].chunk, contract, family, mode,
-                norm_error);
+        hand_on(bound, part, carried, parts[i].chunk, contract, family, mode, norm_error);
       if (first) {
         all = std::move(bound);
       } else {

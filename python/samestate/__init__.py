@@ -8,7 +8,7 @@ _HOME = {
     "kernel": "subject", "Subject": "subject", "DeclarationError": "errors", "Unsupported": "errors",
     "NoDevice": "errors", "Failed": "errors", "NothingRan": "errors", "CommandError": "errors",
     "Error": "errors", "check": "checking", "Summary": "checking", "cases": "casing", "Case": "casing",
-    "executable": "command",
+    "executable": "command", "capture": "capturing",
 }
 __all__ = sorted(_HOME)
 

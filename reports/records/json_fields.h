@@ -39,7 +39,11 @@ struct Writer {
   }
   template <class Value>
   void unless_empty(const char* name, const std::map<std::string, Value>& values) const {
-    if (!values.empty()) object[name] = values;
+    if (values.empty()) return;
+    Json fields = Json::object();
+    const Writer inner{fields};
+    for (const auto& [key, value] : values) inner(key.c_str(), value);
+    object[name] = std::move(fields);
   }
   void unless_false(const char* name, bool value) const {
     if (value) object[name] = value;

@@ -394,6 +394,18 @@ void JsonLinesWriter::end(std::int64_t number, const Record& record) {
   write(one_line(object));
 }
 
+void JsonLinesWriter::end(std::int64_t number, const Record& record, const RecordedCall& call) {
+  const std::lock_guard lock(mutex_);
+  Json object = event("end");
+  object["case"] = number;
+  const Writer write_field{object};
+  visit_subject(record, write_field);
+  visit_judgement(record, write_field);
+  write_field("captured", call.file);
+  write_field.unless_empty("numbers", call.numbers);
+  write(one_line(object));
+}
+
 void JsonLinesWriter::finish(const RunEnd& end) {
   const std::lock_guard lock(mutex_);
   Json object = event("finish");

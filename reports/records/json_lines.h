@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -33,6 +34,12 @@ inline constexpr int kJsonLinesSchema = 1;
 /// Writes straight to the final name, line by line, so that the file survives a crash of the process; a line that cannot
 /// be written leaves those before it whole (line_file.h). Threads may share one writer; two processes may not share one
 /// file.
+/// A call that samestate.capture recorded: its file in the folder, and the numbers that were measured.
+struct RecordedCall {
+  std::string file;
+  std::map<std::string, double> numbers;  ///< CapturedJudgement::numbers
+};
+
 class JsonLinesWriter {
  public:
   /// resume: goes on with the run that the file ends in, and writes no line of another (reports/records/resume_run.h).
@@ -55,6 +62,8 @@ class JsonLinesWriter {
 
   /// After it was judged. Throws Error when the line did not reach the file.
   void end(std::int64_t number, const Record& record);
+  /// The same of a recorded call, which no line repeats.
+  void end(std::int64_t number, const Record& record, const RecordedCall& call);
 
   /// The last line of a run of the gate. Throws Error when it did not reach the file, or the file is not what was written.
   void finish(const RunEnd& end);

@@ -323,6 +323,15 @@ constexpr std::array kWords = {
         "the *gate* of cases that are *unsupported* since their kernel threw before it launched anything and "
         "all cases that it refused so share a size or setting, which its *limits* do not name; a run with "
         "such cases is no pass ([subjects.md](subjects.md))"},
+    Word{"captured",
+         "of a case in a *record*: the file of a call that samestate.capture recorded "
+         "([subjects.md](subjects.md))"},
+    Word{"numbers",
+         "of the same: what a person asks of it: largest absolute error and where, relative RMS, and what a "
+         "right "
+         "kernel stays within on its data (`allowed_`) or is expected to have (`expected_`); of the final "
+         "state with "
+         "`state_` before each"},
     Word{"devices lost",
          "the *gate* of cases that were *skipped* since no device was left: the driver no longer had the one "
          "that they ran on, nor any other. No verdict of the kernel; the run has judged too little "

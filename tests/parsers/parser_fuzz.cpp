@@ -25,6 +25,7 @@
 #include "fixtures/quote.h"
 #include "fixtures/run_file.h"
 #include "fixtures/safetensors.h"
+#include "harness/captured/captured_calls.h"
 #include "harness/cases/case_filter.h"
 #include "harness/cases/case_line.h"
 #include "harness/run/kernel_table.h"
@@ -131,6 +132,14 @@ void read_manifest_text(const std::string& text) {
     if (std::filesystem::path("a") / entry.file != std::filesystem::path("a/" + entry.file) ||
         entry.file.find('\0') != std::string::npos)
       throw Wrong("a file of another folder: " + entry.file);
+  }
+}
+
+void read_captured_text(const std::string& text) {
+  for (const CapturedCall& call : parse_captured(text, "calls.jsonl").calls) {
+    if (std::filesystem::path("a") / call.file != std::filesystem::path("a/" + call.file) ||
+        call.file.find('\0') != std::string::npos)
+      throw Wrong("a file of another folder: " + call.file);
   }
 }
 
@@ -245,6 +254,14 @@ std::vector<Parser> parsers() {
   std::vector<std::string> manifest_words = words_of(manifests, "\"{}[]:, ");
   manifest_words.insert(manifest_words.end(),
                         {"..", "../x", "/etc/passwd", "a/b", ".", "\\u002e\\u002e", "a\\u0000b"});
+  const std::vector<std::string> calls{
+      R"({"event":"function","format":"samestate-capture-1","function":"m:f","declaration":{"name":"a.retention.chunked","system":"retention","form":"chunked","contracts":["fp32"],"limits":["chunk = 64"],"conventions":{"state":"vk"}},"arguments":{"q":"query"},"options":{"n":1}})"
+      "\n"
+      R"({"event":"call","function":"m:f","call":1,"file":"call-1-00001.safetensors","values":{"scale":null,"n":1.5,"on":true},"tensors":{"argument.query":{"dtype":"BF16","shape":[1,2,1,2],"strides":[4,2,2,1]}}})"
+      "\n"
+      R"({"event":"end","function":"m:f","seen":2})"};
+  std::vector<std::string> call_words = words_of(calls, "\"{}[]:, \n");
+  call_words.insert(call_words.end(), {"..", "../x", "/etc/passwd", "declare", "\n", "F8", "a\\u0000b"});
   const std::vector<std::string> runs{
       run_text(
           R"({"__metadata__":{"format":"samestate-run-1","case":"v1 retention form=recurrent T=2 Hk=1 dk=2 dv=2","kernel":"a"},"g":{"dtype":"F32","shape":[1,2,1],"data_offsets":[0,8]},"k":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[8,24]},"o":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[24,40]},"q":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[40,56]},"v":{"dtype":"F64","shape":[1,2,1,2],"data_offsets":[56,88]}})",
@@ -272,6 +289,7 @@ std::vector<Parser> parsers() {
           {"ready", {readies, ready_words}, read_ready},
           {"answer", {answers, words_of(answers, "\"{}[]:, ")}, read_answer},
           {"manifest", {manifests, manifest_words}, read_manifest_text},
+          {"captured", {calls, call_words}, read_captured_text},
           {"safetensors", {files, file_words}, read_tensors},
           {"run", {runs, file_words}, read_run}};
 }

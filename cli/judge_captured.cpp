@@ -1,0 +1,245 @@
+#include "cli/judge_captured.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/commands.h"
+#include "cli/duration.h"
+#include "cli/options.h"
+#include "fixtures/quote.h"
+#include "harness/captured/judge_captured.h"
+#include "reference/error.h"
+#include "reports/text/gate_json.h"
+
+namespace samestate::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Options that are keys of a declaration's conventions (docs/subjects.md has their values), and what they say.
+constexpr std::array<std::array<const char*, 3>, 10> kConventions{{
+    {"--decay", "decay", "g as given: ln, log2, linear, raw"},
+    {"--state", "state", "states [.., dk, dv] or [.., dv, dk]: kv, vk"},
+    {"--heads", "heads", "which key head a value head reads: interleaved, tiled, repeated"},
+    {"--l2norm", "l2norm", "of q and k: argument, outside, in_kernel"},
+    {"--l2norm-place", "l2norm_place", "of its epsilon: inside, outside, max"},
+    {"--l2norm-epsilon", "l2norm_epsilon", "of a norm in the kernel: a number"},
+    {"--scale", "scale", "argument, dk, dv, folded"},
+    {"--beta", "beta", "as given: beta, logit, twice_logit"},
+    {"--layout", "layout", "of tensors with tokens: BTHD, BHTD, THD"},
+    {"--state-argument", "state_argument", "the initial state: optional, required, in_place"},
+}};
+
+/// The functions of the folder, with what the command line says of them.
+CapturedFolder declared(const fs::path& folder, const CapturedOptions& options) {
+  CapturedFolder out = read_captured(folder);
+  const std::string path = folder.string();
+  if (!options.function.empty()) {
+    std::erase_if(out.calls, [&](const CapturedCall& call) { return call.function != options.function; });
+    if (out.calls.empty()) {
+      std::vector<std::string_view> names;
+      for (const auto& [name, unused] : out.functions) names.push_back(name);
+      throw Error(fmt::format("--function {}: no call of it in {}; there are {}", options.function, path,
+                              fmt::join(names, ", ")));
+    }
+  }
+  if (options.system.empty() != options.form.empty())
+    throw Error("--system and --form are said together: what the function computes, and how");
+  std::map<std::string, std::string, std::less<>> arguments;
+  for (const std::string& pair : options.arguments) {
+    const std::size_t equals = pair.find('=');
+    if (equals == 0 || equals == pair.npos || equals + 1 == pair.size())
+      throw Error(fmt::format("--argument {}: OURS=THEIRS, as q=query", quote(pair, 60)));
+    arguments[pair.substr(0, equals)] = pair.substr(equals + 1);
+  }
+  for (auto& [name, function] : out.functions) {
+    const bool asked =
+        std::ranges::any_of(out.calls, [&](const CapturedCall& c) { return c.function == name; });
+    if (!asked) continue;
+    if (options.system.empty()) {
+      if (!function.declaration)
+        throw Error(
+            fmt::format("{}: nobody said what {} computes: --system gated_delta_rule --form chunked and its "
+                        "conventions, or `python3 -m samestate.capture --declare {} --adapter NAME`",
+                        path, name, path));
+      if (!options.conventions.empty())
+        throw Error(fmt::format(
+            "--{} of {}, which was declared when it was captured: say --system and --form too, for "
+            "a declaration of your own",
+            options.conventions.begin()->first, name));
+    } else {
+      nlohmann::json json{{"name", fmt::format("captured.{}.{}", options.system, options.form)},
+                          {"system", options.system},
+                          {"form", options.form},
+                          {"contracts", {options.contract.empty() ? "fp32" : options.contract}},
+                          {"conventions", options.conventions}};
+      if (const auto epsilon = options.conventions.find("l2norm_epsilon");
+          epsilon != options.conventions.end()) {
+        const nlohmann::json number =
+            nlohmann::json::parse(epsilon->second, nullptr, /*allow_exceptions=*/false);
+        if (!number.is_number())
+          throw Error(fmt::format("--l2norm-epsilon {}: a number, as 1e-6", quote(epsilon->second, 40)));
+        json["conventions"]["l2norm_epsilon"] = number;
+      }
+      function.declaration = captured_declaration(json.dump());
+      function.arguments.clear();
+      function.options.clear();
+    }
+    for (const auto& [ours, theirs] : arguments) function.arguments[ours] = theirs;
+  }
+  return out;
+}
+
+/// "o: max abs 3e-7 at sequence 0, head 1, token 2, column 3; relative RMS 2e-7; a right kernel: max abs 1e-6, ..".
+std::string numbers_line(const std::map<std::string, double>& numbers, const std::string& prefix) {
+  const auto of = [&](const std::string& name) { return numbers.at(prefix + name); };
+  if (!numbers.contains(prefix + "max_abs")) return "";
+  const bool state = !prefix.empty();
+  std::string out = fmt::format(
+      "  {:<12}max abs {:.3g} at sequence {}, head {}, {} {}, column {}; relative RMS {:.3g}\n",
+      state ? "final state" : "o", of("max_abs"), of("at_sequence"), of("at_head"), state ? "row" : "token",
+      of(state ? "at_row" : "at_token"), of("at_column"), of("relative_rms"));
+  if (!numbers.contains(prefix + "allowed_max_abs")) return out;
+  out += fmt::format(
+      "  {:<12}max abs {:.3g}, relative RMS {:.3g} ({:.3g} expected): a right kernel stays within\n",
+      "allowed", of("allowed_max_abs"), of("allowed_relative_rms"), of("expected_relative_rms"));
+  return out;
+}
+
+void print_call(const JudgedCase& judged) {
+  const auto& [record, call] = judged;
+  const Judgement& j = record.judgement;
+  const bool compared = is_judged(j.verdict) || j.verdict == Verdict::vacuous;
+  fmt::print("{}  {}  {}{}\n  {}\n", call.file, record.kernel, name_of(j.verdict),
+             compared && j.ratio > 0 ? fmt::format("  ratio {:.3g} ({})", j.ratio, j.gate) : "", record.line);
+  fmt::print("{}{}", numbers_line(call.numbers, ""), numbers_line(call.numbers, "state_"));
+  if (call.numbers.empty() && compared && j.worst.sequence >= 0)
+    fmt::print(
+        "  worst       {:.6g} instead of {:.6g} at sequence {}, row {}, column {}: error {:.3g} of {:.3g} "
+        "allowed\n",
+        j.actual, j.expected, j.worst.sequence, j.worst.token, j.worst.channel, j.error, j.bound);
+  if (!j.held_which.empty())
+    fmt::print("  held        {} of {} heads: {}\n", j.held, j.held_of, j.held_which);
+  if (j.verdict != Verdict::pass) fmt::print("  reason      {}\n", j.reason);
+}
+
+}  // namespace
+
+bool CapturedOptions::any() const {
+  return !system.empty() || !form.empty() || !contract.empty() || !function.empty() || chunk > 0 ||
+         !conventions.empty() || !arguments.empty() || !ignored.empty();
+}
+
+void add_captured_options(CLI::App& app, CapturedOptions& options) {
+  const char* const group = "Captured calls (a folder of samestate.capture)";
+  app.add_option("--system", options.system,
+                 "what the function computes: a system of `samestate list systems`")
+      ->check(named())
+      ->group(group);
+  app.add_option("--form", options.form, "of the recurrent family chunked or recurrent")
+      ->check(named())
+      ->group(group);
+  app.add_option("--contract", options.contract,
+                 "what it rounds; else the first declared one of the recorded dtypes")
+      ->check(named())
+      ->group(group);
+  app.add_option("--chunk", options.chunk, "tokens of its chunks, where the call does not say them")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->group(group);
+  for (const auto& [option, key, help] : kConventions) {
+    app.add_option_function<std::string>(
+           option, [&options, key = key](const std::string& value) { options.conventions[key] = value; },
+           help)
+        ->check(named())
+        ->group(group);
+  }
+  app.add_option("--argument", options.arguments, "the function's name of an argument: q=query")
+      ->check(named())
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--ignore", options.ignored, "a tensor that changes nothing of what is computed")
+      ->check(named())
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--function", options.function, "only calls of this function of the folder")
+      ->check(named())
+      ->group(group);
+  app.add_option("--budget", options.budget,
+                 "of one core a call; a call that takes longer is judged in part, and says which")
+      ->capture_default_str()
+      ->group(group);
+}
+
+int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOptions& options) {
+  const fs::path path(folder.folder);
+  const CapturedFolder found = declared(path, options);
+  const double budget = seconds_of("--budget", options.budget);
+  CapturedWords words{options.contract, options.chunk, {options.ignored.begin(), options.ignored.end()}};
+  std::vector<FolderCase> cases;
+  for (const CapturedCall& call : found.calls) {
+    const CapturedFunction& function = found.functions.at(call.function);
+    const std::string file = (path / call.file).string();
+    Record record;
+    record.kernel = function.declaration->name;
+    record.system = function.declaration->system, record.form = function.declaration->form;
+    record.device = "elsewhere";
+    std::string unlike;
+    try {
+      const Case c = captured_case(path, call, function, words);
+      record.line = format_case(c);
+      record.form = c.form, record.contract = c.contract, record.regime = c.regime;
+    } catch (const CapturedMismatch& other) {
+      unlike = other.what();
+      record.line = fmt::format("call {} of {}", call.number, call.function);
+    }
+    cases.push_back({std::move(record), file,
+                     [&, unlike](Record& judged) {
+                       std::map<std::string, double> numbers;
+                       const auto begin = std::chrono::steady_clock::now();
+                       try {
+                         if (!unlike.empty()) throw CapturedMismatch(unlike);
+                         CapturedJudgement result = judge_captured(path, call, function, words, budget);
+                         judged.judgement = std::move(result.judgement);
+                         numbers = std::move(result.numbers);
+                       } catch (const CapturedMismatch& other) {
+                         judged.judgement.verdict = Verdict::unsupported;
+                         judged.judgement.reason = other.what();
+                       }
+                       judged.seconds =
+                           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+                       return numbers;
+                     },
+                     call.file});
+  }
+  JudgeFolderOptions how = folder;
+  how.nothing_judged = kVacuous;  // there were calls, and nothing was shown of any
+  const JudgedFolder judged = judge_cases(how, std::move(cases));
+  if (folder.json) {
+    fmt::print("{}", gate_json(judged.records(), judged.end));
+    return judged.end.exit;
+  }
+  std::map<Verdict, std::int64_t> verdicts;
+  for (const JudgedCase& one : judged.cases) {
+    print_call(one);
+    ++verdicts[one.record.judgement.verdict];
+  }
+  std::vector<std::string> counts;
+  for (const auto& [verdict, count] : verdicts)
+    counts.push_back(fmt::format("{} {}", name_of(verdict), count));
+  fmt::print("{} of {} calls in {:.1f} s: {}\n", judged.cases.size(), found.calls.size(), judged.end.seconds,
+             fmt::join(counts, ", "));
+  if (found.unfinished > 0)
+    fmt::print("{} line(s) of the manifest are cut off: the program was killed as it wrote them\n",
+               found.unfinished);
+  if (!judged.end.not_complete.empty()) fmt::print("{}\n", judged.end.not_complete);
+  return judged.end.exit;
+}
+
+}  // namespace samestate::cli

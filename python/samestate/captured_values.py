@@ -1,0 +1,88 @@
+"""Arguments and results of a captured call: what is a tensor, copied byte by byte, and what is a value of JSON."""
+import inspect
+import math
+import sys
+
+_NUMPY = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
+          "uint8": "U8", "bool": "BOOL"}
+
+
+def is_tensor(value):
+    return hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "ndim")
+
+
+def size_of(value):
+    """Bytes of a tensor as it is stored."""
+    count = math.prod(int(n) for n in value.shape)
+    width = getattr(value, "itemsize", None) or getattr(value.dtype, "itemsize", None) or 8
+    return count * (width if isinstance(width, int) else 8)
+
+
+def copied(value):
+    """(dtype, shape, strides in elements, bytes in row-major order) of a tensor, copied before this returns."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        kind = str(value.dtype).rpartition(".")[2]
+        if kind not in _NUMPY:
+            raise TypeError(f"a tensor of {value.dtype}; known are {' '.join(_NUMPY)}")
+        if value.device.type == "meta":
+            raise TypeError("a tensor without data (device meta)")
+        with torch.no_grad():
+            plain = value.detach().to("cpu").contiguous().reshape(-1)
+            data = plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+        return _NUMPY[kind], [int(n) for n in value.shape], [int(n) for n in value.stride()], data
+    import numpy
+
+    array = numpy.asarray(value)
+    kind = str(array.dtype)
+    if kind not in _NUMPY or array.dtype.byteorder == ">":
+        raise TypeError(f"a tensor of {array.dtype}; known are {' '.join(_NUMPY)}, little-endian")
+    strides = [n // array.itemsize for n in array.strides]
+    return _NUMPY[kind], list(array.shape), strides, numpy.ascontiguousarray(array).tobytes()
+
+
+def plain(value):
+    """A value of JSON for what is no tensor."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value if not isinstance(value, str) else value[:1000]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (list, tuple)) and len(value) <= 1000 and all(isinstance(x, (bool, int, float)) for x in value):
+        return [plain(x) for x in value]
+    return {"object": f"{type(value).__module__}.{type(value).__qualname__}"}
+
+
+def split(name, value, tensors, values):
+    """Puts an argument, or what a tuple or a dict of it holds, among tensors or among values."""
+    if is_tensor(value):
+        tensors[name] = value
+    elif isinstance(value, (list, tuple)) and any(is_tensor(x) for x in value):
+        for i, one in enumerate(value):
+            split(f"{name}.{i}", one, tensors, values)
+    elif isinstance(value, dict) and any(is_tensor(x) for x in value.values()):
+        for key, one in value.items():
+            split(f"{name}.{key}", one, tensors, values)
+    else:
+        values[name] = plain(value)
+
+
+def bound(signature, args, kwargs):
+    """({name: tensor}, {name: value of JSON}) of a call, its defaults among them; TypeError where it does not fit."""
+    tensors, values = {}, {}
+    if signature is None:
+        named = {**{f"args.{i}": x for i, x in enumerate(args)}, **kwargs}
+    else:
+        call = signature.bind(*args, **kwargs)
+        call.apply_defaults()
+        named = {}
+        for name, value in call.arguments.items():
+            kind = signature.parameters[name].kind
+            if kind == inspect.Parameter.VAR_KEYWORD:
+                named.update(value)
+            elif kind == inspect.Parameter.VAR_POSITIONAL:
+                named.update({f"{name}.{i}": x for i, x in enumerate(value)})
+            else:
+                named[name] = value
+    for name, value in named.items():
+        split(name, value, tensors, values)
+    return tensors, values

@@ -1,0 +1,147 @@
+#include "harness/captured/captured_heads.h"
+
+#include <numbers>
+
+#include "tests/harness/captured/captured_folder.h"
+
+namespace samestate {
+namespace {
+
+constexpr const char* kLine = "v1 gated_delta_rule chunk=16 T=33 B=2 Hk=2 Hv=4 dk=16 dv=8 state=random";
+
+std::string unlike(const CapturedFolderOfCase& made, const CapturedWords& words = {}) {
+  const CapturedFolder folder = made.write();
+  try {
+    const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), words);
+    return {};
+  } catch (const CapturedMismatch& error) {
+    return error.what();
+  }
+}
+
+TEST(CapturedHeads, ReadsWhatTheOraclesRead) {
+  CapturedFolderOfCase made(kLine);
+  const CapturedFolder folder = made.write();
+  const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+  EXPECT_EQ(format_case(heads.resolved().c), format_case(made.r.c));
+  for (std::int64_t n = 0; n < 2; ++n) {
+    for (std::int64_t h = 0; h < 4; ++h) {
+      const Sequence<double> a = heads.sequence(n, h), b = sequence_of(made.batch, n, h);
+      EXPECT_EQ(a.q, b.q);
+      EXPECT_EQ(a.k, b.k);
+      EXPECT_EQ(a.v, b.v);
+      EXPECT_EQ(a.g, b.g);
+      EXPECT_EQ(a.beta, b.beta);
+      EXPECT_EQ(a.scale, b.scale);
+      EXPECT_EQ(a.initial_state, b.initial_state);
+      EXPECT_EQ(heads.rows(n, h), rows_of(made.batch, made.outputs, n, h));
+      EXPECT_EQ(heads.state(n, h), state_of(made.batch, made.outputs, n, h));
+    }
+  }
+}
+
+/// Decays as factors, as logarithms to the base 2 and before their gate, and strengths before their sigmoid, are read as the
+/// numbers that the kernel was given stand for, in float64.
+TEST(CapturedHeads, ConventionsAreReadInFloat64) {
+  for (const std::string decay : {"linear", "log2", "raw"}) {
+    CapturedFolderOfCase made(kLine);
+    std::vector<double> given;
+    for (const float g : made.batch.g)
+      given.push_back(static_cast<double>(static_cast<float>(decay == "linear" ? std::exp(g)
+                                                             : decay == "log2" ? g / std::numbers::ln2
+                                                                               : std::log(std::expm1(-g)))));
+    made.tensors["argument.g"].values = given;
+    for (double& beta : made.tensors["argument.beta"].values)
+      beta = static_cast<double>(static_cast<float>(std::log(beta / (1 - beta))));
+    made.declaration.insert(made.declaration.size() - 1,
+                            fmt::format(R"(,"conventions":{{"decay":"{}","beta":"logit"}})", decay));
+    const CapturedFolder folder = made.write();
+    const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+    const Sequence<double> x = heads.sequence(1, 3);
+    for (Index t = 0; t < 33; ++t) {
+      const double g = given[static_cast<std::size_t>((33 + t) * 4 + 3)];
+      const double meant = decay == "linear" ? std::log(g)
+                           : decay == "log2" ? g * std::numbers::ln2
+                                             : -std::log1p(std::exp(g));
+      EXPECT_DOUBLE_EQ(x.g(t), meant);
+      const double b = made.tensors["argument.beta"].values[static_cast<std::size_t>((33 + t) * 4 + 3)];
+      EXPECT_DOUBLE_EQ(x.beta(t), 1 / (1 + std::exp(-b)));
+    }
+  }
+}
+
+TEST(CapturedHeads, TheContractIsThatOfTheDtypes) {
+  CapturedFolderOfCase made(std::string(kLine) + " contract=bf16", DType::bf16);
+  const CapturedFolder folder = made.write();
+  const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+  EXPECT_EQ(heads.resolved().c.contract, "bf16");
+  EXPECT_NE(unlike(made, {.contract = "fp32"}).find("dtypes"), std::string::npos);
+  made.tensors["output.0"].dtype = DType::f32;  // wider than the contract's is no difference
+  EXPECT_EQ(unlike(made), "");
+  made.tensors["output.0"].dtype = DType::bf16;
+  made.tensors["argument.v"].dtype = DType::f32;
+  EXPECT_NE(unlike(made).find("none of the contracts fp32, bf16"), std::string::npos);
+}
+
+TEST(CapturedHeads, WhatIsNotTheDeclarationsCallIsSaid) {
+  const auto changed = [](auto&& change) {
+    CapturedFolderOfCase made(kLine);
+    change(made);
+    return unlike(made);
+  };
+  for (const auto& [said, word] : std::vector<std::pair<std::string, std::string>>{
+           {changed([](auto& made) {
+              made.tensors["argument.q"].shape = {2, 33, 32};
+            }),
+            "rank"},
+           {changed([](auto& made) {
+              made.tensors["argument.g"].shape = {2, 4, 33};
+            }),
+            "argument.g"},
+           {changed([](auto& made) {
+              made.tensors["output.1"].shape = {2, 4, 8, 16};
+            }),
+            "final_state"},
+           {changed([](auto& made) { made.tensors.erase("output.0"); }), "no tensor"},
+           {changed([](auto& made) { made.tensors.erase("argument.beta"); }), "no tensor for beta"},
+           {changed([](auto& made) {
+              made.put("argument.slots", DType::i64, {2}, {0, 1});
+            }),
+            "slots"},
+           {changed([](auto& made) {
+              made.put("argument.cu_seqlens", DType::i64, {3}, {0, 9, 33});
+            }),
+            "of a batch of 2"},
+           {changed([](auto& made) { made.values = R"("scale":"large")"; }), "scale"},
+           {changed([](auto& made) {
+              made.declaration.replace(made.declaration.find("chunk = 16"), 10, "dk <= 8");
+            }),
+            "--chunk"},
+       }) {
+    EXPECT_NE(said.find(word), std::string::npos) << word << ": " << said;
+  }
+}
+
+TEST(CapturedHeads, WhatTheManifestAndTheFileSayIsTheSame) {
+  CapturedFolderOfCase made(kLine);
+  CapturedFolder folder = made.write();
+  const auto complaint = [&] {
+    try {
+      const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(complaint(), "");
+  folder.calls[0].tensors["argument.q"].shape[0] = 1;
+  EXPECT_NE(complaint().find("call-1-00001.safetensors"), std::string::npos);
+  folder.calls[0].tensors.erase("argument.q");
+  EXPECT_NE(complaint().find("does not name its tensor"), std::string::npos);
+  folder = made.write();
+  folder.calls[0].tensors["argument.other"] = folder.calls[0].tensors["argument.q"];
+  EXPECT_NE(complaint().find("argument.other"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace samestate
