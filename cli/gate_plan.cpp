@@ -143,8 +143,14 @@ GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
       return table.choose(Resolved(c)).named->name == kernel && !limits.hold(c);
     }));
   }
-  for (const LeftOut& left : keep_callable(cases, table, options.compiles.value_or(kStandardCompiles)))
+  for (const LeftOut& left : keep_callable(cases, table, options.compiles.value_or(kStandardCompiles))) {
     out.notes.push_back(text_of(left));
+    for (PlannedCall& call : plan.calls) {
+      const auto brought = left.lines.find(call.line);
+      if (brought == left.lines.end() || call.kernel->name != left.kernel) continue;
+      call.line = brought->second, call.smaller = true;
+    }
+  }
   const std::int64_t total = plan.total = std::ssize(cases);
   if (total == 0 && !options.plan.filter.empty()) {
     std::string why = not_promised(options.plan.filter, plan);

@@ -67,6 +67,9 @@ std::vector<Values> chosen(const std::map<Values, std::vector<std::size_t>>& var
   return kept;
 }
 
+/// Cases of a variant that stand together.
+constexpr std::size_t kCasesOfRound = 40;
+
 /// Gives the case the value that the other one has.
 void take_value(Case& c, const Case& of, std::string_view key) {
   const bool size =
@@ -185,32 +188,38 @@ std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& 
     left[row].variants = std::ssize(by_values);
     left[row].kept = static_cast<std::int64_t>(now.size());
   }
-  // The variants of a kernel stand where its first case stood, one after the other.
+  // The variants of a kernel stand where its first case stood, a part of each before more of any: a run that ends before its cases
+  // do has compiled them all.
   struct Place {
-    std::size_t first, variant, number;
+    std::size_t first, round, variant, number;
     auto operator<=>(const Place&) const = default;
   };
   std::map<const KernelRow*, std::size_t> first;
+  std::map<std::pair<const KernelRow*, std::size_t>, std::size_t> counts;
   std::vector<Place> order;
   std::set<std::string> seen;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     if (!stays[i]) continue;
     const KernelRow* row = subjects[i];
     if (row == nullptr || row->compiled_for.empty()) {
-      order.push_back({i, 0, i});
+      order.push_back({i, 0, 0, i});
       continue;
     }
     Variants& its = variants.at(row);
     std::optional<std::size_t> variant = its.of(of[i]);
     const bool own = variant.has_value();
+    const std::string planned = own ? "" : format_case(cases[i]);
     if (!own) variant = its.bring(cases[i], of[i], table);
     if (!variant) {
       ++left[row].left;
       continue;
     }
-    if (!seen.insert(format_case(cases[i])).second) continue;
+    const std::string line = format_case(cases[i]);
+    if (!own) left[row].lines[planned] = line;
+    if (!seen.insert(line).second) continue;
     left[row].brought += own ? 0 : 1;
-    order.push_back({first.try_emplace(row, i).first->second, *variant, i});
+    const std::size_t round = counts[{row, *variant}]++ / kCasesOfRound;
+    order.push_back({first.try_emplace(row, i).first->second, round, *variant, i});
   }
   std::ranges::sort(order);
   std::vector<Case> out;

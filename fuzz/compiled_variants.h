@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct LeftOut {
   std::int64_t variants = 0, kept = 0;  ///< that the others ask for; 0: it is not compiled by the call
   std::int64_t brought = 0;             ///< cases that were given the values of a variant that was kept
   std::int64_t left = 0;                ///< cases for which that was not possible
+  std::map<std::string, std::string> lines = {};  ///< of the brought ones: the line before, the line now
 };
 
 /// Leaves of the cases of a subject those inside its limits, for it is not called outside them, and, of one that is
@@ -22,8 +24,8 @@ struct LeftOut {
 /// after the other the one with the most cases times the square of how many cases of the plan have a value that none
 /// before it has. Cases of other variants are given the values of a kept one, that which differs in the fewest keys, and keep all
 /// else: data, tokens, batch, layout, law. Of those that become equal the first stays, and what takes long gets fewer tokens.
-/// The cases of a variant then stand one behind the other, in the order in which the variants were chosen, so that each is compiled
-/// once. Other kernels' cases stay as they are.
+/// Forty cases of a variant then stand one behind the other, before those of the next, in the order in which the variants were
+/// chosen; forty more of each follow. Other kernels' cases stay as they are.
 [[nodiscard]] std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& table,
                                                  std::int64_t most);
 

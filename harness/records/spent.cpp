@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 
-#include "fixtures/quote.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -55,7 +54,7 @@ Spent spent_of(const std::map<std::string, double>& numbers) {
   Spent out;
   for (const auto& [name, value] : numbers) {
     if (!(value >= 0.0 && value <= kMost))
-      throw Error(fmt::format("spent: {} is {}: a number from 0 to {:g}", quote(name, 40), value, kMost));
+      throw Error(fmt::format("spent: {} is {}: a number from 0 to {:g}", name, value, kMost));
     bool known = name == kLost;
     if (known) out.lost = value != 0.0;
     for (const Time& t : kTimes) {
@@ -64,7 +63,7 @@ Spent spent_of(const std::map<std::string, double>& numbers) {
     for (const Count& c : kCounts) {
       if (c.name == name) out.*c.member = static_cast<std::int64_t>(value), known = true;
     }
-    if (!known) throw Error(fmt::format("spent: no such part as {}", quote(name, 40)));
+    if (!known) throw Error(fmt::format("spent: no such part as {}", name));
   }
   return out;
 }
@@ -86,7 +85,7 @@ Spent parse_spent(std::string_view text) {
     double number = 0.0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc{} || end != value.data() + value.size())
-      throw Error(fmt::format("spent: damaged part {}", quote(word, 40)));
+      throw Error(fmt::format("spent: damaged part {}", word));
     numbers[std::string(word.substr(0, equals))] = number;
   }
   return spent_of(numbers);
