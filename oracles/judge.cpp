@@ -9,6 +9,7 @@
 #include "oracles/bounds/few_rows.h"
 #include "oracles/contracts.h"
 #include "oracles/directions.h"
+#include "oracles/head_bound.h"
 #include "oracles/numbers.h"
 #include "oracles/reasons.h"
 #include "oracles/rounding.h"

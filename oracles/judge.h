@@ -39,9 +39,6 @@ struct HeadOracle {
 [[nodiscard]] HeadOracle exact_oracle_of(const Sequence<double>& x, const Path& path,
                                          const Contract& contract, const Family& family, bool l2norm);
 
-/// What the RMS of the rows' errors of the head may be (G2 of BOUNDS 7); infinite where its policy has no such gate.
-[[nodiscard]] double head_bound(const HeadOracle& oracle);
-
 /// Gates G0-G4 and GV of BOUNDS 7 on one head. o: [T, dv]; state: [dk, dv]. Never passes a vacuous run; a run
 /// that breaks the worst-case bound fails even where the statistical one is vacuous.
 [[nodiscard]] Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o,

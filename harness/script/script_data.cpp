@@ -76,15 +76,18 @@ std::uint16_t half_bits(float x) {
   const int exponent = static_cast<int>(bits >> 23U & 0xFFU) - 127;
   const std::uint32_t fraction = bits & 0x7FFFFFU;
   if (exponent >= -14)
-    return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(exponent + 15) << 10U | fraction >> 13U);
+    return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(exponent + 15) << 10U |
+                                      fraction >> 13U);
   // A subnormal is a multiple of 2^-24.
-  return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(std::lround(std::ldexp(std::fabs(x), 24))));
+  return static_cast<std::uint16_t>(sign |
+                                    static_cast<std::uint32_t>(std::lround(std::ldexp(std::fabs(x), 24))));
 }
 
 /// What a NaN's bits are says nothing of the data, but a script's are the run's.
 bool bf16_holds(float x) { return (std::bit_cast<std::uint32_t>(x) & 0xFFFFU) == 0; }
 bool fp16_holds(float x) {
-  return std::isinf(x) || (std::isfinite(x) && round_to(static_cast<double>(x), Format::fp16) == static_cast<double>(x));
+  return std::isinf(x) ||
+         (std::isfinite(x) && round_to(static_cast<double>(x), Format::fp16) == static_cast<double>(x));
 }
 
 }  // namespace
@@ -96,7 +99,8 @@ std::string python_array(const std::string& name, std::span<const std::int64_t> 
   std::string_view kind = "fp32";
   if (std::ranges::all_of(values, bf16_holds)) {
     kind = "bf16";
-    for (const float x : values) append(bytes, static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16U));
+    for (const float x : values)
+      append(bytes, static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16U));
   } else if (std::ranges::all_of(values, fp16_holds)) {
     kind = "fp16";
     for (const float x : values) append(bytes, half_bits(x));
