@@ -122,7 +122,7 @@ def _of_adapter(row, device):
     made, wrapped = path.endswith("()"), path.endswith(".__wrapped__")
     name = path[:-2] if made else path[:-len(".__wrapped__")] if wrapped else path
     if module.startswith("samestate."):
-        before += _closure(importlib_module(module), name) + "\n\n"
+        before += _closure(_imported(module), name) + "\n\n"
         lines.append(f"function = {name}{'()' if made else ''}")
     else:
         found = f'importlib.import_module("{module}"){_lookup(name)}'
@@ -137,7 +137,7 @@ def _of_adapter(row, device):
     return before, lines, wrapper, f"numpy and {row.package} (read at {' '.join(row.versions)})"
 
 
-def importlib_module(name):
+def _imported(name):
     import importlib
 
     return importlib.import_module(name)
@@ -262,16 +262,29 @@ def _family_body(subject):
     return lines + ["return o, state"]
 
 
+_POOLS = {  # what a request without a state has in place of a slot: lines before the call and behind it
+    "-1": ([], []),
+    "0": (['x, size = dict(x), {**SIZE, "P": SIZE["P"] + 1}  # row 0 of its pool is nobody\'s',
+           'x["pool"] = np.concatenate([np.full_like(x["pool"][:, :1], np.nan), x["pool"]], 1)',
+           'x["slot"] = np.where(x["slot"] < 0, 0, x["slot"] + 1)'],
+          ['result["pool"] = result["pool"][:, 1:]']),
+    "none": (['x, size = dict(x), {**SIZE, "P": SIZE["P"] + 1}  # a request without a slot has a row of its own behind the pool',
+              'none = x["slot"][:, 0] < 0',
+              'x["slot"] = np.where(x["slot"] < 0, SIZE["P"], x["slot"])',
+              'x["pool"] = np.concatenate([x["pool"], np.zeros_like(x["pool"][:, :1])], 1)'],
+             ['result["pool"] = result["pool"][:, :-1]', 'result["o"][none] = 0  # and what comes of it is not judged']),
+}
+
+
 def _named_body(subject, wrapper):
     said = subject.conventions
-    if said.get("null_slot", "-1") != "-1":
-        raise DeclarationError(f"null_slot {said['null_slot']}: its pool has a row more than the case's, which a script does "
-                               "not make; give the issue the case line")
+    before, after = _POOLS[said.get("null_slot", "-1")]
     dtypes = said.get("dtypes", {})
     kind = f"{dtypes!r}.get(n, \"fp32\")" if dtypes else "\"fp32\""
-    lines = [f"given = {{n: to(y, {kind}) for n, y in x.items()}}", "before = {n: back(y) for n, y in given.items()}",
-             'values = {**SIZE, "B": BATCH, "T": None, "batch": BATCH, "chunk": chunk, "threads": 1, "contract": CONTRACT,'
-             ' "parameters": SIZE, **given}']
+    lines = before + [f"given = {{n: to(y, {kind}) for n, y in x.items()}}", "before = {n: back(y) for n, y in given.items()}",
+             "tokens = next(x[n].shape[1] for n in INPUTS if KIND[n] == \"tokens\")",
+             f'values = {{**{"size" if before else "SIZE"}, "B": BATCH, "T": tokens, "tokens": tokens, "batch": BATCH, "chunk": chunk, "threads": 1, "contract": CONTRACT,'
+             f' "parameters": {"size" if before else "SIZE"}, **given}}']
     asked = {(k[0] if isinstance(k, tuple) else k): (v, isinstance(k, tuple)) for k, v in subject._asked.items()}
     must = ", ".join(f'"{theirs}": values["{ours}"]' for ours, (theirs, optional) in asked.items() if not optional)
     may = {ours: theirs for ours, (theirs, optional) in asked.items() if optional}
@@ -284,8 +297,8 @@ def _named_body(subject, wrapper):
     lines += ["EDITED.update(n for n, y in before.items() if not np.array_equal(back(given[n]), y, equal_nan=True))",
               "if not isinstance(result, dict):",
               "    result = dict(zip(OUTPUTS, result if isinstance(result, (tuple, list)) else [result]))",
-              "return {n: back(result[n]) for n in OUTPUTS}"]
-    return lines
+              "result = {n: back(result[n]) for n in OUTPUTS}"]
+    return lines + after + ["return result"]
 
 
 def text_of(subject, name, function="kernel"):

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "reference/error.h"
+#include "reports/records/summary.h"
 
 namespace samestate {
 namespace {
@@ -89,18 +90,19 @@ class Differences {
       if (failed_before.contains(line)) continue;
       (before_.passing.contains(line) ? broken : fresh).push_back(line);
     }
-    list(false, "failed and pass now", fixed);
-    list(false, "failed and were not run again", gone);
-    list(true, "passed and fail now", broken);
-    list(true, "fail and were not recorded before", fresh);
+    list(false, "failed before and passes now", "failed before and pass now", fixed);
+    list(false, "failed before and was not run again", "failed before and were not run again", gone);
+    list(true, "passed before and fails now", "passed before and fail now", broken);
+    list(true, "fails and was not recorded before", "fail and were not recorded before", fresh);
     const auto grown = [](double a, double b) { return std::isfinite(a) && std::isfinite(b) && b > 2.0 * a; };
     if (grown(before_.worst, after_.worst))
       say(true, "worst ratio {:.3g} is now {:.3g}: {}", before_.worst, after_.worst, after_.worst_line);
     if (grown(after_.worst, before_.worst))
       say(false, "worst ratio {:.3g} is now {:.3g}", before_.worst, after_.worst);
     if (before_.passed > 0 && after_.passed == 0)
-      say(true, "none of {} cases passes; {} did", after_.cases, before_.passed);
-    if (after_.cases * 2 < before_.cases) say(false, "{} cases, {} before", after_.cases, before_.cases);
+      say(true, "none of {} passes; {} did", counted(after_.cases, "case"), before_.passed);
+    if (after_.cases * 2 < before_.cases)
+      say(false, "{}, {} before", counted(after_.cases, "case"), before_.cases);
   }
 
  private:
@@ -116,9 +118,11 @@ class Differences {
     changes_.push_back({after_.kernel, after_.device, after_.contract,
                         fmt::format(text, std::forward<Arguments>(arguments)...), worse});
   }
-  void list(bool worse, std::string_view what, const std::vector<std::string>& lines) {
-    if (!lines.empty())
-      say(worse, "{} case{} {}, first {}", lines.size(), lines.size() == 1 ? "" : "s", what, lines.front());
+  void list(bool worse, std::string_view one, std::string_view several,
+            const std::vector<std::string>& lines) {
+    if (lines.empty()) return;
+    say(worse, "{} {}: {}{}", counted(std::ssize(lines), "case"), lines.size() == 1 ? one : several,
+        lines.size() == 1 ? "" : "first ", lines.front());
   }
 
   const BoardRow& before_;
@@ -328,14 +332,15 @@ std::vector<BoardChange> board_changes(const Board& before, const Board& after) 
     });
     changes.push_back({row->kernel, row->device, row->contract,
                        same == old.end()
-                           ? fmt::format("new: {} cases, {} failed", row->cases, row->failed)
+                           ? fmt::format("new: {}, {} failed", counted(row->cases, "case"), row->failed)
                            : fmt::format("contract {} is now {}", same->second->contract, row->contract),
                        row->failed > 0});
   }
   for (const auto& [key, row] : old) {
     if (!now.contains(key))
       changes.push_back({row->kernel, row->device, row->contract,
-                         fmt::format("not recorded any more: {} cases before", row->cases), false});
+                         fmt::format("not recorded any more: {} before", counted(row->cases, "case")),
+                         false});
   }
   std::ranges::stable_sort(changes, {}, [](const BoardChange& c) { return !c.worse; });
   return changes;

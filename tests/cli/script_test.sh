@@ -165,7 +165,7 @@ subject 1 other_wrong other_wrong.recurrent "$family"
 subject 0 tiled tiled.recurrent 'v1 gated_delta_rule form=recurrent T=17 Hk=2 Hv=6 dk=8 dv=8 l2norm=1'
 subject 0 norm norm.fused 'v1 rms_norm form=fused T=9 B=2'
 subject 0 convolution convolution.gather 'v1 short_convolution T=9 B=2 bias=1'
-subject 0 convolution convolution.gather 'v1 short_convolution form=decode prefill=5 T=9 kernel=convolution.gather'
+subject 0 convolution convolution.gather 'v1 short_convolution form=decode prefill=5 T=9'
 # A kernel that throws is a crash of its case: its script is the call, and ends as the call does.
 run 5 repro --subject "python:$folder/kernels.py:throws" "$family kernel=throws.recurrent" --script throws.py
 "${alone[@]}" throws.py "$folder/kernels.py" >said 2>&1 && complain 'the script of a kernel that throws ends with 0'
@@ -173,7 +173,8 @@ grep -q 'not today' said || complain 'the script does not show what was thrown'
 "${alone[@]}" plain.py >said 2>&1 && complain 'a script without the kernel'\''s file ends with 0'
 grep -q 'usage: python3' said || complain 'a script without the kernel'\''s file does not say how it is called'
 # An input that is written to: the limits on the outputs do not show it, and the script's own look does.
-run 2 repro --subject "python:$folder/kernels.py:edits" "$family kernel=edits.recurrent" --script edits.py
+subject 1 edits edits.recurrent "$family"
+grep -q 'wrote to its input q' said || complain 'does not name the input'
 # Too much for one file, where the kernel wants all of it.
 run 2 repro --subject "python:$folder/kernels.py:plain" 'v1 gated_delta_rule form=recurrent T=700 Hk=16 Hv=16 dk=64 dv=64' --script much.py
 grep -q -- '--shrink' err || complain 'names no remedy'
