@@ -213,7 +213,7 @@ int run_repro(const ReproOptions& options) {
   // What is there and no file is refused where the tensors would be written: a pipe would be waited for here.
   if (std::error_code code; !options.dump.empty() && !std::filesystem::exists(options.dump, code))
     require_writable(options.dump);
-  require_writable(options.script);
+  require_script_writable(options.script);
   if (options.line != "-") return repro_line(options, table, options.line, devices.get());
   if (!options.dump.empty()) throw Error("--dump: one file holds one run; name one line instead of -");
   if (!options.script.file.empty())

@@ -81,14 +81,14 @@ void add_script_options(CLI::App& app, ScriptOptions& options) {
   app.add_flag("--force", options.force, "with --script: over a file that is there");
 }
 
-void require_writable(const ScriptOptions& options) {
+void require_script_writable(const ScriptOptions& options) {
   if (options.file.empty()) {
     if (options.force) throw Error("--force is of --script, which is not there");
     return;
   }
   if (std::filesystem::exists(options.file) && !options.force)
     throw Error(fmt::format("--script {}: is there; --force writes over it", options.file));
-  samestate::require_writable(std::filesystem::path(options.file));
+  require_writable(std::filesystem::path(options.file));
 }
 
 ScriptWords script_words(const Case& c, const KernelTable& table, const std::vector<std::string>& plugins) {

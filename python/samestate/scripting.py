@@ -13,8 +13,7 @@ import json
 import sys
 
 from .errors import DeclarationError, Error
-from .serve import _module, several, split_name, subjects_of
-from .subject import Subject
+from .serve import several, split_name, subjects_of
 
 _TO = {  # by array library: lines that define `to` (numpy in) and `back` (numpy out, float64)
     "numpy": """\
@@ -152,7 +151,7 @@ _STAND_IN = """\
 def _of_file(subject, where, attribute):
     path = attribute or getattr(subject.function, "__qualname__", "")
     if not where.endswith(".py"):
-        lines = [f'sys.path.insert(0, os.getcwd())', f'function = importlib.import_module("{where}"){_lookup(path)}']
+        lines = ['sys.path.insert(0, os.getcwd())', f'function = importlib.import_module("{where}"){_lookup(path)}']
         return "", lines, None, f"numpy, {subject.array} and {where}" if subject.array != "numpy" else f"numpy and {where}"
     import os
 
