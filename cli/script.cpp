@@ -113,8 +113,12 @@ void write_script(const ScriptOptions& options, ScriptWords words, const Record&
       words.sentence +=
           fmt::format(", worst at {}: expected {:.9g}, actual {:.9g}", place_of(j), j.expected, j.actual);
     words.sentence += ".";
-    for (const std::string& pattern : explanation.patterns)
+    for (std::string pattern : explanation.patterns) {
+      // A mutant's name says nothing to whom the script is given.
+      if (const std::size_t mutant = pattern.rfind(" (mutant "); mutant != pattern.npos)
+        pattern.erase(mutant);
       words.sentence += fmt::format(" It looks like this: {}.", pattern);
+    }
   }
   write_atomically(options.file, script_of(record, trace, words));
 }

@@ -185,7 +185,7 @@ std::string settings_of(const Resolved& r, const BatchShape& shape) {
       "SCALE, L2NORM, HEAD_MAP, CONTRACT = {}, {}, \"{}\", {}\n"
       "DTYPES = {{\"q\": \"{}\", \"k\": \"{}\", \"v\": \"{}\", \"g\": \"fp32\", \"beta\": \"fp32\", "
       "\"initial_state\": \"{}\"}}\n",
-      static_cast<float>(shape.scale), shape.l2norm ? "True" : "False",
+      static_cast<double>(static_cast<float>(shape.scale)), shape.l2norm ? "True" : "False",
       shape.head_map == HeadMap::tiled ? "tiled" : "interleaved", python_string(r.promised.name),
       dtype(r.promised.input), dtype(r.promised.input), dtype(r.promised.input), dtype(r.promised.state));
 }

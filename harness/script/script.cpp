@@ -48,7 +48,6 @@ repeats it there. Here samestate is not needed: this file has the inputs, bit fo
 The limits: @LIMITS@.
 """
 import base64
-import sys
 @IMPORTS@
 import numpy as np
 
@@ -185,20 +184,25 @@ std::string source_of(const Resolved& r, const Record& record, const ScriptWords
 std::string whole_script(const Resolved& r, const Record& record, const ScriptWords& words,
                          const Parts& parts) {
   const bool called = !words.call.empty();
-  const std::string title = words.sentence.empty()
+  const bool ended =
+      record.judgement.verdict == Verdict::crash || record.judgement.verdict == Verdict::timeout;
+  const std::string title = ended ? fmt::format("{} does not return ({}): {}", record.kernel,
+                                                name_of(record.judgement.verdict), words.sentence)
+                            : words.sentence.empty()
                                 ? fmt::format("{} passes this case.", record.kernel)
                                 : fmt::format("{} gives wrong values: {}", record.kernel, words.sentence);
   const auto prose = [&](const std::string& text) { return wrapped(in_docstring(text), kColumns); };
-  std::string out =
-      filled_in(kHead, {{"TITLE", prose(title)},
-                        {"LINE", in_docstring(record.line)},
-                        {"REPEAT", in_docstring(words.repeat)},
-                        {"NEEDS", called ? words.needs : "numpy alone"},
-                        {"USAGE", called ? words.usage : ""},
-                        {"SOURCE", prose(source_of(r, record, words, parts))},
-                        {"LIMITS", wrapped(in_docstring(parts.limits), kColumns)},
-                        {"IMPORTS", called ? "import importlib\nimport os\nimport types\n" : ""},
-                        {"CONSTANTS", parts.constants}});
+  std::string out = filled_in(
+      kHead,
+      {{"TITLE", prose(title)},
+       {"LINE", in_docstring(record.line)},
+       {"REPEAT", in_docstring(words.repeat)},
+       {"NEEDS", called ? words.needs : "numpy alone"},
+       {"USAGE", called ? words.usage : ""},
+       {"SOURCE", prose(source_of(r, record, words, parts))},
+       {"LIMITS", wrapped(in_docstring(parts.limits), kColumns)},
+       {"IMPORTS", called ? "import importlib\nimport os\nimport sys\nimport types\n" : "import sys\n"},
+       {"CONSTANTS", parts.constants}});
   if (called) out += "EDITED = set()  # inputs that a call wrote to\n";
   out += "\n" + std::string(kTools);
   if (!parts.reference.empty()) out += "\n" + parts.reference + "\n";
