@@ -89,6 +89,11 @@ def _closure(module, name):
         parts = node.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else [node]
         todo += [n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)]
         todo += [n.id for base in getattr(node, "bases", ()) for n in ast.walk(base) if isinstance(n, ast.Name)]
+    for node in needed.values():
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.ImportFrom) and (inner.level or (inner.module or "").startswith("samestate")):
+                raise DeclarationError(f"{name} of {module.__name__} imports {inner.names[0].name} of samestate, without "
+                                       "which a script has to run: give the issue the case line")
     texts = [ast.get_source_segment(source, node) for node in sorted(needed.values(), key=lambda n: n.lineno)]
     names = {n.id for node in needed.values() for n in ast.walk(node) if isinstance(n, ast.Name)}
     wanted = []
@@ -97,8 +102,8 @@ def _closure(module, name):
         if not bound & names:
             continue
         if isinstance(node, ast.ImportFrom) and node.level:
-            raise DeclarationError(f"{name} of {module.__name__} reads {' '.join(bound)} of samestate, without which a script "
-                                   "has to run: write the function in a file of its own")
+            raise DeclarationError(f"{name} of {module.__name__} reads {' '.join(bound)} of samestate, without which a "
+                                   "script has to run: give the issue the case line")
         wanted.append(ast.get_source_segment(source, node))
     return "\n".join(wanted) + ("\n\n\n" if wanted else "") + "\n\n\n".join(texts) + "\n"
 
@@ -114,9 +119,10 @@ def _of_adapter(row, device):
     before, lines, wrapper = "", [], None
     if row.package == "flash-linear-attention":
         if device == "cpu":
-            raise DeclarationError(f"{row.name} on the cpu runs in Triton's interpreter with this package's repairs, which a "
-                                   f"script has not: python:{row.name}?device=cuda, where there is a GPU")
-        lines += ['os.environ.setdefault("FLA_DISABLE_BACKEND_DISPATCH", "1")  # the function itself, no back end of another package',
+            raise DeclarationError(f"{row.name} on the cpu runs in Triton's interpreter with this package's repairs, which "
+                                   f"a script has not: python:{row.name}?device=cuda, where there is a GPU")
+        lines += ["# The function itself, no back end of another package.",
+                  'os.environ.setdefault("FLA_DISABLE_BACKEND_DISPATCH", "1")',
                   'os.environ.setdefault("FLA_DISABLE_TENSOR_CACHE", "1")']
     made, wrapped = path.endswith("()"), path.endswith(".__wrapped__")
     name = path[:-2] if made else path[:-len(".__wrapped__")] if wrapped else path
@@ -152,7 +158,8 @@ def _of_file(subject, where, attribute):
     path = attribute or getattr(subject.function, "__qualname__", "")
     if not where.endswith(".py"):
         lines = ['sys.path.insert(0, os.getcwd())', f'function = importlib.import_module("{where}"){_lookup(path)}']
-        return "", lines, None, f"numpy, {subject.array} and {where}" if subject.array != "numpy" else f"numpy and {where}"
+        library = "" if subject.array == "numpy" else f", {subject.array}"
+        return "", lines, None, f"numpy{library} and {where}"
     import os
 
     name = os.path.basename(where)
@@ -200,6 +207,7 @@ def _arguments(subject, values):
     return ", ".join(order + [f"{k}={v}" for k, v in texts.items()])
 
 
+_LOOK = "EDITED.update(n for n, y in before.items() if not np.array_equal(back(given[n]), y, equal_nan=True){})"
 _TOKENS = {"BTHD": "{}", "BHTD": "{}.swapaxes(1, 2)", "THD": "{0}.reshape(-1, *{0}.shape[2:])"}
 
 
@@ -208,14 +216,16 @@ def _family_body(subject):
     said = {"decay": "ln", "state": "kv", "heads": "both", "layout": "BTHD", "state_argument": "optional",
             "cu_seqlens": "int64", **subject.conventions}
     dtypes = subject.conventions.get("dtypes", {})
-    lines = ["B, T = x[\"v\"].shape[:2]", "Hk, Hv, dk, dv = *(x[n].shape[2] for n in \"kv\"), *(x[n].shape[3] for n in \"kv\")",
+    lines = ["B, T = x[\"v\"].shape[:2]",
+             "Hk, Hv, dk, dv = *(x[n].shape[2] for n in \"kv\"), *(x[n].shape[3] for n in \"kv\")",
              "N = B if cu_seqlens is None else len(cu_seqlens) - 1", "group, x = Hv // Hk, dict(x)"]
     if dtypes:
         lines.append(f"dtypes = {{**DTYPES, {', '.join(f'{k!r}: {v!r}' for k, v in dtypes.items())}}}")
     else:
         lines.append("dtypes = DTYPES")
     if said["state_argument"] != "optional":
-        lines.append("state = np.zeros((N, Hv, dk, dv), np.float32) if state is None else state  # it has no call without one")
+        lines += ["# It has no call without a state.",
+                  "state = np.zeros((N, Hv, dk, dv), np.float32) if state is None else state"]
     reorder = said["heads"] in ("interleaved", "tiled")
     if said["heads"] == "repeated":
         lines += ["for n in \"qk\":  # as many heads as v has",
@@ -223,7 +233,7 @@ def _family_body(subject):
     elif reorder:
         lines += [f"order = np.arange(Hv)  # the kernel's map of heads is {said['heads']}: value heads in its order",
                   f"if HEAD_MAP != \"{said['heads']}\":",
-                  "    order = order.reshape(group, Hk).T.ravel() if HEAD_MAP == \"tiled\" else order.reshape(Hk, group).T.ravel()",
+                  "    order = order.reshape((group, Hk) if HEAD_MAP == \"tiled\" else (Hk, group)).T.ravel()",
                   "x.update({n: x[n][:, :, order] for n in (\"v\", \"g\", \"beta\") if n in x})",
                   "state = None if state is None else state[:, order]"]
     if said["layout"] == "THD":
@@ -243,7 +253,7 @@ def _family_body(subject):
                   parameters="dict(Hk=Hk, Hv=Hv, dk=dk, dv=dv)")
     lines.append(f"result = function({_arguments(subject, values)})")
     kept = ' and n != "initial_state"' if said["state_argument"] == "in_place" else ""
-    lines.append(f"EDITED.update(n for n, y in before.items() if not np.array_equal(back(given[n]), y, equal_nan=True){kept})")
+    lines.append(_LOOK.format(kept))
     if said["state_argument"] == "in_place":
         lines.append('o, state = result[0] if isinstance(result, (tuple, list)) else result, given["initial_state"]')
     lines += ['if isinstance(result, dict):', '    o, state = result["o"], result["final_state"]']
@@ -267,7 +277,7 @@ _POOLS = {  # what a request without a state has in place of a slot: lines befor
            'x["pool"] = np.concatenate([np.full_like(x["pool"][:, :1], np.nan), x["pool"]], 1)',
            'x["slot"] = np.where(x["slot"] < 0, 0, x["slot"] + 1)'],
           ['result["pool"] = result["pool"][:, 1:]']),
-    "none": (['x, size = dict(x), {**SIZE, "P": SIZE["P"] + 1}  # a request without a slot has a row of its own behind the pool',
+    "none": (['x, size = dict(x), {**SIZE, "P": SIZE["P"] + 1}  # a request without a slot has a row behind the pool',
               'none = x["slot"][:, 0] < 0',
               'x["slot"] = np.where(x["slot"] < 0, SIZE["P"], x["slot"])',
               'x["pool"] = np.concatenate([x["pool"], np.zeros_like(x["pool"][:, :1])], 1)'],
@@ -280,10 +290,12 @@ def _named_body(subject, wrapper):
     before, after = _POOLS[said.get("null_slot", "-1")]
     dtypes = said.get("dtypes", {})
     kind = f"{dtypes!r}.get(n, \"fp32\")" if dtypes else "\"fp32\""
-    lines = before + [f"given = {{n: to(y, {kind}) for n, y in x.items()}}", "before = {n: back(y) for n, y in given.items()}",
-             "tokens = next(x[n].shape[1] for n in INPUTS if KIND[n] == \"tokens\")",
-             f'values = {{**{"size" if before else "SIZE"}, "B": BATCH, "T": tokens, "tokens": tokens, "batch": BATCH, "chunk": chunk, "threads": 1, "contract": CONTRACT,'
-             f' "parameters": {"size" if before else "SIZE"}, **given}}']
+    size = "size" if before else "SIZE"
+    lines = before + [f"given = {{n: to(y, {kind}) for n, y in x.items()}}",
+                      "before = {n: back(y) for n, y in given.items()}",
+                      "tokens = next(x[n].shape[1] for n in INPUTS if KIND[n] == \"tokens\")",
+                      f'values = {{**{size}, "B": BATCH, "T": tokens, "tokens": tokens, "batch": BATCH, "chunk": chunk,',
+                      f'          "threads": 1, "contract": CONTRACT, "parameters": {size}, **given}}']
     asked = {(k[0] if isinstance(k, tuple) else k): (v, isinstance(k, tuple)) for k, v in subject._asked.items()}
     must = ", ".join(f'"{theirs}": values["{ours}"]' for ours, (theirs, optional) in asked.items() if not optional)
     may = {ours: theirs for ours, (theirs, optional) in asked.items() if optional}
@@ -293,7 +305,7 @@ def _named_body(subject, wrapper):
     if subject.options:
         lines.append(f"arguments.update({subject.options!r})")
     lines.append(f"result = {wrapper}(function, **arguments)" if wrapper else "result = function(**arguments)")
-    lines += ["EDITED.update(n for n, y in before.items() if not np.array_equal(back(given[n]), y, equal_nan=True))",
+    lines += [_LOOK.format(""),
               "if not isinstance(result, dict):",
               "    result = dict(zip(OUTPUTS, result if isinstance(result, (tuple, list)) else [result]))",
               "result = {n: back(result[n]) for n in OUTPUTS}"]

@@ -29,14 +29,16 @@ def subject_of(row, device):
 
 class Adapters(unittest.TestCase):
     def test_each_is_text_of_python_that_needs_no_samestate_or_says_why_not(self):
-        written = 0
+        written = refused = 0
         for row in adapters.ROWS:
             for device in row.devices:
                 with self.subTest(row=row.name, device=device):
                     try:
                         text, _, needs = scripting.text_of(subject_of(row, device), row.name)
                     except DeclarationError as error:
-                        self.assertEqual((row.package, device), ("flash-linear-attention", "cpu"), error)
+                        interpreted = (row.package, device) == ("flash-linear-attention", "cpu")
+                        self.assertTrue(interpreted or "of samestate" in str(error), error)
+                        refused += not interpreted
                         continue
                     compile(text, row.name, "exec")
                     self.assertNotRegex(text, r"(?m)^\s*(from|import) (samestate|\.)")
@@ -44,6 +46,7 @@ class Adapters(unittest.TestCase):
                     self.assertLess(len(text.splitlines()), 130)
                     written += 1
         self.assertGreater(written, 60)
+        self.assertLess(refused, 10)
 
     def test_what_a_wrapper_names_comes_with_it(self):
         text = scripting._closure(named, "duality_chunks")

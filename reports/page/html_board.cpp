@@ -90,7 +90,11 @@ std::string board_html(const Board& board, const std::vector<BoardChange>& chang
   for (const std::string& note : board.notes) notes += "<li>" + html_escaped(note) + "</li>";
   return html_page(
       {.title = title,
-       .made_by = notes.empty() ? "" : "<ul class=\"runs\">" + notes + "</ul>",
+       .made_by = notes.empty() ? ""
+                                : fmt::format("<details><summary>Runs that were cut off, or cover little "
+                                              "<span class=\"dim\">{} files</span></summary><ul "
+                                              "class=\"runs\">{}</ul></details>\n",
+                                              board.incomplete, notes),
        .sections = sections,
        .links = {{"changes", "What changed"}, {"kernels", "Kernels"}, {"defects", "Known defects"}}});
 }

@@ -191,9 +191,11 @@ Board read_board(const std::filesystem::path& folder) {
   for (const std::filesystem::path& path : paths) {
     files.push_back(read_json_lines(path));
     const std::string name = path.filename().string();
+    const std::size_t noted = board.notes.size();
     if (files.back().records.empty()) board.notes.push_back(name + ": no case in it");
     for (const std::string& sentence : shortcomings(files.back()))
       board.notes.push_back(name + ": " + sentence);
+    board.incomplete += board.notes.size() > noted ? 1 : 0;
   }
   // Runs in the order of their dates; of the same date as their files are named.
   struct Part {

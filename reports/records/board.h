@@ -44,6 +44,7 @@ struct BoardRow {
 struct Board {
   std::vector<BoardRow> rows;      ///< by kernel, versions, device and contract
   std::vector<std::string> notes;  ///< files without a case, runs that were cut
+  std::int64_t incomplete = 0;     ///< files that notes are of
 };
 
 /// A difference that a reader wants to know of.

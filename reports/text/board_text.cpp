@@ -54,7 +54,10 @@ std::string board_markdown(const Board& board, const std::vector<BoardChange>& c
                          d.lines.size() == 1 ? "" : "s", code(d.lines.empty() ? "" : d.lines.front()),
                          markdown_cell(d.reason));
   }
-  for (const std::string& note : board.notes) out += fmt::format("\n{}\n", markdown_cell(note));
+  if (!board.notes.empty())
+    out +=
+        fmt::format("\nOf {} file(s) a run was cut off, or covers little: `--json` and `--html` name them.\n",
+                    board.incomplete);
   return out;
 }
 

@@ -30,8 +30,8 @@ class BoardFolder : public testing::Folder {
     made.options = std::string(" --subject ") + kSubject;
     return made;
   }
-  static Run run(const std::string& version, const std::string& date) {
-    Run made{"0.1.0", "", "NVIDIA H100", "13.0", "13.0", "ab"};
+  static samestate::Run run(const std::string& version, const std::string& date) {
+    samestate::Run made{"0.1.0", "", "NVIDIA H100", "13.0", "13.0", "ab"};
     made.plugins =
         std::string("python:other (0123) {\"numpy\":\"9\"}, ") + kSubject +
         " (4567) {\"python\":\"3.12\",\"fla\":\"" + version +
@@ -43,7 +43,8 @@ class BoardFolder : public testing::Folder {
     std::filesystem::create_directories(path(name));
     return path(name);
   }
-  static void write(const std::filesystem::path& file, const Run& run, const std::vector<Record>& records) {
+  static void write(const std::filesystem::path& file, const samestate::Run& run,
+                    const std::vector<Record>& records) {
     JsonLinesWriter writer(file, run);
     for (const Record& r : records) writer.end(writer.start(r), r);
     writer.finish({});
