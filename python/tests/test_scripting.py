@@ -97,7 +97,7 @@ class Pools(unittest.TestCase):
 
 class Refused(unittest.TestCase):
     def test_what_reads_this_package(self):
-        with self.assertRaisesRegex(DeclarationError, "function of samestate.adapters.fla reads DeclarationError"):
+        with self.assertRaisesRegex(DeclarationError, "function of samestate.adapters.fla (reads|imports) "):
             scripting._closure(fla, "function")
 
     def test_a_kernel_that_is_not_there(self):

@@ -318,6 +318,7 @@ Board parse_board(const std::string& text, const std::string& name) {
 std::vector<BoardChange> board_changes(const Board& before, const Board& after) {
   std::vector<BoardChange> changes;
   const auto old = newest_rows(before), now = newest_rows(after);
+  std::set<const BoardRow*> renamed;
   for (const auto& [key, row] : now) {
     const auto at = old.find(key);
     if (at != old.end()) {
@@ -332,6 +333,7 @@ std::vector<BoardChange> board_changes(const Board& before, const Board& after) 
              !now.contains(o.first) &&
              (other.contract.starts_with(bare) || row->contract.starts_with(other.contract));
     });
+    if (same != old.end()) renamed.insert(same->second);
     changes.push_back({row->kernel, row->device, row->contract,
                        same == old.end()
                            ? fmt::format("new: {}, {} failed", counted(row->cases, "case"), row->failed)
@@ -339,7 +341,7 @@ std::vector<BoardChange> board_changes(const Board& before, const Board& after) 
                        row->failed > 0});
   }
   for (const auto& [key, row] : old) {
-    if (!now.contains(key))
+    if (!now.contains(key) && !renamed.contains(row))
       changes.push_back({row->kernel, row->device, row->contract,
                          fmt::format("not recorded any more: {} before", counted(row->cases, "case")),
                          false});

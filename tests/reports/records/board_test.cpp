@@ -143,6 +143,9 @@ TEST_F(BoardFolder, NamesKernelsAndCardsThatAreNewOrGone) {
   write(b / "x.jsonl", run("0.6.0", "2026-11-28"), {exact, fresh});
   const std::string said = texts(board_changes(read_board(a), read_board(b)));
   EXPECT_NE(said.find("contract bf16+card:nearest is now bf16"), said.npos) << said;
+  EXPECT_EQ(said.find("fla.gated_delta_rule.chunked: not recorded"), said.npos)
+      << "a contract that was renamed is not gone";
+  EXPECT_EQ(testing::occurrences(said, "not recorded any more"), 1U) << said;
   EXPECT_NE(said.find("new: 1 case, 0 failed"), said.npos) << said;
   EXPECT_NE(said.find("not recorded any more: 1 case before"), said.npos) << said;
 }
