@@ -37,6 +37,7 @@ Command add_sweep(CLI::App& app);
 Command add_report(CLI::App& app);
 Command add_merge(CLI::App& app);
 Command add_compare(CLI::App& app);
+Command add_board(CLI::App& app);
 Command add_mutants(CLI::App& app);
 Command add_bench(CLI::App& app);
 Command add_card(CLI::App& app);

@@ -41,28 +41,6 @@ std::optional<Case> as_one_call(Case c) {
   return c;
 }
 
-/// The run's inputs, and outputs that nobody has written yet: NaN.
-RunFile unwritten(const Case& c, const std::string& kernel) {
-  const Resolved r(c);
-  Record record;
-  record.line = format_case(c);
-  record.kernel = kernel;
-  Trace trace;
-  trace.inputs = r.system->inputs(r);
-  trace.native = r.c.form;
-  const Signature signature = r.system->signature(r.c);
-  for (const TensorSpec& spec : signature.outputs) {
-    std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-    const std::int64_t sequences = r.form->packed ? std::ssize(c.lengths) : c.B;
-    shape.insert(shape.begin(), spec.axis == Axis::state ? sequences : c.B);
-    std::int64_t size = 1;
-    for (const std::int64_t extent : shape) size *= extent;
-    trace.outputs.push_back(
-        {spec, true, std::move(shape), std::vector<float>(static_cast<std::size_t>(size), std::nanf(""))});
-  }
-  return run_file_of(record, trace);
-}
-
 /// What the oracle expects of each output of the case, by its name in the case's file, and how far off an element of a
 /// right kernel may be, NAME_limit; NaN where the judge looks at neither. In float64.
 void write_expected(const fs::path& path, const Case& c, const KernelTable& table) {
@@ -138,7 +116,7 @@ int run_export(ExportOptions options) {
   for (std::int64_t i = 0; i < count; ++i) {
     const Case& c = cases[static_cast<std::size_t>(i * total / count)];
     const std::string name = fmt::format("{:05}.safetensors", i);
-    write_run_file(fs::path(options.out) / name, unwritten(c, "elsewhere"));
+    write_run_file(fs::path(options.out) / name, unwritten_run(Resolved(c), "elsewhere"));
     nlohmann::ordered_json entry{{"file", name}, {"line", format_case(c)}};
     if (options.expected) {
       const std::string beside = fmt::format("{:05}.expected.safetensors", i);

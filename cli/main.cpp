@@ -117,6 +117,8 @@ int main(int argc, char** argv) {
       cli::add_merge);
   add("scale", "how long a run takes on so many ranks, computed from what its cases took", cli::add_scale);
   add("compare", "what changed between two recorded runs, case by case", cli::add_compare);
+  add("board", "recorded gates of many kernels in one table, and what changed since the last",
+      cli::add_board);
   add("mutants", "the gate's own score: each real bug put back, killed or not, by which case",
       cli::add_mutants);
   add("tolerance", "the error to expect of a case, the most that is right, and rtol/atol for a plain test",

@@ -22,6 +22,7 @@
 #include "cli/filter.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/script.h"
 #include "cli/shrink_case.h"
 #include "cli/table.h"
 #include "fixtures/quote.h"
@@ -48,6 +49,7 @@ struct ReproOptions {
   bool strict = false;
   std::string devices;
   bool each_device = false;
+  ScriptOptions script;
 };
 
 /// Seconds of a run whose explanation, which runs it again and again, lets a reader wait.
@@ -87,7 +89,7 @@ std::vector<Case> cases_before(const ReproOptions& options, const KernelTable& t
 }
 
 std::string repro_page(const Case& c, const KernelTable& table, const ReproOptions& options,
-                       const std::vector<Case>& before) {
+                       const std::vector<Case>& before, const ScriptWords& words) {
   for (const Case& other : before) (void)run_case(other, table);
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);
@@ -100,6 +102,7 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
   }
   if (!options.dump.empty()) make_parent_folder(options.dump);
   if (!options.dump.empty()) write_run_file(options.dump, run_file_of(record, trace));
+  if (!options.script.file.empty()) write_script(options.script, words, record, trace, e);
   const Resolved r(c);
   const double card_budget = seconds_of("--card-budget", options.card_budget);
   const bool asked =
@@ -121,6 +124,7 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
   }
   add_explanation(page, e);
   if (!options.dump.empty()) page.line("tensors   {}", options.dump);
+  if (!options.script.file.empty()) page.line("script    {}", options.script.file);
   return with_code(page.text(), record.judgement.verdict,
                    asked ? run_left_in(run_file_of(record, trace)) : "");
 }
@@ -169,9 +173,23 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
     }
     c = small.smallest;
   }
-  return print_apart([&] { return repro_page(c, table, options, before); }, timeout,
-                     [&] { return planned_record(c, table); }, options.json,
-                     seconds_of("--card-budget", options.card_budget), &table);
+  ScriptWords words;
+  if (!options.script.file.empty()) {
+    words = script_words(c, table, options.plugins);
+    std::filesystem::remove(options.script.file);  // --force: an old one would pass for this run's
+  }
+  const int code = print_apart([&] { return repro_page(c, table, options, before, words); }, timeout,
+                               [&] { return planned_record(c, table); }, options.json,
+                               seconds_of("--card-budget", options.card_budget), &table);
+  // What ended its process left no run: the script is the call alone.
+  if (code == kCrash && !words.call.empty() && !std::filesystem::exists(options.script.file)) {
+    Record record = planned_record(c, table);
+    record.judgement.verdict = Verdict::crash;
+    record.judgement.reason = "the call ends or holds its process";
+    write_script(options.script, words, record, trace_without_run(Resolved(c), table), {});
+    if (!options.json) fmt::print("script    {}\n", options.script.file);
+  }
+  return code;
 }
 
 /// The worst of two exit codes: what must not be overlooked first.
@@ -188,14 +206,18 @@ int run_repro(const ReproOptions& options) {
   if (!options.devices.empty() || options.each_device) devices = devices_of(options.devices, table);
   if (options.each_device) {
     require_each_device(devices.get());
-    if (options.shrink || !options.dump.empty() || !options.after.empty())
-      throw Error("--each-device runs one line alone on each: leave --shrink, --dump and --after out");
+    if (options.shrink || !options.dump.empty() || !options.script.file.empty() || !options.after.empty())
+      throw Error(
+          "--each-device runs one line alone on each: leave --shrink, --dump, --script and --after out");
   }
   // What is there and no file is refused where the tensors would be written: a pipe would be waited for here.
   if (std::error_code code; !options.dump.empty() && !std::filesystem::exists(options.dump, code))
     require_writable(options.dump);
+  require_script_writable(options.script);
   if (options.line != "-") return repro_line(options, table, options.line, devices.get());
   if (!options.dump.empty()) throw Error("--dump: one file holds one run; name one line instead of -");
+  if (!options.script.file.empty())
+    throw Error("--script: one file shows one run; name one line instead of -");
   note_interrupts();
   int code = kNothingRan;
   std::int64_t number = 0;
@@ -258,6 +280,7 @@ Command add_repro(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--dump", options->dump, "write all tensors of the run to a safetensors file")
       ->check(named());
+  add_script_options(app, options->script);
   return [options] { return run_repro(*options); };
 }
 

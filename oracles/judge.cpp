@@ -9,6 +9,7 @@
 #include "oracles/bounds/few_rows.h"
 #include "oracles/contracts.h"
 #include "oracles/directions.h"
+#include "oracles/head_bound.h"
 #include "oracles/numbers.h"
 #include "oracles/reasons.h"
 #include "oracles/rounding.h"
@@ -111,6 +112,15 @@ double head_limit(const HeadOracle& oracle, const Vector<double>& rms) {
 
 }  // namespace
 
+double head_bound(const HeadOracle& oracle) {
+  if (!oracle.policy.head_gate) return kInfinity;
+  const Vector<double> rms =
+      oracle.repeated.size() == 0
+          ? oracle.rms
+          : Vector<double>((oracle.rms.cwiseAbs2() + oracle.repeated.cwiseAbs2()).cwiseSqrt());
+  return head_limit(oracle, rms) * root_mean_square(rms) + root_mean_square(oracle.bias);
+}
+
 Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Matrix<double>& state) {
   Judgement j;
   const Vector<double> error = (o - oracle.exact.o).rowwise().norm();
@@ -120,16 +130,12 @@ Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Ma
   const Index row = argmax(row_ratios);
   const Index hard = argmax(hard_ratios);
   const double rms_error = root_mean_square(error);
-  const Vector<double> rms =
-      oracle.repeated.size() == 0
-          ? oracle.rms
-          : Vector<double>((oracle.rms.cwiseAbs2() + oracle.repeated.cwiseAbs2()).cwiseSqrt());
-  const double head_bound = head_limit(oracle, rms) * root_mean_square(rms) + root_mean_square(oracle.bias);
+  const double of_head = head_bound(oracle);
   const double state_hard_ratio = ratio_of(state_error, oracle.state_hard);
 
   j.rows = error.size();
   j.row_ratio = error.size() ? row_ratios(row) : 0.0;
-  j.head_ratio = oracle.policy.head_gate && error.size() ? ratio_of(rms_error, head_bound) : 0.0;
+  j.head_ratio = oracle.policy.head_gate && error.size() ? ratio_of(rms_error, of_head) : 0.0;
   j.state_ratio = ratio_of(state_error, oracle.state);
   j.hard_ratio = std::max(error.size() ? hard_ratios(hard) : 0.0, state_hard_ratio);
   j.median_ratio = median(row_ratios);
@@ -154,7 +160,7 @@ Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Ma
   std::vector<Gate> gates;
   if (error.size()) {
     gates.push_back({"row", j.row_ratio, error(row), oracle.row(row), row});
-    gates.push_back({"head", j.head_ratio, rms_error, head_bound, worst_row(oracle.exact.o, o)});
+    gates.push_back({"head", j.head_ratio, rms_error, of_head, worst_row(oracle.exact.o, o)});
     gates.push_back({"hard", hard_ratios(hard), error(hard), oracle.row_hard(hard), hard});
   }
   gates.push_back({"state", j.state_ratio, state_error, oracle.state, -1});

@@ -262,6 +262,23 @@ RunFile run_file_of(const Record& record, const Trace& trace) {
   return file;
 }
 
+RunFile unwritten_run(const Resolved& r, const std::string& kernel) {
+  Record record;
+  record.line = format_case(r.c);
+  record.kernel = kernel;
+  Trace trace;
+  trace.inputs = r.system->inputs(r);
+  trace.native = r.c.form;
+  for (const TensorSpec& spec : r.system->signature(r.c).outputs) {
+    std::vector<std::int64_t> shape = file_shape(r, spec, true);
+    std::int64_t size = 1;
+    for (const std::int64_t extent : shape) size *= extent;
+    trace.outputs.push_back(
+        {spec, true, std::move(shape), std::vector<float>(static_cast<std::size_t>(size), std::nanf(""))});
+  }
+  return run_file_of(record, trace);
+}
+
 Record judge_run_file(const RunFile& file, Trace* trace) {
   check_run(file);
   const Resolved r(parse_case(file.case_line));

@@ -13,6 +13,9 @@ class TensorSystem;
 /// and where the kernel returned nothing.
 [[nodiscard]] RunFile run_file_of(const Record& record, const Trace& trace);
 
+/// The inputs of a case without a law, and outputs of NaN, which nobody has written yet.
+[[nodiscard]] RunFile unwritten_run(const Resolved& r, const std::string& kernel);
+
 /// The tensors that a run file of the case holds, in the order of its system's signature; cu_seqlens [N + 1] last where
 /// it is packed.
 [[nodiscard]] std::vector<NamedShape> tensors_in_file(const Resolved& r);

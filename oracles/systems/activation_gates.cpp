@@ -35,4 +35,12 @@ std::vector<Operator> activation_gate_operators() {
   return {std::move(row)};
 }
 
+std::vector<NumpyText> activation_gate_numpy() {
+  return {{"activation_gates", R"py(def reference(x, size):
+    """g = -exp(A_log) softplus(a + dt_bias), beta = sigmoid(b)"""
+    g = -np.exp(x["A_log"]) * np.logaddexp(0, x["a"] + x["dt_bias"])
+    return {"g": g, "beta": 1 / (1 + np.exp(-x["b"]))}
+)py"}};
+}
+
 }  // namespace samestate

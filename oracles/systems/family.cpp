@@ -2,7 +2,9 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
+#include "oracles/systems/rows.h"
 #include "reference/delta_rule.h"
 #include "reference/error.h"
 #include "reference/gated_delta_rule.h"
@@ -58,6 +60,43 @@ const std::array kFamilies = {
     row<LinearAttention>("linear_attention", "S <- S + k v^T; o = scale S^T q"),
 };
 
+constexpr std::string_view kGatedDeltaRuleText = R"py(def reference(q, k, v, g, beta, S, scale):
+    """S <- e^g S; S <- S + k (beta (v - S^T k))^T; o = scale S^T q"""
+    o = np.empty_like(v)
+    for t in range(len(q)):
+        S = np.exp(g[t]) * S
+        S = S + np.outer(k[t], beta[t] * (v[t] - S.T @ k[t]))
+        o[t] = scale * (S.T @ q[t])
+    return o, S
+)py";
+
+constexpr std::string_view kDeltaRuleText = R"py(def reference(q, k, v, g, beta, S, scale):
+    """S <- S + k (beta (v - S^T k))^T; o = scale S^T q"""
+    o = np.empty_like(v)
+    for t in range(len(q)):
+        S = S + np.outer(k[t], beta[t] * (v[t] - S.T @ k[t]))
+        o[t] = scale * (S.T @ q[t])
+    return o, S
+)py";
+
+constexpr std::string_view kRetentionText = R"py(def reference(q, k, v, g, beta, S, scale):
+    """S <- e^g S + k v^T; o = scale S^T q"""
+    o = np.empty_like(v)
+    for t in range(len(q)):
+        S = np.exp(g[t]) * S + np.outer(k[t], v[t])
+        o[t] = scale * (S.T @ q[t])
+    return o, S
+)py";
+
+constexpr std::string_view kLinearAttentionText = R"py(def reference(q, k, v, g, beta, S, scale):
+    """S <- S + k v^T; o = scale S^T q"""
+    o = np.empty_like(v)
+    for t in range(len(q)):
+        S = S + np.outer(k[t], v[t])
+        o[t] = scale * (S.T @ q[t])
+    return o, S
+)py";
+
 }  // namespace
 
 std::span<const Family> families() { return kFamilies; }
@@ -69,6 +108,13 @@ const Family& family_named(std::string_view name) {
     known += (known.empty() ? "" : ", ") + std::string(family.name);
   }
   throw Error("system " + std::string(name) + ": no such system; known: " + known);
+}
+
+std::vector<NumpyText> family_numpy() {
+  return {{"gated_delta_rule", kGatedDeltaRuleText},
+          {"delta_rule", kDeltaRuleText},
+          {"retention", kRetentionText},
+          {"linear_attention", kLinearAttentionText}};
 }
 
 }  // namespace samestate

@@ -86,4 +86,25 @@ std::vector<Operator> gated_delta_step_operators() {
   return {std::move(row)};
 }
 
+std::vector<NumpyText> gated_delta_step_numpy() {
+  return {{"gated_delta_step", R"py(def reference(x, size):
+    """S <- e^g S; S <- S + k (beta (v - S^T k))^T; o = S^T q / sqrt dk of each head, S = pool[slot], with
+    g = -exp(A_log) softplus(a + dt_bias), beta = sigmoid(b); of slot -1 o is zero and nothing is written"""
+    Hv, group = size["Hv"], size["Hv"] // size["Hk"]
+    g = -np.exp(x["A_log"]) * np.logaddexp(0, x["a"] + x["dt_bias"])
+    beta = 1 / (1 + np.exp(-x["b"]))
+    q, k = x["q"], x["k"]
+    if size["l2norm"]:
+        q, k = (y / np.sqrt(np.sum(y * y, -1, keepdims=True) + 1e-6) for y in (q, k))
+    o, pool, slot = np.zeros_like(x["v"]), x["pool"].copy(), int(x["slot"][0])
+    for t in range(len(o) if slot >= 0 else 0):
+        for h in range(Hv):
+            S, kt, qt = np.exp(g[t, h]) * pool[slot, h], k[t, h // group], q[t, h // group]
+            S = S + np.outer(kt, beta[t, h] * (x["v"][t, h] - S.T @ kt))
+            o[t, h] = S.T @ qt / np.sqrt(size["dk"])
+            pool[slot, h] = S
+    return {"o": o, "pool": pool}
+)py"}};
+}
+
 }  // namespace samestate

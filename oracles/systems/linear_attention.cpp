@@ -94,4 +94,24 @@ std::vector<Operator> linear_attention_operators() {
   return {std::move(bidirectional), std::move(normalised)};
 }
 
+std::vector<NumpyText> linear_attention_numpy() {
+  return {{"linear_attention_bidirectional", R"py(def reference(x, size):
+    """O = (Q K^T) V of each head, without a mask"""
+    H, dk, dv = size["H"], size["dk"], size["dv"]
+    q, k, v = (np.split(x[name], H, 1) for name in "qkv")
+    return {"o": np.concatenate([q[h] @ (k[h].T @ v[h]) for h in range(H)], 1)}
+)py"},
+          {"linear_attention_normalised", R"py(def reference(x, size):
+    """o_t = S_t^T q_t / (z_t . q_t), S_t = S_{t-1} + k_t v_t^T, z_t = z_{t-1} + k_t of each head"""
+    H, S, z = size["H"], x["S"], x["z"]
+    o = np.empty_like(x["v"])
+    for t in range(len(o)):
+        q, k, v = (x[name][t].reshape(H, -1) for name in "qkv")
+        S = S + k[:, :, None] * v[:, None, :]
+        z = z + k
+        o[t] = (np.einsum("hkv,hk->hv", S, q) / np.sum(z * q, 1)[:, None]).ravel()
+    return {"o": o, "S": S, "z": z}
+)py"}};
+}
+
 }  // namespace samestate

@@ -94,6 +94,43 @@ Operator norm(std::string_view name, std::string_view equation) {
   return row;
 }
 
+constexpr std::string_view kPlainText = R"py(def reference(x, size):
+    """y = x (mean x^2 + 1e-6)^-1/2 weight, of each row"""
+    root = np.sqrt(np.mean(x["x"] ** 2, -1, keepdims=True) + float(np.float32(1e-6)))
+    return {"y": x["x"] / root * x["weight"]}
+)py";
+
+constexpr std::string_view kZeroCentredText = R"py(def reference(x, size):
+    """y = x (mean x^2 + 1e-6)^-1/2 (1 + weight), of each row"""
+    root = np.sqrt(np.mean(x["x"] ** 2, -1, keepdims=True) + float(np.float32(1e-6)))
+    return {"y": x["x"] / root * (1 + x["weight"])}
+)py";
+
+constexpr std::string_view kResidualText = R"py(def reference(x, size):
+    """sum = x + residual, y = sum (mean sum^2 + 1e-6)^-1/2 (1 + weight), of each row"""
+    total = x["x"] + x["residual"]
+    root = np.sqrt(np.mean(total ** 2, -1, keepdims=True) + float(np.float32(1e-6)))
+    return {"y": total / root * (1 + x["weight"]), "sum": total}
+)py";
+
+constexpr std::string_view kGatedText = R"py(def reference(x, size):
+    """y = x (mean x^2 + 1e-6)^-1/2 weight silu(z), of each row"""
+    root = np.sqrt(np.mean(x["x"] ** 2, -1, keepdims=True) + float(np.float32(1e-6)))
+    return {"y": x["x"] / root * x["weight"] * x["z"] / (1 + np.exp(-x["z"]))}
+)py";
+
+constexpr std::string_view kGateFirstText = R"py(def reference(x, size):
+    """y = u (mean u^2 + 1e-6)^-1/2 weight with u = x silu(z), of each row"""
+    u = x["x"] * x["z"] / (1 + np.exp(-x["z"]))
+    root = np.sqrt(np.mean(u ** 2, -1, keepdims=True) + float(np.float32(1e-6)))
+    return {"y": u / root * x["weight"]}
+)py";
+
+constexpr std::string_view kL2Text = R"py(def reference(x, size):
+    """y = x (sum x^2 + 1e-6)^-1/2, of each row"""
+    return {"y": x["x"] / np.sqrt(np.sum(x["x"] ** 2, -1, keepdims=True) + float(np.float32(1e-6)))}
+)py";
+
 }  // namespace
 
 std::vector<Operator> norm_operators() {
@@ -103,6 +140,15 @@ std::vector<Operator> norm_operators() {
           norm<Gated>("gated_rms_norm", "y = rms_norm(x) silu(z): norm first, then the gate (RMS-1, RMS-8)"),
           norm<GateFirst>("gate_first_rms_norm", "y = rms_norm(x silu(z)): Mamba-2's order (EQUATIONS 5.1)"),
           norm<L2>("l2norm", "y = x (sum x^2 + 1e-6)^-1/2 (GDN-32)")};
+}
+
+std::vector<NumpyText> norm_numpy() {
+  return {{"rms_norm", kPlainText},
+          {"zero_centred_rms_norm", kZeroCentredText},
+          {"residual_rms_norm", kResidualText},
+          {"gated_rms_norm", kGatedText},
+          {"gate_first_rms_norm", kGateFirstText},
+          {"l2norm", kL2Text}};
 }
 
 }  // namespace samestate

@@ -47,4 +47,16 @@ std::vector<Operator> rotary_embedding_operators() {
   return {std::move(row)};
 }
 
+std::vector<NumpyText> rotary_embedding_numpy() {
+  return {{"rotary_embedding", R"py(def reference(x, size):
+    """(x_i, x_j) -> (x_i cos - x_j sin, x_j cos + x_i sin) of every pair; the other columns pass"""
+    pairs = np.arange(size["pairs"])
+    i, j = (2 * pairs, 2 * pairs + 1) if size["interleaved"] else (pairs, pairs + size["pairs"])
+    y = x["x"].reshape(-1, size["H"], size["d"]).copy()
+    cos, sin = x["cosine"][:, None, :], x["sine"][:, None, :]
+    y[..., i], y[..., j] = y[..., i] * cos - y[..., j] * sin, y[..., j] * cos + y[..., i] * sin
+    return {"y": y.reshape(x["x"].shape)}
+)py"}};
+}
+
 }  // namespace samestate

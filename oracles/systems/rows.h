@@ -1,11 +1,19 @@
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "oracles/systems/operator.h"
 
 /// The rows of the table of operators, a function a file of this folder.
 namespace samestate {
+
+/// A system's equation for `repro --script`: Python that defines `reference` in float64 with numpy as np alone, as
+/// numpy_text.h says. It stands beside the row that it is another text of, and tests/harness/script/ runs it against the
+/// row's own evaluation.
+struct NumpyText {
+  std::string_view system, text;
+};
 
 /// Operator::late_factors of the l2norms of q and k: (1e-6)^-1/2 each at most.
 inline constexpr double kKeyLengthFactors = 1e6;
@@ -28,6 +36,17 @@ inline constexpr double kKeyLengthFactors = 1e6;
 [[nodiscard]] std::vector<Operator> latent_attention_operators();
 [[nodiscard]] std::vector<Operator> expert_router_operators();
 [[nodiscard]] std::vector<Operator> mixture_of_experts_operators();
+
+/// Texts of the rows of one file.
+[[nodiscard]] std::vector<NumpyText> family_numpy();
+[[nodiscard]] std::vector<NumpyText> linear_attention_numpy();
+[[nodiscard]] std::vector<NumpyText> state_space_numpy();
+[[nodiscard]] std::vector<NumpyText> activation_gate_numpy();
+[[nodiscard]] std::vector<NumpyText> norm_numpy();
+[[nodiscard]] std::vector<NumpyText> rotary_embedding_numpy();
+[[nodiscard]] std::vector<NumpyText> short_convolution_numpy();
+[[nodiscard]] std::vector<NumpyText> softmax_attention_numpy();
+[[nodiscard]] std::vector<NumpyText> gated_delta_step_numpy();
 
 /// The four instantiations of a row's evaluation, from one template `Form::evaluate<Scalar>(call, inputs)`.
 template <class Form>

@@ -48,4 +48,18 @@ std::vector<Operator> short_convolution_operators() {
   return {std::move(row)};
 }
 
+std::vector<NumpyText> short_convolution_numpy() {
+  return {{"short_convolution", R"py(def reference(x, size):
+    """y_t = act(bias + sum_j w_j x_{t-W+1+j}) of each channel; the last W - 1 inputs are carried"""
+    W, T = size["W"], len(x["x"])
+    inputs = np.concatenate([x["state"].reshape(W - 1, size["C"]), x["x"]])
+    y = x["bias"] if size["bias"] else 0.0
+    for j in range(W):
+        y = y + x["kernel"][:, j] * inputs[j:j + T]
+    if size["activation"]:
+        y = y / (1 + np.exp(-y))
+    return {"y": y, "state": inputs[T:]}
+)py"}};
+}
+
 }  // namespace samestate

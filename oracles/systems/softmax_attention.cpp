@@ -129,4 +129,19 @@ std::vector<Operator> softmax_attention_operators() {
   return {std::move(attention), std::move(layer)};
 }
 
+std::vector<NumpyText> softmax_attention_numpy() {
+  return {{"softmax_attention", R"py(def reference(x, size):
+    """o_t = sum_s p_ts v_s, p_t the softmax of q_t . k_s / sqrt d over s <= t; H / Hkv query heads share a key head"""
+    T, H, Hkv, d, dv = len(x["q"]), size["H"], size["Hkv"], size["d"], size["dv"]
+    o = np.empty((T, H * dv))
+    for h in range(H):
+        of = h // (H // Hkv)
+        q, k = x["q"][:, h * d:(h + 1) * d], x["k"][:, of * d:(of + 1) * d]
+        scores = np.where(np.tri(T, dtype=bool), q @ k.T / np.sqrt(d), -np.inf)
+        p = np.exp(scores - scores.max(1, keepdims=True)) if T else scores
+        o[:, h * dv:(h + 1) * dv] = p @ x["v"][:, of * dv:(of + 1) * dv] / p.sum(1, keepdims=True)
+    return {"o": o}
+)py"}};
+}
+
 }  // namespace samestate

@@ -107,4 +107,32 @@ std::vector<Operator> state_space_operators() {
   return {std::move(scan), std::move(duality)};
 }
 
+std::vector<NumpyText> state_space_numpy() {
+  return {{"selective_scan", R"py(def reference(x, size):
+    """h_t = e^{dt A} h_{t-1} + Bbar_t u_t, out_t = (h_t C_t + skip u_t) silu(z_t); A = -exp(A_log), dt after softplus"""
+    h, A = x["h"], -np.exp(x["A_log"])
+    out = np.empty_like(x["u"])
+    for t in range(len(out)):
+        dt = np.logaddexp(0, x["dt"][t] + x["dt_bias"])[:, None]
+        factor = np.expm1(dt * A) / A if size["hold"] else dt  # zero-order hold, or Euler
+        h = np.exp(dt * A) * h + factor * x["B"][t] * x["u"][t][:, None]
+        z = x["z"][t]
+        out[t] = (h @ x["C"][t] + x["skip"] * x["u"][t]) * z / (1 + np.exp(-z))
+    return {"out": out, "h": h}
+)py"},
+          {"state_space_duality", R"py(def reference(x, size):
+    """S_t = e^{dt A} S_{t-1} + dt x_t B_t^T, y_t = S_t C_t + skip x_t of each head; A = -exp(A_log), dt after softplus"""
+    H, G, P, N = size["H"], size["G"], size["P"], size["N"]
+    S, A = x["S"].reshape(H, P, N), -np.exp(x["A_log"])
+    y = np.empty_like(x["x"])
+    for t in range(len(y)):
+        dt = np.logaddexp(0, x["dt"][t] + x["dt_bias"])
+        B, C = (np.repeat(x[name][t].reshape(G, N), H // G, 0) for name in "BC")  # shared by the heads of a group
+        xs = x["x"][t].reshape(H, P)
+        S = np.exp(dt * A)[:, None, None] * S + (dt[:, None] * xs)[:, :, None] * B[:, None, :]
+        y[t] = (np.einsum("hpn,hn->hp", S, C) + x["skip"][:, None] * xs).ravel()
+    return {"y": y, "S": S.reshape(H * P, N)}
+)py"}};
+}
+
 }  // namespace samestate

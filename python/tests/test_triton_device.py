@@ -2,11 +2,9 @@
 import contextlib
 import importlib.util
 import io
-import json
 import os
 import subprocess
 import sys
-import tempfile
 import types
 import unittest
 from unittest import mock
@@ -15,7 +13,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from samestate import adapters, devices, interpreter, record  # noqa: E402
 from samestate.adapters import fla  # noqa: E402
-from samestate.adapters.peers import table  # noqa: E402
 from samestate.errors import DeclarationError  # noqa: E402
 from samestate.serve import subjects_of  # noqa: E402
 
@@ -122,28 +119,6 @@ class Contracts(unittest.TestCase):
                     "fp32" if row.form == "recurrent" else "tf32_truncated"}
                 self.assertEqual(kinds, {"bf16", "fp16"} | wide)
         self.assertEqual(seen, 11)
-
-
-class Peers(unittest.TestCase):
-    """The table of docs/peers.md, of records."""
-
-    def test_two_subjects_of_a_run_and_what_was_skipped(self):
-        of = {"kernel": "fla.retention.chunked", "contract": "bf16", "device": "cuda", "regime": "normal", "law": "",
-              "event": "end", "line": "v1 retention", "reason": "it is off"}
-        cases = [{**of, "verdict": verdict, "ratio": ratio} for verdict, ratio in (
-            ("pass", 0.25), ("pass", 0.5), ("skipped", 0), ("skipped", 0), ("fail", 3), ("vacuous", 0))]
-        run = {"event": "run", "device": "an H100", "plugins": 'python:fla.a?x=1 (ab) {"fla":"0.6.0","torch":"2.11"} '
-               'python:fla.b (cd) {"triton":"3.6.0"}'}
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "a.jsonl")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write("\n".join(map(json.dumps, [run, *cases])) + '\n{"event":"end","cut')
-            lines, failures = table([path])
-        self.assertEqual(len(lines), 3)
-        self.assertEqual([cell.strip() for cell in lines[2].split("|")[2:11]],
-                         ["flash-linear-attention 0.6.0, triton 3.6.0, torch 2.11", "an H100", "`bf16`", "4", "2", "1", "1",
-                          "0", "0.375"])
-        self.assertEqual(len(failures), 1)
 
 
 if __name__ == "__main__":

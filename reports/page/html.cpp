@@ -160,19 +160,26 @@ std::string html_text(const ReportInput& input, const ReportData& data,
         "analogy or opinion.");
   }
   sections += html_points(data);
+  return html_page({.title = input.title,
+                    .made_by = made_by(input),
+                    .sections = sections,
+                    .links = {{"answers", "In short"},
+                              {"sweep", "Error curves"},
+                              {"gate", "Gate"},
+                              {"evidence", "Evidence"},
+                              {"mutants", "Mutants"},
+                              {"equations", "Equations"},
+                              {"points", "All points"}},
+                    .commands = commands_json(data)});
+}
+
+std::string html_page(const PageParts& page) {
   std::string links;
-  for (const auto& [id, name] : std::vector<std::pair<const char*, const char*>>{{"answers", "In short"},
-                                                                                 {"sweep", "Error curves"},
-                                                                                 {"gate", "Gate"},
-                                                                                 {"evidence", "Evidence"},
-                                                                                 {"mutants", "Mutants"},
-                                                                                 {"equations", "Equations"},
-                                                                                 {"points", "All points"},
-                                                                                 {"words", "Words"}}) {
-    if (std::string_view(id) == "words" ||
-        sections.find(fmt::format("<section id=\"{}\"", id)) != sections.npos)
+  for (const auto& [id, name] : page.links) {
+    if (page.sections.find(fmt::format("<section id=\"{}\"", id)) != std::string::npos)
       links += fmt::format("<a href=\"#{}\">{}</a> ", id, name);
   }
+  links += "<a href=\"#words\">Words</a> ";
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
@@ -184,8 +191,8 @@ std::string html_text(const ReportInput& input, const ReportData& data,
       "{3}<nav>{4}</nav></header>\n<main>\n{5}{6}</main>\n<div id=\"toast\" role=\"status\"></div>\n"
       "<script type=\"application/json\" "
       "id=\"commands\">{7}</script>\n<script>\n{8}</script>\n</body></html>\n",
-      html_escaped(input.title), assets::style, theme_rules(), made_by(input), links, sections, kWords,
-      commands_json(data), assets::script);
+      html_escaped(page.title), assets::style, theme_rules(), page.made_by, links, page.sections, kWords,
+      page.commands, assets::script);
 }
 
 }  // namespace samestate

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reports/plots/plots_sweep.h"
@@ -52,6 +53,17 @@ struct ReportData {
 /// be.
 [[nodiscard]] std::string html_text(const ReportInput& input, const ReportData& data,
                                     const std::vector<std::string>& svgs);
+
+/// A page around sections; the words at its end are those of every page.
+struct PageParts {
+  std::string title;
+  std::string made_by = {};   ///< HTML of its head: what it was made of
+  std::string sections = {};  ///< HTML
+  std::vector<std::pair<std::string, std::string>> links =
+      {};                       ///< id of a section and its name; one that is not there has none
+  std::string commands = "[]";  ///< JSON, what buttons of points copy
+};
+[[nodiscard]] std::string html_page(const PageParts& page);
 
 /// Parts of the page, each a <section> or empty.
 [[nodiscard]] std::string html_answers(const ReportInput& input, const ReportData& data);

@@ -1,12 +1,14 @@
 #include "reports/records/json_lines.h"
 
 #include <fcntl.h>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -141,6 +143,7 @@ void visit_timing(AnyTiming& t, Visit&& visit) {
 template <class AnyRun, class Visit>
 void visit_run(AnyRun& run, Visit&& visit) {
   visit("version", run.version);
+  visit.unless_empty("date", run.date);
   visit("commit", run.commit);
   visit("device", run.device);
   visit.unless_empty("gpus", run.gpus);
@@ -369,7 +372,9 @@ JsonLinesWriter::JsonLinesWriter(const std::filesystem::path& path, const Run& r
   file_ = LineFile(path, descriptor);
   if (mode == Mode::resume && !std::filesystem::is_empty(path)) return;
   Json object = event("run");
-  visit_run(run, Writer{object});
+  Run dated = run;
+  if (dated.date.empty()) dated.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+  visit_run(dated, Writer{object});
   Writer{object}.unless_empty("shard", shard_text(run.part));
   write((cut ? "\n" : "") + one_line(object));
 }

@@ -32,6 +32,7 @@ struct Run {
   /// The GPUs that share its cases, as "0: NVIDIA H100 80GB HBM3, GPU-8f6d.., 0000:1b:00.0": the number is that of
   /// --devices, and a record names its own by the UUID. Of several hosts, those of the one that began.
   std::vector<std::string> gpus = {};
+  std::string date = {};  ///< on which it began, in UTC, as 2026-11-29; the writer's where it is empty
 };
 
 /// A passing record that counts as failed, since its ratio grew beyond what a baseline allows.

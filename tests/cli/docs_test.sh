@@ -13,6 +13,10 @@ run 0 explain --case-line
 cp out case-line.md
 cmp -s out "$root/docs/case-line.md" ||
   complain 'docs/case-line.md is not this page: samestate explain --case-line > docs/case-line.md'
+# The table of the peers, of the records that are kept.
+run 0 board "$root/reports/evidence/peers"
+sed -n '/^## The board$/,/^## What fails/p' "$root/docs/peers.md" | sed '1,2d;$d' | sed '$d' | cmp -s - out ||
+  complain 'docs/peers.md has not this table: samestate board reports/evidence/peers'
 # Every key that a wrong line lists has a row with values and meaning.
 for system in gated_delta_rule rms_norm; do
   run 2 repro "v1 $system nope=1"
@@ -39,7 +43,7 @@ run 0 explain twin --json
 says '"kind": "word"'
 
 # Options that README, pages and the workflow give to a verb are its options.
-grep -hoE 'samestate (gate|fuzz|repro|judge|sweep|report|compare|merge|mutants|bench|list|tolerance|explain|equations|identities|goldens|probe) [^`|]*' \
+grep -hoE 'samestate (gate|fuzz|repro|judge|sweep|report|compare|board|merge|mutants|bench|list|tolerance|explain|equations|identities|goldens|probe) [^`|]*' \
   "$root/README.md" "$root"/docs/*.md | sed 's|  .*||; s| #.*||; s| &&.*||' >uses
 sed -e ':a;/\\$/{N;s/\\\n//;ba}' "$root/docs/github-actions.yml" | grep -oE 'samestate (gate|fuzz|compare|report|merge) .*' >>uses
 while read -r _ verb rest; do

@@ -107,6 +107,31 @@ if grep -q '^cuda' <("$samestate" list kernels) && ! command -v nvidia-smi >/dev
 fi
 gives 77 '0 points' "${sweep[@]}" --series length --system retention --out nothing_there.jsonl
 
+# A board: of two folders what changed, of a planted failure too; what is no record, damaged or empty is bad input.
+gate=(gate --kernel cpu.retention.recurrent --max-cases 20)
+mkdir older newer none hurt
+run 0 "${gate[@]}" --jsonl older/a.jsonl
+gives 0 'cpu.retention.recurrent' board older
+grep -q "$(date -u +%Y-%m-%d)" out || complain 'has no date'
+gives 0 '"format": "samestate-board-1"' board older --json
+cp out board.json
+gives 0 'Nothing.' board older --since board.json
+# One case that passed fails, and one was run with another version.
+awk '!done && /"verdict":"pass"/ { sub(/"verdict":"pass"/, "\"verdict\":\"fail\""); done = 1 } { print }' older/a.jsonl |
+  sed 's/"version":"[0-9.]*"/"version":"9.9.9"/' >newer/a.jsonl
+gives 1 'passed before and fails now' board newer --since older
+says 'is now samestate 9.9.9'
+gives 1 'fails and was not recorded before' board newer --since board.json
+gives 0 'failed before and passes now' board older --since newer
+gives 1 'board.html: ' board newer --since older --html board.html --markdown board.md
+grep -q 'What changed' board.html || complain 'the page does not say what changed'
+bad 'no case in its .jsonl files' board none
+bad 'no folder' board board.json
+cp damaged.jsonl hurt/
+bad 'damaged.jsonl:3' board hurt
+bad 'no board' board older --since file
+bad 'name one file' board older --html one --markdown one
+
 # Killed while it measures, its last line cut: the same command measures what is missing, and that alone.
 "$samestate" "${sweep[@]}" --system gated_delta_net --out killed.jsonl >killed.out 2>&1 &
 victim=$!

@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "reference/error.h"
+#include "reports/page/html_board.h"
+#include "reports/records/board.h"
+#include "reports/records/files.h"
+#include "reports/text/board_text.h"
+
+namespace samestate::cli {
+namespace {
+
+struct BoardOptions {
+  std::string folder, since, html, markdown, title = "samestate board";
+  bool json = false;
+};
+
+/// The board of a folder of records, or of what an earlier --json printed.
+Board board_of(const std::string& name) {
+  if (std::filesystem::is_directory(name)) return read_board(name);
+  const std::optional<std::string> text = text_of(name);
+  if (!text)
+    throw Error(name +
+                ": cannot be read; name a folder of records, or what `samestate board --json` printed");
+  return parse_board(*text, name);
+}
+
+int run_board(const BoardOptions& options) {
+  require_different({{"--html", options.html}, {"--markdown", options.markdown}});
+  const Board board = read_board(options.folder);
+  const bool compared = !options.since.empty();
+  std::vector<BoardChange> changes;
+  if (compared) changes = board_changes(board_of(options.since), board);
+  const std::string page = board_markdown(board, changes, compared);
+  if (!options.html.empty())
+    write_atomically(options.html, board_html(board, changes, compared, options.title));
+  if (!options.markdown.empty()) write_atomically(options.markdown, page);
+  if (options.json) {
+    fmt::print("{}", board_json(board, changes));
+  } else if (options.html.empty() && options.markdown.empty()) {
+    fmt::print("{}", page);
+  } else {
+    for (const std::string* file : {&options.html, &options.markdown}) {
+      if (!file->empty()) fmt::print("{}: {} rows, {} changes\n", *file, board.rows.size(), changes.size());
+    }
+  }
+  return std::ranges::any_of(changes, &BoardChange::worse) ? kFail : kPass;
+}
+
+}  // namespace
+
+Command add_board(CLI::App& app) {
+  auto options = std::make_shared<BoardOptions>();
+  app.footer(
+      "One table of all gates that were recorded into a folder (gate --jsonl DIR/NAME.jsonl): a row a "
+      "kernel, versions of its\n"
+      "packages, device and contract, with verdicts, median and worst ratio, card, date, and the defects "
+      "that are known, each\n"
+      "with its first case line. Of a case that several runs have, the newest run counts.\n\n"
+      "  samestate board peers                             Markdown, printed\n"
+      "  samestate board peers --html board.html           one page\n"
+      "  samestate board peers --json > board.json         the data, for a later --since\n"
+      "  samestate board peers --since board.json          and what changed since\n\n"
+      "Exit 0, 1 where something is worse than --since has it, 2 for bad input: a file that is no record, "
+      "damaged, or a folder\n"
+      "without a case.");
+  app.add_option("folder", options->folder, "the folder of records")->required()->check(named());
+  app.add_option("--since", options->since, "an older folder, or the --json of its board: say what changed")
+      ->check(named());
+  app.add_option("--html", options->html, "write the page")->check(named());
+  app.add_option("--markdown", options->markdown, "write it as Markdown")->check(named());
+  app.add_option("--title", options->title, "heading of the page")->capture_default_str();
+  app.add_flag("--json", options->json, "machine-readable");
+  return [options] { return run_board(*options); };
+}
+
+}  // namespace samestate::cli

@@ -1,0 +1,353 @@
+#include "reports/records/board.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+#include "reference/error.h"
+#include "reports/records/summary.h"
+
+namespace samestate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Key =
+    std::tuple<std::string, std::string, std::string, std::string>;  // kernel, versions, device, contract
+
+constexpr std::string_view kFormat = "samestate-board-1";
+
+/// The newest record of a line, and what its run said.
+struct Newest {
+  const Record* record = nullptr;
+  const Run* run = nullptr;
+};
+
+/// A package's version, and no switch of the environment, device or interpreter that is recorded beside it.
+bool is_package(std::string_view name) {
+  if (name == "python" || name == "device" || name.empty()) return false;
+  return std::ranges::all_of(name, [](char c) {
+    return std::islower(static_cast<unsigned char>(c)) != 0 ||
+           std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
+  });
+}
+
+std::string versions_of(const Run& run, const Record& record) {
+  std::string packages = packages_of(run.plugins, record.options);
+  if (!packages.empty() || !record.options.empty()) return packages;
+  return fmt::format("samestate {}{}{}", run.version, run.commit.empty() ? "" : " ", run.commit);
+}
+
+std::string kind_of(const Record& r) { return r.law.empty() ? "regime " + r.regime : "law " + r.law; }
+
+void add(BoardRow& row, const Record& r) {
+  const Judgement& j = r.judgement;
+  ++row.cases;
+  if (j.verdict == Verdict::vacuous) ++row.vacuous;
+  if (j.verdict == Verdict::unsupported) ++row.unsupported;
+  if (is_failure(j.verdict)) {
+    ++row.failed;
+    const std::string what = kind_of(r);
+    auto defect = std::ranges::find(row.defects, what, &BoardDefect::what);
+    if (defect == row.defects.end())
+      defect = row.defects.insert(row.defects.end(),
+                                  {what, j.reason.empty() ? std::string(name_of(j.verdict)) : j.reason, {}});
+    defect->lines.push_back(r.line);
+  }
+  if (j.verdict != Verdict::pass) return;
+  ++row.passed;
+  row.passing.insert(r.line);
+  if (row.nearest() && j.twin_ratio > 1.0) ++row.beyond;
+  if (!(j.ratio <= row.worst)) row.worst = j.ratio, row.worst_line = r.line;
+}
+
+Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+
+/// What two rows of one kernel, device and contract differ in.
+class Differences {
+ public:
+  Differences(const BoardRow& before, const BoardRow& after, std::vector<BoardChange>& changes)
+      : before_(before), after_(after), changes_(changes) {}
+
+  void note() {
+    if (before_.versions != after_.versions)
+      say(false, "version {} is now {}", before_.versions.empty() ? "(unknown)" : before_.versions,
+          after_.versions.empty() ? "(unknown)" : after_.versions);
+    const std::map<std::string, std::string> failed_before = failures(before_),
+                                             failed_after = failures(after_);
+    std::vector<std::string> fixed, gone, fresh, broken;
+    for (const auto& [line, what] : failed_before) {
+      if (failed_after.contains(line)) continue;
+      (after_.passing.contains(line) ? fixed : gone).push_back(line);
+    }
+    for (const auto& [line, what] : failed_after) {
+      if (failed_before.contains(line)) continue;
+      (before_.passing.contains(line) ? broken : fresh).push_back(line);
+    }
+    list(false, "failed before and passes now", "failed before and pass now", fixed);
+    list(false, "failed before and was not run again", "failed before and were not run again", gone);
+    list(true, "passed before and fails now", "passed before and fail now", broken);
+    list(true, "fails and was not recorded before", "fail and were not recorded before", fresh);
+    const auto grown = [](double a, double b) { return std::isfinite(a) && std::isfinite(b) && b > 2.0 * a; };
+    if (grown(before_.worst, after_.worst))
+      say(true, "worst ratio {:.3g} is now {:.3g}: {}", before_.worst, after_.worst, after_.worst_line);
+    if (grown(after_.worst, before_.worst))
+      say(false, "worst ratio {:.3g} is now {:.3g}", before_.worst, after_.worst);
+    if (before_.passed > 0 && after_.passed == 0)
+      say(true, "none of {} passes; {} did", counted(after_.cases, "case"), before_.passed);
+    if (after_.cases * 2 < before_.cases)
+      say(false, "{}, {} before", counted(after_.cases, "case"), before_.cases);
+  }
+
+ private:
+  static std::map<std::string, std::string> failures(const BoardRow& row) {
+    std::map<std::string, std::string> out;
+    for (const BoardDefect& defect : row.defects) {
+      for (const std::string& line : defect.lines) out.emplace(line, defect.what);
+    }
+    return out;
+  }
+  template <class... Arguments>
+  void say(bool worse, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+    changes_.push_back({after_.kernel, after_.device, after_.contract,
+                        fmt::format(text, std::forward<Arguments>(arguments)...), worse});
+  }
+  void list(bool worse, std::string_view one, std::string_view several,
+            const std::vector<std::string>& lines) {
+    if (lines.empty()) return;
+    say(worse, "{} {}: {}{}", counted(std::ssize(lines), "case"), lines.size() == 1 ? one : several,
+        lines.size() == 1 ? "" : "first ", lines.front());
+  }
+
+  const BoardRow& before_;
+  const BoardRow& after_;
+  std::vector<BoardChange>& changes_;
+};
+
+/// The newest row of each kernel, device and contract: of several versions the last run's.
+std::map<std::tuple<std::string, std::string, std::string>, const BoardRow*> newest_rows(const Board& board) {
+  std::map<std::tuple<std::string, std::string, std::string>, const BoardRow*> out;
+  for (const BoardRow& row : board.rows) {
+    const BoardRow*& kept = out[{row.kernel, row.device, row.contract}];
+    if (kept == nullptr || kept->date <= row.date) kept = &row;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string packages_of(std::string_view plugins, std::string_view options) {
+  // "SPEC (hash) {..}, SPEC (hash) {..}": the objects are JSON, and a SPEC may hold anything.
+  std::vector<std::string> found;
+  for (std::size_t at = plugins.find(") {"); at != plugins.npos; at = plugins.find(") {", at + 1)) {
+    std::size_t end = at + 2, depth = 0;
+    bool text = false;
+    for (; end < plugins.size(); ++end) {
+      const char c = plugins[end];
+      if (text && c == '\\') {
+        ++end;
+        continue;
+      }
+      if (c == '"') text = !text;
+      if (text) continue;
+      if (c == '{') ++depth;
+      if (c == '}' && --depth == 0) break;
+    }
+    if (end >= plugins.size()) break;
+    const Json about = Json::parse(plugins.substr(at + 2, end - at - 1), nullptr, /*allow_exceptions=*/false);
+    const std::size_t open = plugins.rfind(" (", at);
+    const std::size_t begin = open == plugins.npos ? plugins.npos : plugins.rfind("}, ", open);
+    const std::string_view spec = open == plugins.npos
+                                      ? std::string_view()
+                                      : plugins.substr(begin == plugins.npos ? 0 : begin + 3,
+                                                       open - (begin == plugins.npos ? 0 : begin + 3));
+    if (!about.is_object() || spec.empty() || options.find(spec) == options.npos) continue;
+    for (const auto& [name, value] : about.items()) {
+      if (value.is_string() && is_package(name))
+        found.push_back(fmt::format("{} {}", name, value.get<std::string>()));
+    }
+    break;
+  }
+  return fmt::format("{}", fmt::join(found, ", "));
+}
+
+Board read_board(const std::filesystem::path& folder) {
+  std::error_code code;
+  if (!std::filesystem::is_directory(folder, code))
+    throw Error(fmt::format("{}: no folder; name one that holds what `gate --jsonl` wrote", folder.string()));
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".jsonl") paths.push_back(entry.path());
+  }
+  std::ranges::sort(paths);
+  Board board;
+  std::vector<RecordFile> files;
+  for (const std::filesystem::path& path : paths) {
+    files.push_back(read_json_lines(path));
+    const std::string name = path.filename().string();
+    const std::size_t noted = board.notes.size();
+    if (files.back().records.empty()) board.notes.push_back(name + ": no case in it");
+    for (const std::string& sentence : shortcomings(files.back()))
+      board.notes.push_back(name + ": " + sentence);
+    board.incomplete += board.notes.size() > noted ? 1 : 0;
+  }
+  // Runs in the order of their dates; of the same date as their files are named.
+  struct Part {
+    const RecordFile* file;
+    std::size_t run;
+  };
+  std::vector<Part> parts;
+  for (const RecordFile& file : files) {
+    for (std::size_t i = 0; i < file.runs.size(); ++i) parts.push_back({&file, i});
+  }
+  std::ranges::stable_sort(parts, {}, [](const Part& part) { return part.file->runs[part.run].date; });
+  std::map<Key, std::map<std::string, Newest>> lines;
+  std::map<Key, BoardRow> rows;
+  for (const auto& [file, number] : parts) {
+    const Run& run = file->runs[number];
+    std::set<Key> of_run;
+    for (std::size_t i = 0; i < file->records.size(); ++i) {
+      const Record& r = file->records[i];
+      if (file->places[i].run != number || r.judgement.verdict == Verdict::skipped) continue;
+      const Key key{r.kernel, versions_of(run, r), r.device == "cuda" ? run.device : r.device, r.contract};
+      lines[key][r.line] = {&r, &run};
+      of_run.insert(key);
+    }
+    for (const Key& key : of_run) {
+      BoardRow& row = rows[key];
+      if (!run.date.empty()) row.date = run.date;
+      // A plan is of a run, whose records may be of several contracts.
+      if (of_run.size() == 1) row.planned += run.planned;
+    }
+  }
+  for (auto& [key, row] : rows) {
+    std::tie(row.kernel, row.versions, row.device, row.contract) = key;
+    std::vector<double> ratios;
+    for (const auto& [line, newest] : lines[key]) {
+      add(row, *newest.record);
+      if (newest.record->judgement.verdict == Verdict::pass) ratios.push_back(newest.record->judgement.ratio);
+    }
+    if (!ratios.empty()) {
+      std::ranges::sort(ratios);
+      const std::size_t half = ratios.size() / 2;
+      row.median = ratios.size() % 2 == 1 ? ratios[half] : (ratios[half - 1] + ratios[half]) / 2.0;
+    }
+    board.rows.push_back(std::move(row));
+  }
+  if (board.rows.empty())
+    throw Error(
+        fmt::format("{}: no case in its .jsonl files; name a folder that holds what `gate --jsonl` wrote",
+                    folder.string()));
+  return board;
+}
+
+std::string board_json(const Board& board, const std::vector<BoardChange>& changes) {
+  Json out = {
+      {"format", kFormat}, {"rows", Json::array()}, {"changes", Json::array()}, {"notes", board.notes}};
+  for (const BoardRow& row : board.rows) {
+    Json defects = Json::array();
+    for (const BoardDefect& d : row.defects)
+      defects.push_back({{"what", d.what}, {"reason", d.reason}, {"lines", d.lines}});
+    out["rows"].push_back({{"kernel", row.kernel},
+                           {"versions", row.versions},
+                           {"device", row.device},
+                           {"contract", row.contract},
+                           {"card", row.nearest() ? "nearest" : "exact"},
+                           {"date", row.date},
+                           {"cases", row.cases},
+                           {"planned", row.planned},
+                           {"pass", row.passed},
+                           {"fail", row.failed},
+                           {"vacuous", row.vacuous},
+                           {"unsupported", row.unsupported},
+                           {"median", number(row.median)},
+                           {"worst", number(row.worst)},
+                           {"worst_line", row.worst_line},
+                           {"beyond_twin", row.beyond},
+                           {"defects", std::move(defects)}});
+  }
+  for (const BoardChange& c : changes)
+    out["changes"].push_back({{"kernel", c.kernel},
+                              {"device", c.device},
+                              {"contract", c.contract},
+                              {"text", c.text},
+                              {"worse", c.worse}});
+  return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Board parse_board(const std::string& text, const std::string& name) {
+  const Json all = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!all.is_object() || all.value("format", Json()) != kFormat || !all.contains("rows"))
+    throw Error(fmt::format(
+        "{}: no board; name a folder of records, or what `samestate board --json` printed", name));
+  Board board;
+  try {
+    const auto real = [](const Json& x) {
+      return x.is_null() ? std::numeric_limits<double>::quiet_NaN() : x.get<double>();
+    };
+    for (const Json& x : all.at("rows")) {
+      BoardRow row;
+      row.kernel = x.at("kernel").get<std::string>(), row.versions = x.at("versions").get<std::string>();
+      row.device = x.at("device").get<std::string>(), row.contract = x.at("contract").get<std::string>();
+      row.date = x.at("date").get<std::string>();
+      row.cases = x.at("cases").get<std::int64_t>(), row.planned = x.at("planned").get<std::int64_t>();
+      row.passed = x.at("pass").get<std::int64_t>(), row.failed = x.at("fail").get<std::int64_t>();
+      row.vacuous = x.at("vacuous").get<std::int64_t>(),
+      row.unsupported = x.at("unsupported").get<std::int64_t>();
+      row.beyond = x.at("beyond_twin").get<std::int64_t>();
+      row.median = real(x.at("median")), row.worst = real(x.at("worst"));
+      row.worst_line = x.at("worst_line").get<std::string>();
+      for (const Json& d : x.at("defects"))
+        row.defects.push_back({d.at("what").get<std::string>(), d.at("reason").get<std::string>(),
+                               d.at("lines").get<std::vector<std::string>>()});
+      board.rows.push_back(std::move(row));
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(fmt::format("{}: a damaged board, row {}: {}; make it anew with `samestate board --json`",
+                            name, board.rows.size(), error.what()));
+  }
+  return board;
+}
+
+std::vector<BoardChange> board_changes(const Board& before, const Board& after) {
+  std::vector<BoardChange> changes;
+  const auto old = newest_rows(before), now = newest_rows(after);
+  std::set<const BoardRow*> renamed;
+  for (const auto& [key, row] : now) {
+    const auto at = old.find(key);
+    if (at != old.end()) {
+      Differences(*at->second, *row, changes).note();
+      continue;
+    }
+    // A contract's card is part of its name.
+    const std::string bare = row->contract.substr(0, row->contract.find("+card:nearest"));
+    const auto same = std::ranges::find_if(old, [&](const auto& o) {
+      const BoardRow& other = *o.second;
+      return other.kernel == row->kernel && other.device == row->device && other.contract != row->contract &&
+             !now.contains(o.first) &&
+             (other.contract.starts_with(bare) || row->contract.starts_with(other.contract));
+    });
+    if (same != old.end()) renamed.insert(same->second);
+    changes.push_back({row->kernel, row->device, row->contract,
+                       same == old.end()
+                           ? fmt::format("new: {}, {} failed", counted(row->cases, "case"), row->failed)
+                           : fmt::format("contract {} is now {}", same->second->contract, row->contract),
+                       row->failed > 0});
+  }
+  for (const auto& [key, row] : old) {
+    if (!now.contains(key) && !renamed.contains(row))
+      changes.push_back({row->kernel, row->device, row->contract,
+                         fmt::format("not recorded any more: {} before", counted(row->cases, "case")),
+                         false});
+  }
+  std::ranges::stable_sort(changes, {}, [](const BoardChange& c) { return !c.worse; });
+  return changes;
+}
+
+}  // namespace samestate

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reports/records/json_lines.h"
+
+/// What recorded gates of several kernels, packages and devices say together, and what changed between two of them.
+namespace samestate {
+
+/// Failures of one kind: of a law, or of a regime.
+struct BoardDefect {
+  std::string what;                ///< "law reset", "regime extremes"
+  std::string reason;              ///< of the first
+  std::vector<std::string> lines;  ///< the case lines, in order
+};
+
+/// A kernel of one version on one device under one contract.
+struct BoardRow {
+  std::string kernel;
+  std::string
+      versions;  ///< of the packages that it was imported with: "fla 0.6.0, torch 2.11.0"; of ours samestate's
+  std::string device;  ///< cpu, or the accelerator's name
+  std::string contract;
+  std::string date;  ///< of the newest run, as 2026-11-29; empty: its file says none
+  std::int64_t cases = 0, passed = 0, failed = 0, vacuous = 0, unsupported = 0;
+  std::int64_t planned = 0;  ///< what the runs' plans had; 0: nobody recorded it
+  /// Error over bound of the cases that passed; NaN: none did.
+  double median = std::numeric_limits<double>::quiet_NaN();
+  double worst = std::numeric_limits<double>::quiet_NaN();
+  std::string worst_line;
+  std::int64_t beyond = 0;  ///< of a nearest card: passes that lie beyond the twin's limit
+  std::vector<BoardDefect> defects;
+  std::set<std::string> passing = {};  ///< lines that passed; not in a board's data file
+
+  [[nodiscard]] bool nearest() const { return contract.find("card:nearest") != std::string::npos; }
+};
+
+struct Board {
+  std::vector<BoardRow> rows;      ///< by kernel, versions, device and contract
+  std::vector<std::string> notes;  ///< files without a case, runs that were cut
+  std::int64_t incomplete = 0;     ///< files that notes are of
+};
+
+/// A difference that a reader wants to know of.
+struct BoardChange {
+  std::string kernel, device, contract;
+  std::string text;    ///< "version fla 0.5.1 is now 0.6.0"
+  bool worse = false;  ///< a failure that was none, a ratio that grew
+};
+
+/// The board of the *.jsonl files of a folder. Of a case line that several runs have, the newest run's record counts. Throws
+/// Error for a file that is no record of runs, and where no file holds a case.
+[[nodiscard]] Board read_board(const std::filesystem::path& folder);
+
+/// The rows as JSON, `changes` beside them; and back. parse_board throws Error, naming `name`, for what is none.
+[[nodiscard]] std::string board_json(const Board& board, const std::vector<BoardChange>& changes);
+[[nodiscard]] Board parse_board(const std::string& text, const std::string& name);
+
+/// What is different of `after`, the worse first: kernels, devices and contracts that are new or gone, versions, failures that
+/// are new, gone or no longer run, verdicts' counts, a worst ratio that is twice what it was, a card.
+[[nodiscard]] std::vector<BoardChange> board_changes(const Board& before, const Board& after);
+
+/// "fla 0.6.0, torch 2.11.0": of the packages that a run's head lists for a subject; empty where it lists none.
+/// `plugins`: Run::plugins; `options`: Record::options, by which the subject is known.
+[[nodiscard]] std::string packages_of(std::string_view plugins, std::string_view options);
+
+}  // namespace samestate

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/records/board.h"
+
+namespace samestate {
+
+/// A board as GitHub-flavoured Markdown: what changed, where something was compared; a row a kernel, version, device and
+/// contract; the known defects with their lines.
+[[nodiscard]] std::string board_markdown(const Board& board, const std::vector<BoardChange>& changes,
+                                         bool compared);
+
+}  // namespace samestate

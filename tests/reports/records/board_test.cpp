@@ -1,0 +1,187 @@
+#include "reports/records/board.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/error.h"
+#include "reports/page/html_board.h"
+#include "reports/text/board_text.h"
+#include "tests/reports/records.h"
+
+namespace samestate {
+namespace {
+
+using testing::record;
+using testing::spit;
+
+constexpr const char* kSubject = "python:fla.chunk";
+
+class BoardFolder : public testing::Folder {
+ protected:
+  /// A case of the peer on line `line`.
+  static Record of(Verdict verdict, double ratio, const std::string& line, const std::string& law = "") {
+    Record made = record(verdict, ratio, line);
+    made.kernel = "fla.gated_delta_rule.chunked";
+    made.contract = "bf16+card:nearest";
+    made.device = "cuda";
+    made.law = law;
+    made.options = std::string(" --subject ") + kSubject;
+    return made;
+  }
+  static samestate::Run run(const std::string& version, const std::string& date) {
+    samestate::Run made{"0.1.0", "", "NVIDIA H100", "13.0", "13.0", "ab"};
+    made.plugins =
+        std::string("python:other (0123) {\"numpy\":\"9\"}, ") + kSubject +
+        " (4567) {\"python\":\"3.12\",\"fla\":\"" + version +
+        "\",\"torch\":\"2.11.0\",\"FLA_X\":\"1\",\"torch.allow_tf32\":\"0\",\"device\":\"H100 {x}\"}";
+    made.date = date;
+    return made;
+  }
+  [[nodiscard]] std::filesystem::path folder(const char* name) const {
+    std::filesystem::create_directories(path(name));
+    return path(name);
+  }
+  static void write(const std::filesystem::path& file, const samestate::Run& run,
+                    const std::vector<Record>& records) {
+    JsonLinesWriter writer(file, run);
+    for (const Record& r : records) writer.end(writer.start(r), r);
+    writer.finish({});
+  }
+  static std::string texts(const std::vector<BoardChange>& changes) {
+    std::string out;
+    for (const BoardChange& c : changes) out += (c.worse ? "worse: " : "") + c.text + "\n";
+    return out;
+  }
+};
+
+TEST_F(BoardFolder, HasARowAKernelVersionDeviceAndContract) {
+  const auto a = folder("a");
+  write(a / "one.jsonl", run("0.6.0", "2026-11-27"),
+        {of(Verdict::pass, 0.5, "v1 a"), of(Verdict::pass, 0.25, "v1 b"),
+         of(Verdict::fail, 3.0, "v1 c", "reset"), of(Verdict::vacuous, 0.0, "v1 d"),
+         of(Verdict::unsupported, 0.0, "v1 e"), of(Verdict::skipped, 0.0, "v1 f")});
+  write(a / "two.jsonl", run("0.6.0", "2026-11-28"), {of(Verdict::pass, 0.75, "v1 g")});
+  const Board board = read_board(a);
+  ASSERT_EQ(board.rows.size(), 1U);
+  const BoardRow& row = board.rows[0];
+  EXPECT_EQ(row.versions, "fla 0.6.0, torch 2.11.0") << "of the record's subject, and no switch";
+  EXPECT_EQ(row.device, "NVIDIA H100");
+  EXPECT_TRUE(row.nearest());
+  EXPECT_EQ(row.date, "2026-11-28");
+  EXPECT_EQ(row.cases, 6) << "one that was skipped did not run";
+  EXPECT_EQ(row.passed, 3);
+  EXPECT_EQ(row.failed, 1);
+  EXPECT_EQ(row.vacuous, 1);
+  EXPECT_EQ(row.unsupported, 1);
+  EXPECT_EQ(row.median, 0.5);
+  EXPECT_EQ(row.worst, 0.75);
+  EXPECT_EQ(row.worst_line, "v1 g");
+  ASSERT_EQ(row.defects.size(), 1U);
+  EXPECT_EQ(row.defects[0].what, "law reset");
+  EXPECT_EQ(row.defects[0].lines, std::vector<std::string>{"v1 c"});
+  const std::string page = board_markdown(board, {}, false);
+  EXPECT_NE(page.find("**1**"), page.npos) << page;
+  EXPECT_NE(page.find("law reset: 1 case, first `v1 c`"), page.npos) << page;
+  EXPECT_EQ(page.find("What changed"), page.npos);
+}
+
+TEST_F(BoardFolder, TakesTheNewestRecordOfALine) {
+  const auto a = folder("a");
+  // The older run stands in the file whose name comes last.
+  write(a / "z.jsonl", run("0.6.0", "2026-11-20"), {of(Verdict::fail, 3.0, "v1 a")});
+  write(a / "b.jsonl", run("0.6.0", "2026-11-28"), {of(Verdict::pass, 0.5, "v1 a")});
+  const Board board = read_board(a);
+  ASSERT_EQ(board.rows.size(), 1U);
+  EXPECT_EQ(board.rows[0].failed, 0);
+  EXPECT_EQ(board.rows[0].passed, 1);
+}
+
+TEST_F(BoardFolder, NamesWhatChanged) {
+  const auto a = folder("a"), b = folder("b");
+  write(a / "x.jsonl", run("0.5.1", "2026-11-20"),
+        {of(Verdict::fail, 3.0, "v1 fixed"), of(Verdict::pass, 0.2, "v1 broken"),
+         of(Verdict::fail, 2.0, "v1 still"), of(Verdict::fail, 2.0, "v1 gone")});
+  write(b / "x.jsonl", run("0.6.0", "2026-11-28"),
+        {of(Verdict::pass, 0.9, "v1 fixed"), of(Verdict::fail, 5.0, "v1 broken"),
+         of(Verdict::fail, 2.0, "v1 still"), of(Verdict::fail, 2.0, "v1 new")});
+  const Board before = read_board(a), after = read_board(b);
+  const auto changes = board_changes(before, after);
+  const std::string said = texts(changes);
+  for (const char* text : {"version fla 0.5.1, torch 2.11.0 is now fla 0.6.0, torch 2.11.0",
+                           "1 case failed before and passes now: v1 fixed",
+                           "worse: 1 case passed before and fails now: v1 broken",
+                           "1 case failed before and was not run again: v1 gone",
+                           "worse: 1 case fails and was not recorded before: v1 new",
+                           "worse: worst ratio 0.2 is now 0.9: v1 fixed"}) {
+    EXPECT_NE(said.find(text), said.npos) << text << "\n" << said;
+  }
+  EXPECT_EQ(said.find("still"), said.npos) << said;
+  ASSERT_FALSE(changes.empty());
+  EXPECT_TRUE(changes.front().worse) << "the worse first";
+  // A board's data file knows the failures, and not what passed.
+  const auto from_file = texts(board_changes(parse_board(board_json(before, {}), "before.json"), after));
+  EXPECT_NE(from_file.find("1 case failed before and passes now: v1 fixed"), from_file.npos) << from_file;
+  EXPECT_NE(from_file.find("worse: 2 cases fail and were not recorded before"), from_file.npos) << from_file;
+  EXPECT_TRUE(board_changes(after, after).empty());
+  const std::string page = board_html(after, changes, true, "A <board>");
+  EXPECT_NE(page.find("What changed"), page.npos);
+  EXPECT_NE(page.find("A &lt;board&gt;"), page.npos);
+  EXPECT_EQ(page, board_html(after, changes, true, "A <board>"));
+}
+
+TEST_F(BoardFolder, NamesKernelsAndCardsThatAreNewOrGone) {
+  const auto a = folder("a"), b = folder("b");
+  Record exact = of(Verdict::pass, 0.5, "v1 a");
+  exact.contract = "bf16";
+  Record other = exact;
+  other.kernel = "fla.retention.chunked";
+  write(a / "x.jsonl", run("0.6.0", "2026-11-20"), {of(Verdict::pass, 0.5, "v1 a"), other});
+  Record fresh = exact;
+  fresh.kernel = "fla.delta_rule.chunked";
+  write(b / "x.jsonl", run("0.6.0", "2026-11-28"), {exact, fresh});
+  const std::string said = texts(board_changes(read_board(a), read_board(b)));
+  EXPECT_NE(said.find("contract bf16+card:nearest is now bf16"), said.npos) << said;
+  EXPECT_EQ(said.find("fla.gated_delta_rule.chunked: not recorded"), said.npos)
+      << "a contract that was renamed is not gone";
+  EXPECT_EQ(testing::occurrences(said, "not recorded any more"), 1U) << said;
+  EXPECT_NE(said.find("new: 1 case, 0 failed"), said.npos) << said;
+  EXPECT_NE(said.find("not recorded any more: 1 case before"), said.npos) << said;
+}
+
+TEST_F(BoardFolder, RefusesWhatIsNone) {
+  const auto error_of = [](auto&& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto a = folder("a");
+  EXPECT_NE(error_of([&] { (void)read_board(a); }).find("no case"), std::string::npos);
+  EXPECT_NE(error_of([&] { (void)read_board(path("absent")); }).find("no folder"), std::string::npos);
+  spit(a / "foreign.jsonl", "{\"event\":\"run\"}\n{\"event\":\"run\"}\n");
+  EXPECT_NE(error_of([&] { (void)read_board(a); }).find("foreign.jsonl"), std::string::npos);
+  for (const char* text :
+       {"", "[]", "{\"format\":\"other\",\"rows\":[]}", "{\"format\":\"samestate-board-1\"}"})
+    EXPECT_NE(error_of([&] { (void)parse_board(text, "x.json"); }).find("x.json: no board"),
+              std::string::npos)
+        << text;
+  EXPECT_NE(error_of([&] {
+              (void)parse_board(R"({"format":"samestate-board-1","rows":[{"kernel":1}]})", "x.json");
+            }).find("x.json: a damaged board, row 0"),
+            std::string::npos);
+}
+
+TEST(Packages, AreOfTheSubjectOfTheRecord) {
+  EXPECT_EQ(
+      packages_of("python:a (1) {\"numpy\":\"2\"}, python:b (2) {\"torch\":\"3\"}", " --subject python:b"),
+      "torch 3");
+  EXPECT_EQ(packages_of("mine.so (0123456789abcdef)", " --plugin mine.so"), "");
+  EXPECT_EQ(packages_of("python:a (1) {\"numpy\":\"2\"", " --subject python:a"), "") << "cut off";
+}
+
+}  // namespace
+}  // namespace samestate
