@@ -75,8 +75,9 @@ def _naive(function, system, form, module, arguments, traps="", limits=(), **con
 _DENSE = _without(_DELTA, "cu_seqlens")
 _SUMMED = "sums g over a chunk: decays behind a reset in it are lost, as of fla.chunk_gated_delta_rule"
 
-# FlashInfer's kernels of prefill ask for widths of 128, contiguous tensors and a scale that is not 0.
-_PREFILL = ["chunk = 64", "T >= 1", "dk = 128", "dv = 128", "scale != 0"]
+# FlashInfer's kernels of prefill ask for widths of 128, contiguous tensors and a scale that is not 0, and leave the final state
+# of a sequence without tokens unwritten (docs/peers.md).
+_PREFILL = ["chunk = 64", "T >= 1", "dk = 128", "dv = 128", "scale != 0", "shortest >= 1"]
 _SM100 = "compute capability 10.0, 10.3 or 10.7 alone"
 _CUDNN = {"state": "vk", "heads": "interleaved", "layout": "THD", "cu_seqlens": "int32"}
 _COUNTED = ("the place of a chunk is counted by sequences that have chunks, so that behind an empty sequence tokens are read as "
@@ -88,7 +89,8 @@ def _flashinfer(suffix, kernel, options, limits=(), traps="", untried="", decay=
                    "flashinfer-python", ("0.7.4",), "flashinfer.gdn_prefill:chunk_gated_delta_rule", "torch",
                    {"cuda": ["bf16+card:nearest", "fp16+card:nearest"]}, dict(_DELTA, **_L2), options,
                    _PREFILL + list(limits), {"decay": decay, "state": "vk", "heads": "interleaved", "layout": "THD"}, {},
-                   traps + "; the contract is a guess of its source", ("contract", "state", "final", "l2norm"), strided=False,
+                   traps + "; the final state of a sequence without tokens stays unwritten; the contract is a guess of its source",
+                   ("contract", "state", "final", "l2norm"), strided=False,
                    untried=untried)
 
 
@@ -98,7 +100,7 @@ def _flashqla(suffix, kernel, options, limits, traps):
                    {"cuda": ["bf16+card:nearest", "fp16+card:nearest"]}, dict(_DELTA, **_L2), options,
                    ["chunk = 64", "T >= 1", "dk = 128", "dv = 128", "scale != 0"] + limits, {"heads": "interleaved"}, {},
                    traps + "; the contract is a guess of its source",
-                   ("Hk", "Hv", "contract", "form", "state", "final", "l2norm", "scale"))
+                   ("Hk", "Hv", "contract", "form", "state", "final", "l2norm", "scale"), strided=False)
 
 
 ROWS = (
