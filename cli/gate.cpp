@@ -237,7 +237,8 @@ int run_gate(GateOptions options) {
   end.not_complete = why_left(run.ran(), run.left(), options.fail_fast && failed, lines.lost());
   end.interrupted = interrupted() || !lines.lost().empty();
   end.not_started = run.not_started();
-  end.notes = learned;
+  end.notes = said_by_subjects(options.plugins);
+  end.notes.insert(end.notes.end(), learned.begin(), learned.end());
   end.notes.insert(end.notes.end(), plan.notes.begin(), plan.notes.end());
   result.refused = plan.refused;
   if (devices) end.notes.insert(end.notes.end(), devices->losses().begin(), devices->losses().end());

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
 #include "cli/interrupt.h"
 #include "fuzz/compiled_keys.h"
+#include "fuzz/refusals.h"
 #include "harness/processes/campaign.h"
 
 namespace samestate::cli {
@@ -30,7 +32,11 @@ void learn_by_calls(KernelTable& table, GatePlanOptions& options, double timeout
           fmt::format("{}: {} calls in {:.0f} s showed that it is compiled anew for {}, in up to {:.1f} s",
                       row->name, found.calls, seconds.count(), fmt::join(found.keys, ", "), found.compile));
     }
-    if (found.limits.empty()) continue;
+    // A size that the declaration speaks of, and that is refused inside it, fails its cases.
+    const std::string text = row->limits.text();
+    if (found.limits.empty() ||
+        std::ranges::any_of(found.limits, [&](const auto& limit) { return names_key(text, limit); }))
+      continue;
     options.learned[row->name] = found.limits;
     remarks.push_back(fmt::format("{} refused calls of its limits: {}; it keeps to {}: declare {}", row->name,
                                   found.refusal, fmt::join(found.limits, " and "),

@@ -10,10 +10,12 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "fixtures/quote.h"
 #include "harness/cases/case_filter.h"
 #include "harness/processes/line_process.h"
 #include "harness/processes/pool.h"
@@ -186,6 +188,17 @@ std::string plugin_identities(const std::vector<std::string>& plugins) {
     text += fmt::format("{}{} ({:016x})", text.empty() ? "" : ", ", path.filename().string(), hash_of(bytes));
   }
   return text;
+}
+
+std::vector<std::string> said_by_subjects(const std::vector<std::string>& plugins) {
+  std::vector<std::string> out;
+  for (const std::string& plugin : plugins) {
+    if (!is_subject(plugin)) continue;
+    const auto about = nlohmann::json::parse(subject_of(plugin).about, nullptr, /*allow_exceptions=*/false);
+    if (!about.is_object() || !about.contains("interpreter") || !about["interpreter"].is_string()) continue;
+    out.push_back(fmt::format("{}: {}", plugin, quote(about["interpreter"].get<std::string>(), 200)));
+  }
+  return out;
 }
 
 std::string plugin_options(const std::vector<std::string>& plugins) {

@@ -44,6 +44,10 @@ inline constexpr const char* kStrictHelp =
 /// no version. Throws Error.
 [[nodiscard]] std::string plugin_identities(const std::vector<std::string>& plugins);
 
+/// Sentences that subjects want to be said once of a run, as that a package's kernels run in an interpreter (`interpreter` of what a
+/// subject says about itself).
+[[nodiscard]] std::vector<std::string> said_by_subjects(const std::vector<std::string>& plugins);
+
 /// Whether what --plugin or --subject names is a program that speaks docs/subjects.md, and no shared library.
 [[nodiscard]] bool is_subject(const std::string& spec);
 

@@ -112,7 +112,10 @@ std::string alike(const std::string& reason) {
 /// The key that a condition begins with.
 std::string key_in(const std::string& limit) { return limit.substr(0, limit.find(' ')); }
 
-bool names(const std::string& limits, const std::string& key) {
+}  // namespace
+
+bool names_key(const std::string& limits, const std::string& limit) {
+  const std::string key = key_in(limit);
   for (std::size_t at = limits.find(key); at != limits.npos; at = limits.find(key, at + 1)) {
     const auto is_word = [&](std::size_t i) {
       return i < limits.size() &&
@@ -122,8 +125,6 @@ bool names(const std::string& limits, const std::string& key) {
   }
   return false;
 }
-
-}  // namespace
 
 std::vector<std::string> separating_limits(std::span<const Case> refused, std::span<const Case> taken) {
   if (refused.empty() || taken.empty()) return {};
@@ -189,7 +190,7 @@ std::vector<Refusals> find_refusals(std::span<const Record> records,
     group.limits = separating_limits(refused, taken[group.kernel]);
     const std::string declared = limits_of(group.kernel);
     group.declared = std::ranges::any_of(
-        group.limits, [&](const std::string& limit) { return names(declared, key_in(limit)); });
+        group.limits, [&](const std::string& limit) { return names_key(declared, limit); });
     out.push_back(std::move(group));
   }
   return out;

@@ -59,8 +59,15 @@ void SharedMemory::unmap() {
 void SharedMemory::grow(std::size_t bytes) {
   if (bytes <= size_) return;
   const std::size_t wanted = rounded_up(bytes + bytes / 4, std::size_t{64} << 20);
+  // An object that nobody can map is not to be made: it cannot shrink again, and who maps it next maps all of it.
+  void* room = ::mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) refuse(wanted, "mapped");
+  ::munmap(room, wanted);
+  if (wanted > made_) {
+    if (::ftruncate(file_, static_cast<off_t>(wanted)) != 0) refuse(wanted, "made");
+    made_ = wanted;
+  }
   unmap();
-  if (::ftruncate(file_, static_cast<off_t>(wanted)) != 0) refuse(wanted, "made");
   void* begin = ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
   if (begin == MAP_FAILED) refuse(wanted, "mapped");
   // A huge page would be there in full, hole and tensor alike.
@@ -167,8 +174,8 @@ std::string SharedMemory::touched(std::span<const EdgeRegion> regions) {
 std::string SharedMemory::changed() const {
   if (::fcntl(file_, F_GET_SEALS) != seals_) return "sealed the memory object, which is the judge's";
   struct stat now {};
-  if (::fstat(file_, &now) == 0 && static_cast<std::size_t>(now.st_size) != size_)
-    return fmt::format("made {} bytes of a memory object of {}, which is the judge's", now.st_size, size_);
+  if (::fstat(file_, &now) == 0 && static_cast<std::size_t>(now.st_size) != made_)
+    return fmt::format("made {} bytes of a memory object of {}, which is the judge's", now.st_size, made_);
   return "";
 }
 

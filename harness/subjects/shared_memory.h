@@ -45,7 +45,8 @@ class SharedMemory {
   int file_;
   int seals_ = 0;
   std::byte* begin_ = nullptr;
-  std::size_t size_ = 0;
+  std::size_t size_ = 0;              ///< that are mapped
+  std::size_t made_ = 0;              ///< of the object
   std::vector<Pages> held_;           ///< in ascending order
   std::vector<std::size_t> offsets_;  ///< of the regions' first elements
 };

@@ -101,7 +101,7 @@ class Subject:
         """`arguments`: {what it is given: the name the function has for it}, where the names above do not fit;
         `options`: keyword arguments that never change; `compiles`: whether the first call of new sizes may take long
         (it says `busy` then); `variant`: keys of the case line for each of whose values it is compiled anew, such as dk
-        contract state, of which the gate takes few (--variants); `strided`: whether it is given tensors with gaps;
+        contract state, of which the gate takes few (--compiles); `strided`: whether it is given tensors with gaps;
         `taps`: of a layer, what it hands out between its stages (docs/plugins.md): it returns a dict by name then."""
         if not callable(function):
             raise DeclarationError(f"{function!r:.80} is no function")

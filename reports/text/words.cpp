@@ -321,7 +321,7 @@ constexpr std::array kWords = {
     Word{
         "refused",
         "the *gate* of cases that are *unsupported* since their kernel threw before it launched anything and "
-        "all cases that it refused so share a size or setting, which its *limits* do not name; a run with "
+        "all cases that it refused so share a size or setting, which its limits do not name; a run with "
         "such cases is no pass ([subjects.md](subjects.md))"},
     Word{"captured",
          "of a case in a *record*: the file of a call that samestate.capture recorded "

@@ -333,10 +333,10 @@ run 0 gate --subject "$subject none" --max-cases 5 --list
 run 0 gate --subject "$subject none" --kernel 'cpu.retention.*' --max-cases 5 --list
 grep -q "kernel=$name" out && complain 'plans what --kernel leaves out'
 # What is compiled anew for every size is asked for a few of them.
-run 0 gate --subject "$subject compiles" --kernel "$name" --where "$sizes" --variants 3 --max-cases 200
+run 0 gate --subject "$subject compiles" --kernel "$name" --where "$sizes" --compiles 3 --max-cases 200
 says "$name: 3 of "
-says 'cases of the others left out (--variants takes more)'
-run 0 gate --subject "$subject compiles" --kernel "$name" --where "$sizes" --variants 3 --max-cases 200 --list
+says 'variants are compiled (--compiles takes more), and'
+run 0 gate --subject "$subject compiles" --kernel "$name" --where "$sizes" --compiles 3 --max-cases 200 --list
 [[ "$(grep -oE ' (dk|dv)=[0-9]+( dv=[0-9]+)?' out | sort -u | wc -l)" -le 3 ]] || complain 'more than 3 variants'
 bad "variant: 'seed' belongs to a run" gate --subject "$subject compiles_for" --kernel "$name"
 
@@ -387,5 +387,32 @@ grep -q 'said nothing on stdin' err || complain 'does not say that the client is
 wait
 attempt serve
 [[ $code -eq 2 ]] && grep -q 'end of stdin is closed' err || complain 'does not say that nobody answers'
+
+# A kernel that is compiled when it is called, on a device: what for is learned by calls, one process of it serves all threads, and a
+# size that it refuses is a limit that its declaration lacks, unless the declaration names that size.
+run 3 gate --subject "$subject jit" --where 'T=..64' --max-cases 60 --threads 2 --timings
+says 'is compiled anew for dk, T%16'
+says 'declare dk <= 64'
+says 'variants are compiled'
+grep -Eq 'judged: .*pass [1-9]' out || complain 'nothing passed'
+grep -q 'waiting' out || complain 'threads did not wait for the one process'
+grep -Eq '^    .*compile [0-9.]+ .*judge [0-9.]+ s$' out || complain 'no table of times'
+grep -q 'crash' out && complain 'a refusal is told as a crash'
+run 5 gate --subject "$subject jit_limited" --where 'T=..64 dk=65..' --max-cases 12
+says 'head size'
+run 0 gate --subject "$subject jit_declared" --where 'T=..64 dk=..64' --max-cases 30 --compiles 3
+says 'variants are compiled'
+grep -q 'a few calls' err && complain 'learns what the declaration says'
+# What it prints goes to a file, and its last words stand with the crash.
+run 0 gate --subject "$subject chatty" --where 'T=..64 dk=..64' --max-cases 6
+says 'what the subject printed: '
+[[ "$(wc -c <err)" -lt 20000 ]] || complain 'prints what the subject prints'
+log="$(sed -n 's/^what the subject printed: \(.*\) (.*/\1/p' out)"
+grep -q 'ptxas info' "$log" || complain 'the log lacks what the subject printed'
+rm -f "$log"
+run 5 gate --subject "$subject chatty_crash" --where 'T=..64 dk=..64' --max-cases 2
+says 'it last printed'
+says 'illegal instruction at 0x3f'
+rm -f "$(sed -n 's/^what the subject printed: \(.*\) (.*/\1/p' out)"
 
 finish

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "harness/run/call_loop.h"
+
 namespace samestate {
 namespace {
 
@@ -99,6 +101,20 @@ TEST(SharedMemory, FarRowsAreHolesBetweenThem) {
   EXPECT_EQ(memory.touched(asked), "");
   *mapped.at(places[0].offset + (std::size_t{1} << 32)) = 1.0F;
   EXPECT_EQ(memory.touched(asked), "wrote outside k: element 1073741824 of its buffer, in a gap");
+}
+
+TEST(SharedMemory, ACallThatFitsInNoAddressSpaceLeavesTheNextOneTheObjectAsItWas) {
+  SharedMemory memory;
+  (void)memory.place(regions(4096, 4096));
+  std::vector<EdgeRegion> far = regions(4096, 4096);
+  far[1].place.unused_before = std::size_t{1} << 47;
+  EXPECT_THROW((void)memory.place(far), Unavailable);
+  EXPECT_EQ(memory.changed(), "");
+  const auto asked = regions(4096, 8192);
+  const std::vector<EdgePlace> places = memory.place(asked);
+  fill(places);
+  EXPECT_EQ(memory.touched(asked), "");
+  EXPECT_EQ(memory.changed(), "");
 }
 
 TEST(SharedMemory, ASubjectThatChangesTheObjectIsSeen) {
