@@ -392,7 +392,7 @@ attempt serve
 # size that it refuses is a limit that its declaration lacks, unless the declaration names that size.
 run 3 gate --subject "$subject jit" --where 'T=..64' --max-cases 60 --threads 2 --timings
 says 'is compiled anew for dk, T%16'
-says 'declare dk <= 64'
+grep -qF 'declare dk <= 64' err || complain 'does not propose the limit'
 says 'variants are compiled'
 grep -Eq 'judged: .*pass [1-9]' out || complain 'nothing passed'
 grep -q 'waiting' out || complain 'threads did not wait for the one process'
