@@ -32,7 +32,7 @@ class Search {
 
   CompiledKeys find() {
     if (!find_base()) return std::move(out_);
-    // What a second call of the same sizes compiles hangs on none of them.
+    // A second call of the same sizes that compiles does so for none of them.
     if (compiles(base_).value_or(false) || !out_.any) return finished();
     for (const CaseSize& size : kernel_.system->sizes) look_at_size(size.name);
     look_at_size("T");
@@ -53,7 +53,7 @@ class Search {
  private:
   [[nodiscard]] bool stopped() const { return stop_ && stop_(); }
 
-  /// Whether the calls of the case compiled something; nothing where it is no case of the kernel's, or did not run.
+  /// Returns whether the calls of the case compiled something; nothing if it is no case of the kernel, or did not run.
   std::optional<bool> compiles(const Case& c) {
     if (stopped() || !possible(c) || !within_limits(kernel_, c)) return {};
     ++out_.calls;
@@ -88,7 +88,7 @@ class Search {
           base_ = c;
           return true;
         }
-        // What of them it refuses, cases that differ from the base in one of these sizes show.
+        // Cases that differ from the base in one of these sizes show which of them it refuses.
         bases_.insert(bases_.end(), refused_.begin(), refused_.end());
         refused_.clear();
       } catch (const Error&) {

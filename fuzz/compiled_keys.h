@@ -10,7 +10,7 @@
 
 namespace samestate {
 
-/// What a few calls of a kernel of somebody else's show of it, beyond its declaration.
+/// The findings of a few calls of a subject, beyond its declaration.
 struct CompiledKeys {
   /// Keys for each of whose values it compiles anew, as KernelRow::compiled_for; by sixteens where only the kind of value counts.
   std::vector<std::string> keys;

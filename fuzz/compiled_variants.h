@@ -9,7 +9,7 @@
 
 namespace samestate {
 
-/// What was left out of one kernel's cases, and what was changed in them.
+/// Counts the cases of one kernel that were left out or changed.
 struct LeftOut {
   std::string kernel;
   std::int64_t outside = 0;             ///< cases outside its limits, or whose other calls no kernel makes

@@ -152,7 +152,7 @@ std::vector<std::string> separating_limits(std::span<const Case> refused, std::s
   std::vector<std::string> out;
   std::vector<bool> broken(refused.size());
   while (out.size() < kMost) {
-    // Of two that tell as many apart that whose key was tried at more values: by chance it does so less often.
+    // If two tell as many apart, the one whose key was tried at more values is less likely to do so by chance.
     const Limit* best = nullptr;
     std::pair<std::ptrdiff_t, std::size_t> most{0, 0};
     for (const Limit& limit : usable) {

@@ -27,10 +27,10 @@ struct Refusals {
 [[nodiscard]] std::vector<std::string> separating_limits(std::span<const Case> refused,
                                                          std::span<const Case> taken);
 
-/// Whether what a kernel declares, as one text, names the key of such a condition: what it refuses of it is then a failure.
+/// Returns true if the declared limits, as one text, name the key of the condition: a refusal of such a size is a failure.
 [[nodiscard]] bool names_key(const std::string& declared, const std::string& limit);
 
-/// Of the crashes whose gate is kRefusal, those that came kAlike times or more, alike but for numbers. `limits_of`: what a kernel
+/// Returns the crashes whose gate is kRefusal that came kAlike times or more, alike but for numbers. `limits_of`: what a kernel
 /// declares, as one text.
 inline constexpr std::size_t kAlike = 3;
 [[nodiscard]] std::vector<Refusals> find_refusals(

@@ -109,7 +109,7 @@ class Campaign {
     return std::nullopt;
   }
 
-  /// Whether the case asks for a variant of its kernel that none before it had, when there is no time for another.
+  /// Returns true if the case needs a variant of its kernel that none before it had, and there is no time for another.
   bool compiles_too_late(std::size_t index) {
     if (options_.compiling <= 0.0) return false;
     const KernelRow& row = *table_.choose(Resolved(cases_[index])).named;

@@ -11,9 +11,9 @@ namespace samestate {
 
 /// Judgement::gate of a case that was skipped for want of a device.
 inline constexpr std::string_view kNoDevice = "no device";
-/// Of a crash that came before the kernel had launched anything: it may be a call that it does not take.
+/// The gate of a crash that came before the kernel had launched anything: it may be a call that it does not take.
 inline constexpr std::string_view kRefusal = "refusal";
-/// Of one that is unsupported since its kernel refuses what all refused cases share, and the declaration does not say so.
+/// The gate of an unsupported case whose kernel refuses what all refused cases share and its declaration does not name.
 inline constexpr std::string_view kRefused = "refused";
 /// Of one that was skipped since every device was lost: no fault of the kernel, which ran before.
 inline constexpr std::string_view kDevicesLost = "devices lost";
@@ -45,7 +45,7 @@ struct Record {
   std::string outputs = {};
   /// What a kernel of somebody else's handed its calls on to (harness/run/forwarded.h); empty: it ran itself.
   std::string ran_by = {};
-  /// Of the same: where its seconds went.
+  /// Shows where the seconds of such a case went.
   Spent spent = {};
 };
 

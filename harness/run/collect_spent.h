@@ -14,7 +14,7 @@ class CollectSpent {
 
   [[nodiscard]] const Spent& spent() const { return spent_; }
 
-  /// Of one call, or of a start.
+  /// Adds what one call, or a start, has spent.
   static void note(const Spent& more);
 
  private:

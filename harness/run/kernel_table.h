@@ -163,7 +163,7 @@ class KernelTable {
   void converts(std::string_view name, bool strided, std::vector<std::string> compiled_for,
                 std::function<Given(const Contract&)> given,
                 std::map<std::string, Format, std::less<>> formats = {});
-  /// Of one that was added: the keys for which it is compiled anew. Throws Error as converts does.
+  /// Sets the keys for which an added kernel is compiled anew. Throws Error as converts does.
   void compiled_for(std::string_view name, std::vector<std::string> keys);
   /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).
   void added_by(const std::string& options);

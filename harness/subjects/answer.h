@@ -15,7 +15,7 @@ struct SubjectAnswer {
   std::string trace;   ///< of an error, many lines
   /// Of a call that ran: what it was handed on to, where that is another function than the declared one.
   std::string function;
-  /// Of an error: the kernel threw before it launched anything, at `where` ("api.py:123 check").
+  /// True if the kernel threw before it launched anything, at `where` ("api.py:123 check").
   bool refusal = false;
   std::string where;
   Spent spent;  ///< compile, tune, copy, kernel, compiled and loaded, as it says; its imports are `start`

@@ -42,7 +42,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-/// What a call of this thread is compiled for.
+/// Names the variant that a call of this thread needs.
 std::string variant_of_call(const std::string& kernel) {
   return kernel + '\n' + CallVariant::of_this_thread();
 }
@@ -77,7 +77,7 @@ class Conversation {
     if (!said.wrong.empty()) {
       const bool late = said.kind == LineProcess::Said::Kind::late;
       const std::string how = process_.stop(late || said.kind == LineProcess::Said::Kind::stopped);
-      // What it printed says why, and a person who only sees the error would have to look for it.
+      // Its output says why, and a person who only sees the error would have to look for it.
       fmt::print(stderr, "{}", process_.printed());
       if (late)
         throw Error(fmt::format("{}: not ready: {}, and it was killed; --start-timeout gives it longer",
@@ -128,7 +128,7 @@ class Conversation {
     }
   }
 
-  /// Whether it has made a call of that kind.
+  /// Returns true if it has made a call of that kind.
   [[nodiscard]] bool has_compiled(const std::string& variant) const { return compiled_.contains(variant); }
 
   Ready ready;
