@@ -181,7 +181,7 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
   const int code = print_apart([&] { return repro_page(c, table, options, before, words); }, timeout,
                                [&] { return planned_record(c, table); }, options.json,
                                seconds_of("--card-budget", options.card_budget), &table);
-  // What ended its process left no run: the script is the call alone.
+  // A case that ended its process left no run, so that the script is the call alone.
   if (code == kCrash && !words.call.empty() && !std::filesystem::exists(options.script.file)) {
     Record record = planned_record(c, table);
     record.judgement.verdict = Verdict::crash;

@@ -14,7 +14,7 @@ namespace samestate {
 /// Triton makes of whole numbers that a kernel is given. "T%16" is that of T.
 inline constexpr std::string_view kBySixteen = "%16";
 
-/// What the first call of the case that is this kernel's shows of the keys that it is compiled anew for; of a key by sixteens "1",
+/// Returns the values of the keys that the kernel is compiled anew for, as the first call of the case that it makes shows them; of a key by sixteens "1",
 /// "16" or "other".
 [[nodiscard]] std::vector<std::string> variant_of(const KernelRow& kernel, Case c);
 

@@ -79,7 +79,7 @@ class KernelThrew : public Error {
   using Error::Error;
 };
 
-/// What a call of a kernel gives. Throws KernelThrew for what it throws, but for the verdicts Unavailable, Trespass,
+/// Returns what the call gives. Throws KernelThrew for what it throws, but for the verdicts Unavailable, Trespass,
 /// Unrepeatable and ThrewElsewhere, which a kernel of another process is found out by on the way.
 template <class Call>
 auto called(const Call& call) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kNone = std::numeric_limits<float>::infinity();
 
-/// What an exact run may differ by: the judge takes what is below for zero.
+/// An exact run may differ by this much, since the judge takes what is below for zero.
 constexpr double kFlushed = 0x1p-40;
 
 struct Place {

@@ -55,9 +55,9 @@ std::string board_markdown(const Board& board, const std::vector<BoardChange>& c
                          markdown_cell(d.reason));
   }
   if (!board.notes.empty())
-    out +=
-        fmt::format("\nOf {} file(s) a run was cut off, or covers little: `--json` and `--html` name them.\n",
-                    board.incomplete);
+    out += fmt::format(
+        "\nThe runs of {} file(s) were cut off, or cover little: `--json` and `--html` name them.\n",
+        board.incomplete);
   return out;
 }
 
