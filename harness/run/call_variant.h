@@ -14,8 +14,8 @@ namespace samestate {
 /// Triton makes of whole numbers that a kernel is given. "T%16" is that of T.
 inline constexpr std::string_view kBySixteen = "%16";
 
-/// Returns the values of the keys that the kernel is compiled anew for, as the first call of the case that it makes shows them; of a key by sixteens "1",
-/// "16" or "other".
+/// Returns the values of the keys that the kernel is compiled anew for, as the first call of the case that it makes shows
+/// them; for a key by sixteens "1", "16" or "other".
 [[nodiscard]] std::vector<std::string> variant_of(const KernelRow& kernel, Case c);
 
 /// While it lives the calling thread's calls are a case's of these kernels.
