@@ -25,6 +25,7 @@
 #include "fuzz/refusals.h"
 #include "harness/cases/system.h"
 #include "harness/records/hash.h"
+#include "harness/subjects/subject.h"
 #include "reference/error.h"
 #include "reports/records/baseline.h"
 #include "reports/records/failure_groups.h"
@@ -210,6 +211,7 @@ int run_gate(GateOptions options) {
   how.campaign.devices = devices.get();
   how.campaign.each_device = options.each_device;
   how.campaign.compiling = options.plan.compiles ? 0.0 : kCompileSeconds;
+  how.campaign.compilers = std::max(1, patience_of_environment().processes);
   GateRun run(table, std::move(how), lines);
   const auto begin = std::chrono::steady_clock::now();
   run.take(earlier.records, earlier.numbers);

@@ -15,6 +15,7 @@
 #include "harness/cases/resolved.h"
 #include "harness/cases/system.h"
 #include "harness/run/call_variant.h"
+#include "harness/systems/model_sizes.h"
 
 namespace samestate {
 namespace {
@@ -34,52 +35,153 @@ bool callable(const KernelChoice& choice, const Case& c) {
       [&](const auto* called) { return called == nullptr || within_limits(*called, c); });
 }
 
-/// The variants that are kept, in the order in which they are chosen, by the number of cases of each. A value weighs as many cases
-/// as have it: of a plan in which most sizes occur once the variants that share nothing with the others have a case each, and eight
-/// of them judge nothing. What is new counts squared, so that each value of a few keys still comes before more cases of those seen.
-std::vector<Values> chosen(const std::map<Values, std::vector<std::size_t>>& variants, std::int64_t most) {
-  using Value = std::pair<std::size_t, std::string>;
-  std::map<Value, std::int64_t> weights;
-  for (const auto& [values, cases] : variants) {
-    for (std::size_t i = 0; i < values.size(); ++i) weights[{i, values[i]}] += std::ssize(cases);
-  }
-  std::vector<Values> kept;
-  std::set<const Values*> taken;
-  std::set<Value> seen;
-  while (std::ssize(kept) < most && kept.size() < variants.size()) {
-    const Values* best = nullptr;
-    std::pair<double, std::int64_t> best_gain{-1.0, -1};
-    for (const auto& [values, cases] : variants) {
-      if (taken.contains(&values)) continue;
-      double fresh = 0.0;
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        const Value value{i, values[i]};
-        fresh += seen.contains(value) ? 0.0 : static_cast<double>(weights.at(value));
-      }
-      const auto count = std::ssize(cases);
-      if (const std::pair gain{fresh * fresh * static_cast<double>(count), count}; gain > best_gain)
-        best = &values, best_gain = gain;
-    }
-    for (std::size_t i = 0; i < best->size(); ++i) seen.emplace(i, (*best)[i]);
-    taken.insert(best);
-    kept.push_back(*best);
-  }
-  return kept;
+/// Returns true if the key is one of the sizes of the case's system.
+bool is_size(const Case& c, std::string_view key) {
+  return std::ranges::any_of(system_named(c.system).sizes, [&](const CaseSize& s) { return s.name == key; });
 }
-
-/// Cases of a variant that stand together.
-constexpr std::size_t kCasesOfRound = 40;
 
 /// Gives the case the value that the other one has.
 void take_value(Case& c, const Case& of, std::string_view key) {
-  const bool size =
-      std::ranges::any_of(system_named(c.system).sizes, [&](const CaseSize& s) { return s.name == key; });
-  if (size) {
+  if (is_size(c, key)) {
     size_in(c, key) = size_in(of, key);
   } else if (const Key* row = key_named(key); row != nullptr && row->parse != nullptr) {
     if (const std::string value = row->value(of); !value.empty()) row->parse(c, value);
   }
 }
+
+/// A variant, and a case of it.
+struct Chosen {
+  Values values;
+  Case example;
+};
+
+/// Chooses variants of a kernel among those that the cases have and those that join the sizes of one case with the settings of
+/// another, one after the other: each adds what is new in it, which is values, pairs of values, and all its sizes together with each
+/// of its settings. An item is as heavy as cases have it, all sizes of a public model as kModel times as many: so these come first,
+/// with each kind of tokens, state and form that many cases have, and sizes that occur once come last.
+class Choice {
+ public:
+  Choice(const KernelRow& row, const std::map<Values, std::vector<std::size_t>>& variants,
+         const std::vector<Case>& cases)
+      : row_(row) {
+    for (const ModelSizes& of : model_sizes(*row.system)) models_.push_back(of.sizes);
+    std::map<Values, Half> sizes, settings;
+    for (const auto& [values, places] : variants) {
+      const auto& [own_sizes, own_settings] = halves(values, cases[places.front()]);
+      for (const auto& [half, key] : {std::pair(&sizes, own_sizes), std::pair(&settings, own_settings)}) {
+        Half& one = half->try_emplace(key, Half{cases[places.front()]}).first->second;
+        one.cases += std::ssize(places);
+      }
+      const std::int64_t times = is_model(cases[places.front()]) ? kModel : 1;
+      const std::vector<std::size_t> its = items(values, own_sizes);
+      // A value counts twice, so that a setting is met before more pairs without it.
+      for (std::size_t item = 0; item < its.size(); ++item)
+        weights_[its[item]] += (item <= values.size() ? 2 : 1) * times * std::ssize(places);
+    }
+    for (const auto& [size_values, size] : heaviest(sizes)) {
+      for (const auto& [setting_values, setting] : heaviest(settings)) {
+        Case example = setting.example;
+        for (const std::string_view key : row.compiled_for) {
+          if (is_size(example, key)) take_value(example, size.example, key);
+        }
+        if (example.Hv % std::max<Index>(example.Hk, 1) != 0 || !possible(example) ||
+            !within_limits(row, example))
+          continue;
+        Values values = variant_of(row, example);
+        std::vector<std::size_t> of = items(values, size_values);
+        const auto there = variants.find(values);
+        candidates_.push_back({{std::move(values), std::move(example)},
+                               there != variants.end() ? std::ssize(there->second) : 0,
+                               std::move(of)});
+      }
+    }
+  }
+
+  [[nodiscard]] std::vector<Chosen> first(std::int64_t most) {
+    std::vector<Chosen> out;
+    while (std::ssize(out) < most && !candidates_.empty()) {
+      const auto gain = [&](const Candidate& candidate) {
+        std::int64_t fresh = 0;
+        for (const std::size_t item : candidate.items) fresh += weights_[item];
+        return std::pair(fresh, candidate.cases);
+      };
+      const auto best = std::ranges::max_element(candidates_, {}, gain);
+      if (gain(*best) == std::pair<std::int64_t, std::int64_t>(0, 0)) break;
+      for (const std::size_t item : best->items) weights_[item] = 0;
+      out.push_back(std::move(best->chosen));
+      candidates_.erase(best);
+    }
+    return out;
+  }
+
+ private:
+  static constexpr std::int64_t kModel = 8;
+  static constexpr std::size_t kMostHalves = 160;  ///< sizes, and settings, of which each is joined with each
+
+  struct Half {
+    Case example;
+    std::int64_t cases = 0;
+  };
+  struct Candidate {
+    Chosen chosen;
+    std::int64_t cases;
+    std::vector<std::size_t> items;  ///< their places among the weights
+  };
+
+  [[nodiscard]] std::pair<Values, Values> halves(const Values& values, const Case& c) const {
+    std::pair<Values, Values> out;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      (is_size(c, row_.compiled_for[i]) ? out.first : out.second).push_back(values[i]);
+    return out;
+  }
+
+  [[nodiscard]] bool is_model(Case c) const {
+    return std::ranges::any_of(models_, [&](const auto& sizes) {
+      return std::ranges::all_of(sizes, [&](const auto& size) {
+        return std::ranges::find(row_.compiled_for, size.first) == row_.compiled_for.end() ||
+               size_in(c, size.first) == size.second;
+      });
+    });
+  }
+
+  /// The places of a variant's values, then of its pairs. A value is known by the place of its key, all sizes by the one behind the
+  /// last.
+  std::vector<std::size_t> items(const Values& values, const Values& sizes) {
+    std::vector<std::size_t> ids;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ids.push_back(ids_.try_emplace({i, Values{values[i]}}, ids_.size()).first->second);
+    ids.push_back(ids_.try_emplace({values.size(), sizes}, ids_.size()).first->second);
+    std::vector<std::size_t> out;
+    const auto add = [&](std::size_t one, std::size_t other) {
+      out.push_back(places_.try_emplace({one, other}, places_.size()).first->second);
+    };
+    for (const std::size_t id : ids) add(id, id);  // a value alone is paired with itself
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      for (std::size_t j = i + 1; j < ids.size(); ++j) add(ids[i], ids[j]);
+    }
+    weights_.resize(places_.size());
+    return out;
+  }
+
+  [[nodiscard]] std::vector<std::pair<Values, Half>> heaviest(const std::map<Values, Half>& halves) const {
+    std::vector<std::pair<Values, Half>> out(halves.begin(), halves.end());
+    std::ranges::stable_sort(out, std::ranges::greater(), [&](const auto& half) {
+      return half.second.cases * (is_model(half.second.example) ? kModel : 1);
+    });
+    out.resize(std::min(out.size(), kMostHalves));
+    return out;
+  }
+
+  const KernelRow& row_;
+  std::vector<std::vector<std::pair<std::string_view, std::int64_t>>> models_;
+  std::map<std::pair<std::size_t, Values>, std::size_t> ids_;
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> places_;
+  std::vector<std::int64_t> weights_;
+  std::vector<Candidate> candidates_;
+};
+
+/// Cases of a variant that stand together.
+constexpr std::size_t kCasesOfRound = 40;
 
 /// A case that is too dear once it has the sizes of a model gets one sequence, then fewer tokens.
 bool afford(Case& c, const KernelRow& kernel) {
@@ -100,9 +202,13 @@ class Variants {
   Variants(const KernelRow& row, const std::map<Values, std::vector<std::size_t>>& found,
            const std::vector<Case>& cases, std::int64_t most)
       : row_(row) {
-    for (const Values& values : chosen(found, most)) {
-      places_.emplace(values, kept_.size());
-      kept_.push_back({values, cases[found.at(values).front()]});
+    if (most <= 0) {
+      std::vector<std::pair<Values, std::vector<std::size_t>>> all(found.begin(), found.end());
+      std::ranges::stable_sort(all, std::ranges::greater(),
+                               [](const auto& one) { return one.second.size(); });
+      for (auto& [values, places] : all) keep({std::move(values), cases[places.front()]});
+    } else {
+      for (Chosen& one : Choice(row, found, cases).first(most)) keep(std::move(one));
     }
   }
 
@@ -120,14 +226,14 @@ class Variants {
     std::iota(order.begin(), order.end(), std::size_t{0});
     const auto apart = [&](std::size_t i) {
       std::int64_t count = 0;
-      for (std::size_t k = 0; k < values.size(); ++k) count += kept_[i].values[k] != values[k];
+      for (std::size_t k = 0; k < values.size(); ++k) count += kept_[i].chosen.values[k] != values[k];
       return std::pair(count, kept_[i].brought);
     };
     std::ranges::sort(order, {}, apart);
     for (const std::size_t i : order) {
       Case moved = c;
       for (const std::string_view key : row_.compiled_for) {
-        if (key != "form" && !key.ends_with(kBySixteen)) take_value(moved, kept_[i].first, key);
+        if (key != "form" && !key.ends_with(kBySixteen)) take_value(moved, kept_[i].chosen.example, key);
       }
       if (moved.Hv % std::max<Index>(moved.Hk, 1) != 0) continue;
       if (!possible(moved) || !afford(moved, row_) || !possible(moved)) continue;
@@ -144,10 +250,12 @@ class Variants {
 
  private:
   struct Kept {
-    Values values;
-    Case first;
+    Chosen chosen;
     std::int64_t brought = 0;
   };
+  void keep(Chosen one) {
+    if (places_.emplace(one.values, kept_.size()).second) kept_.push_back({std::move(one)});
+  }
   const KernelRow& row_;
   std::vector<Kept> kept_;
   std::map<Values, std::size_t> places_;
@@ -182,9 +290,7 @@ std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& 
 
   std::map<const KernelRow*, Variants> variants;
   for (const auto& [row, by_values] : found) {
-    const auto& now =
-        variants.try_emplace(row, *row, by_values, cases, most > 0 ? most : std::ssize(by_values))
-            .first->second;
+    const auto& now = variants.try_emplace(row, *row, by_values, cases, most).first->second;
     left[row].variants = std::ssize(by_values);
     left[row].kept = static_cast<std::int64_t>(now.size());
   }

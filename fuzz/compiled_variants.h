@@ -20,9 +20,8 @@ struct LeftOut {
 };
 
 /// Leaves of the cases of a subject those inside its limits, for it is not called outside them, and, of one that is
-/// compiled anew for the values of some keys (KernelRow::compiled_for), `most` variants (0: all), one
-/// after the other the one with the most cases times the square of how many cases of the plan have a value that none
-/// before it has. Cases of other variants are given the values of a kept one, that which differs in the fewest keys, and keep all
+/// compiled anew for the values of some keys (KernelRow::compiled_for), `most` variants (0: all): the sizes of public models first,
+/// and one after the other those whose sizes and settings, not met beside each other before, most cases of the plan have. Cases of other variants are given the values of a kept one, that which differs in the fewest keys, and keep all
 /// else: data, tokens, batch, layout, law. Of those that become equal the first stays, and what takes long gets fewer tokens.
 /// Forty cases of a variant then stand one behind the other, before those of the next, in the order in which the variants were
 /// chosen; forty more of each follow. Other kernels' cases stay as they are.

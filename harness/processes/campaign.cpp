@@ -95,37 +95,66 @@ class Campaign {
         return other;
       }
     }
-    while (next_ < cases_.size()) {
-      // What failed is being run again: a failure or flaky, it ends the run.
-      if (options_.fail_fast && (!failed_.empty() || !unrepeated_.empty())) return std::nullopt;
-      if (ending()) return std::nullopt;
-      if (compiles_too_late(next_)) {
-        not_compiled_.push_back(next_++);
-        continue;
-      }
-      Task next = task(next_++);
+    // What failed is being run again: a failure or flaky, it ends the run.
+    while (!ending() && !(options_.fail_fast && (!failed_.empty() || !unrepeated_.empty()))) {
+      const std::optional<std::size_t> index = next_index();
+      if (!index) break;
+      Task next = task(*index);
       if (!is_skipped(next)) return next;
     }
     return std::nullopt;
   }
 
-  /// Returns true if the case needs a variant of its kernel that none before it had, and there is no time for another.
-  bool compiles_too_late(std::size_t index) {
-    if (options_.compiling <= 0.0) return false;
+  /// A variant of a kernel that is compiled for some keys of its cases; nothing for a kernel that is not.
+  using Variant = std::optional<std::pair<const KernelRow*, std::vector<std::string>>>;
+  [[nodiscard]] Variant variant(std::size_t index) const {
+    if (options_.compiling <= 0.0) return std::nullopt;
     const KernelRow& row = *table_.choose(Resolved(cases_[index])).named;
-    if (row.compiled_for.empty()) return false;
-    const auto variant = std::pair(&row, variant_of(row, cases_[index]));
-    if (compiled_.contains(variant)) return false;
-    const std::chrono::duration<double> since = Clock::now() - begin_;
-    if (since.count() > options_.compiling) return true;
-    compiled_.insert(variant);
-    return false;
+    if (row.compiled_for.empty()) return std::nullopt;
+    return std::pair(&row, variant_of(row, cases_[index]));
+  }
+
+  /// The next case that was not started: of those that were put off the first, where it may be compiled by now, else the next of the
+  /// list that need not be put off.
+  std::optional<std::size_t> next_index() {
+    const auto begin = [&](std::size_t index) {
+      if (Variant its = variant(index)) compiled_.insert(std::move(its));
+      return index;
+    };
+    const auto first_put_off = [&] {
+      const std::size_t index = put_off_.front();
+      put_off_.pop_front();
+      return begin(index);
+    };
+    if (!put_off_.empty() && may_start(put_off_.front())) return first_put_off();
+    while (next_ < cases_.size()) {
+      if (may_start(next_)) return begin(next_++);
+      put_off_.push_back(next_++);
+    }
+    if (put_off_.empty()) return std::nullopt;
+    // Nothing else is left to be done.
+    if (elapsed() <= options_.compiling) return first_put_off();
+    not_compiled_.assign(put_off_.begin(), put_off_.end());
+    put_off_.clear();
+    return std::nullopt;
+  }
+
+  /// Returns true if the case compiles nothing, or there is time for it.
+  [[nodiscard]] bool may_start(std::size_t index) const {
+    const Variant its = variant(index);
+    if (!its || compiled_.contains(its)) return true;
+    constexpr double kShare = 0.5;
+    return elapsed() <= options_.compiling && compile_seconds_ <= kShare * options_.compilers * elapsed();
+  }
+
+  /// Seconds since the campaign began.
+  [[nodiscard]] double elapsed() const {
+    return std::chrono::duration<double>(Clock::now() - begin_).count();
   }
 
   /// Whether no case is started any more.
   [[nodiscard]] bool ending() const {
-    const std::chrono::duration<double> since = Clock::now() - begin_;
-    return (options_.budget > 0 && since.count() > options_.budget) || interrupted();
+    return (options_.budget > 0 && elapsed() > options_.budget) || interrupted();
   }
 
   /// Whether what is under way is ended too: a kernel that hangs has the grace that any other has after an interrupt. Other
@@ -190,6 +219,7 @@ class Campaign {
     const auto failed = failed_.find(index);
     const Verdict verdict = result.judgement.verdict;
     Record now = record_of(task.c, table_, result);
+    compile_seconds_ += now.spent.compile + now.spent.tune;
     const bool ended = result.judgement.gate == "signal" || result.judgement.gate == "exit";
     // What ended the campaign may have ended the process, or what the kernel talked to, or kept that from starting.
     if (interrupted() && (ended || (verdict == Verdict::skipped && failed != failed_.end()))) {
@@ -327,8 +357,10 @@ class Campaign {
   const std::function<bool()>& stop_;
   Clock::time_point begin_ = Clock::now();
   std::size_t next_ = 0;
+  std::deque<std::size_t> put_off_;
   std::vector<std::size_t> not_compiled_;
-  std::set<std::pair<const KernelRow*, std::vector<std::string>>> compiled_;
+  std::set<Variant> compiled_;  ///< of which a case was started
+  double compile_seconds_ = 0.0;
   std::vector<bool> started_ = std::vector<bool>(cases_.size());
   std::vector<bool> finished_ = std::vector<bool>(cases_.size());
   std::optional<Clock::time_point> interrupted_since_;

@@ -266,12 +266,13 @@ class Line {
     const auto give_back = [&] {
       {
         const std::scoped_lock lock(mutex_);
+        compiling_.erase(variant_of_call(kernel));
         if (own->good())
           idle_.push_back(std::move(own));
         else
           --open_;
       }
-      free_.notify_one();
+      free_.notify_all();
     };
     try {
       Outcome outcome = own->run(call, kernel);
@@ -295,10 +296,16 @@ class Line {
       // Of the parent: its ends are not this process's to close.
       for (std::unique_ptr<Conversation>& other : idle_) (void)other.release();
       idle_.clear();
+      compiling_.clear();
       open_ = 0;
       process_ = ::getpid();
     }
-    const auto free = [&] { return !idle_.empty() || most_ <= 0 || open_ < most_; };
+    const auto compiled = [&](const auto& one) { return one->has_compiled(variant); };
+    // A variant that one of several is compiling is compiled once, and the others load it from the cache of its package.
+    const auto free = [&] {
+      return most_ <= 0 || std::ranges::any_of(idle_, compiled) ||
+             ((!idle_.empty() || open_ < most_) && !compiling_.contains(variant));
+    };
     if (!free()) {
       const ExcusedTime excused;
       const auto began = Clock::now();
@@ -309,11 +316,12 @@ class Line {
       }
       CollectSpent::note({.waiting = seconds_since(began)});
     }
+    auto chosen = std::ranges::find_if(idle_, compiled);
+    if (chosen == idle_.end()) compiling_.insert(variant);
     if (idle_.empty()) {
       ++open_;
       return nullptr;
     }
-    auto chosen = std::ranges::find_if(idle_, [&](const auto& one) { return one->has_compiled(variant); });
     if (chosen == idle_.end()) chosen = std::prev(idle_.end());
     std::unique_ptr<Conversation> own = std::move(*chosen);
     idle_.erase(chosen);
@@ -325,9 +333,10 @@ class Line {
     const auto not_started = [&] {
       {
         const std::scoped_lock lock(mutex_);
+        compiling_.erase(variant_of_call(kernel));
         --open_;
       }
-      free_.notify_one();
+      free_.notify_all();
     };
     if (const int times = failures_->load(); times >= kMostFailures) {
       not_started();
@@ -359,8 +368,9 @@ class Line {
   std::condition_variable free_;
   pid_t process_ = ::getpid();
   std::vector<std::unique_ptr<Conversation>> idle_;
-  int open_ = 0;  ///< idle ones, and those that are talked to
-  int most_ = 0;  ///< 0: no limit
+  std::set<std::string> compiling_;  ///< variants whose first call is under way
+  int open_ = 0;                     ///< idle ones, and those that are talked to
+  int most_ = 0;                     ///< 0: no limit
   std::atomic<int>* failures_ =
       nullptr;  ///< starts running that failed, in all processes that were forked off
 };

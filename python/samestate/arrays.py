@@ -144,6 +144,46 @@ class Numpy:
                     into[...] = bits
 
 
+class _Staging:
+    """Memory of the host that a device reads and writes by itself, from which the tensors of a call go there and back. Each
+    tensor of some 100 kB that is copied straight from the judge's memory takes the driver several milliseconds."""
+
+    _MOST = 1 << 30  # bytes; what is larger goes without
+
+    def __init__(self, torch):
+        self._torch, self._room, self._used = torch, None, 0
+
+    def _like(self, tensor):
+        """A tensor of the same shape and the next place, whose elements stand in the order that the other's have; None where
+        it is too large."""
+        torch, count = self._torch, tensor.numel() * tensor.element_size()
+        if not 0 < count <= self._MOST:
+            return None
+        used = -(-self._used // 256) * 256
+        if self._room is None or used + count > self._room.numel():
+            torch.cuda.synchronize()  # copies out of the old one may be under way
+            has, used = 0 if self._room is None else self._room.numel(), 0
+            if has < self._MOST:
+                self._room = torch.empty(min(max(count, 2 * has, 1 << 24), self._MOST), dtype=torch.uint8, pin_memory=True)
+        self._used = used + count
+        flat = self._room[used:used + count].view(tensor.dtype)
+        return flat.as_strided(tensor.shape, torch.empty_like(tensor, device="meta").stride())
+
+    def filled(self, host):
+        """A copy of a tensor of the host, from which the device may copy until `reuse`."""
+        staged = self._like(host)
+        return host if staged is None else staged.copy_(host)
+
+    def brought(self, there):
+        """What a tensor of the device holds, in the host's memory until the next copy."""
+        staged = self._like(there)
+        return there.to("cpu") if staged is None else staged.copy_(there)
+
+    def reuse(self):
+        """Once the device has copied what it was to copy."""
+        self._used = 0
+
+
 class Torch:
     """On the CPU tensors over the judge's memory; on a device copies of the same strides, compared after the call."""
 
@@ -154,6 +194,7 @@ class Torch:
         import torch
 
         self._torch, self._device = torch, device
+        self._staging = _Staging(torch)
         self._given = {}  # a copy on the device of what a call was given, by the address of the tensor's object
         self._types = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
                        "int32": torch.int32, "int64": torch.int64}
@@ -176,11 +217,16 @@ class Torch:
         if not self._torch.cuda.is_available():
             raise NoDevice("torch sees no CUDA device")
         span = sum((n - 1) * s for n, s in zip(tensor["shape"], tensor["strides"])) + 1 if host.numel() else 0
+        staged = self._staging.filled(host)
         if span * host.element_size() > self._FARTHEST:
-            there = host.to(self._device)
+            there = self._torch.empty(host.shape, dtype=host.dtype, device=self._device)
         else:
             there = self._torch.empty_strided(host.shape, host.stride(), dtype=host.dtype, device=self._device)
-            there.copy_(host)
+        # Rows with gaps between them are laid out on the device, where that takes no time.
+        dense = there if there.stride() == staged.stride() else self._torch.empty_like(staged, device=self._device)
+        dense.copy_(staged, non_blocking=True)
+        if dense is not there:
+            there.copy_(dense)
         self._given[id(there)] = there.clone()
         return there
 
@@ -191,7 +237,9 @@ class Torch:
         _checked(tensor, result.shape, result.dtype)
         if result.layout != torch.strided:
             raise ReturnError(f"{tensor['name']} has layout {result.layout}, asked for is torch.strided")
-        into, result = _of(self._host(mapped, tensor), part), _of(result.detach(), part).to("cpu")
+        into, result = _of(self._host(mapped, tensor), part), _of(result.detach(), part)
+        if result.device.type == "cuda":
+            result = self._staging.brought(result)
         if tensor["dtype"] in ("bf16", "fp16") and result.dtype == torch.float64:
             result = self._odd_fp32(result)  # torch converts by way of fp32: two roundings
         if tensor["dtype"] == "int32" and result.dtype == torch.int64 and not torch.equal(
@@ -211,6 +259,7 @@ class Torch:
     def synchronise(self):
         if self._device == "cuda":
             self._torch.cuda.synchronize()
+            self._staging.reuse()
 
     def threads(self, count):
         if self._device == "cpu" and self._torch.get_num_threads() != count:

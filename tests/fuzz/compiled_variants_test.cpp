@@ -114,6 +114,30 @@ TEST(CompiledVariants, AWholePlanIsMovedToTheSizesThatAreCompiled) {
   EXPECT_LE(seconds, 4 * kSecondsOfDearCall);
 }
 
+// A fault at the heads of a model lives where all cases of these sizes have one token, or are packed, or are left out.
+TEST(CompiledVariants, SizesOfModelsAreMetWithEachKindOfTokens) {
+  Kernel row = KernelTable(kernels()).named("cpu.gated_delta_rule.recurrent");
+  row.name = "mine.gated_delta_rule.recurrent", row.contracts = {"bf16_io"};
+  KernelTable table(kernels());
+  table.add(std::vector<Kernel>{row});
+  table.converts(row.name, false, {"Hk", "Hv", "dk", "dv", "T%16", "state", "form", "l2norm"}, {});
+  for (const std::uint64_t seed : {1U, 2U}) {
+    PlanOptions options;
+    options.kernel = row.name;
+    options.seed = seed;
+    std::vector<Case> cases = plan_cases(table, options);
+    EXPECT_EQ(keep_callable(cases, table, 24).at(0).kept, 24);
+    const auto met = [&](auto&& condition) {
+      return std::ranges::count_if(
+          cases, [&](const Case& c) { return c.dk == 128 && c.dv == 128 && c.Hv >= 8 && condition(c); });
+    };
+    EXPECT_GE(met([](const Case& c) { return c.lengths.empty() && c.T > 1 && c.T % 16 != 0; }), 40) << seed;
+    EXPECT_GE(met([](const Case& c) { return c.lengths.empty() && c.T > 1 && c.Hk < c.Hv; }), 20) << seed;
+    EXPECT_GE(met([](const Case& c) { return !c.lengths.empty(); }), 20) << seed;
+    EXPECT_GE(met([](const Case& c) { return c.state != "random" && c.T > 1; }), 20) << seed;
+  }
+}
+
 TEST(CompiledVariants, WhatLiesOutsideTheLimitsIsNotRun) {
   const KernelTable table = with_subject({}, {"dk <= 8"});
   std::vector<Case> cases = lines({"T=1 dk=8", "T=1 dk=16"});
