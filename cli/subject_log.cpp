@@ -31,7 +31,8 @@ SubjectLog::SubjectLog(const std::vector<std::string>& plugins, Of of) : of_(of)
   if (const char* given = std::getenv(kVariable); given != nullptr && *given != '\0') {
     path_ = given;
     before_ = size_of(path_);
-    return begin();
+    begin();
+    return;
   }
   std::error_code none;
   std::string path = (std::filesystem::temp_directory_path(none) / "samestate-XXXXXX.log").string();
@@ -60,7 +61,7 @@ std::string SubjectLog::text() {
   told_ = true;
   const std::uintmax_t size = path_.empty() ? 0 : size_of(path_);
   return size == before_ ? ""
-                         : fmt::format("what the subject printed: {} ({} kB)", path_, (size + 1023) / 1024);
+                         : fmt::format("what the kernel printed: {} ({} kB)", path_, (size + 1023) / 1024);
 }
 
 }  // namespace samestate::cli

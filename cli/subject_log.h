@@ -24,7 +24,7 @@ class SubjectLog {
   SubjectLog(const SubjectLog&) = delete;
   SubjectLog& operator=(const SubjectLog&) = delete;
 
-  /// "what the subject printed: /tmp/samestate-9aXp2c.log (12 kB)", for a summary; empty where it printed nothing.
+  /// "what the kernel printed: /tmp/samestate-9aXp2c.log (12 kB)", for a summary; empty where it printed nothing.
   [[nodiscard]] std::string text();
 
  private:

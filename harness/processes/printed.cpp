@@ -83,7 +83,8 @@ void Printed::take() {
     shown_ += first.size();
     fmt::print(own_stderr(), "{}", first);
     if (shown_ == most_shown)
-      fmt::print(own_stderr(), "\nsamestate: it prints more than {} kB: {}\n", most_shown >> 10, log_);
+      fmt::print(own_stderr(), "\nsamestate: what it prints beyond {} kB is in the file alone\n",
+                 most_shown >> 10);
   }
   text_ += fresh;
   if (text_.size() > kKept) text_.erase(0, text_.size() - kKept);

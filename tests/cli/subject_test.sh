@@ -423,14 +423,14 @@ sed -i 's/\("limits":{"mine[^"]*":\)"none"/\1"dk <= 256"/' refused-?.jsonl
 run 5 merge refused-?.jsonl
 # What it prints goes to a file, and its last words stand with the crash.
 run 0 gate --subject "$subject chatty" --where 'T=..64 dk=..64' --max-cases 6
-says 'what the subject printed: '
+says 'what the kernel printed: '
 [[ "$(wc -c <err)" -lt 20000 ]] || complain 'prints what the subject prints'
-log="$(sed -n 's/^what the subject printed: \(.*\) (.*/\1/p' out)"
-grep -q 'ptxas info' "$log" || complain 'the log lacks what the subject printed'
+log="$(sed -n 's/^what the kernel printed: \(.*\) (.*/\1/p' out)"
+grep -q 'ptxas info' "$log" || complain 'the log lacks what the kernel printed'
 rm -f "$log"
 run 5 gate --subject "$subject chatty_crash" --where 'T=..64 dk=..64' --max-cases 2
 says 'it last printed'
 says 'illegal instruction at 0x3f'
-rm -f "$(sed -n 's/^what the subject printed: \(.*\) (.*/\1/p' out)"
+rm -f "$(sed -n 's/^what the kernel printed: \(.*\) (.*/\1/p' out)"
 
 finish
