@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 
 #include "harness/processes/printed.h"
@@ -46,15 +47,17 @@ SubjectLog::SubjectLog(const std::vector<std::string>& plugins, Of of) : of_(of)
 
 SubjectLog::~SubjectLog() {
   if (path_.empty()) return;
+  // A subject that does not start has its last words in the error.
+  const bool printed_why = std::uncaught_exceptions() > 0 && size_of(path_) - before_ < kShown;
   const bool shown = of_ == Of::one_line && size_of(path_) - before_ < kShown;
-  if (!told_ && !shown) {
+  if (!told_ && !shown && !printed_why) {
     if (const std::string said = text(); !said.empty()) fmt::print(stderr, "samestate: {}\n", said);
   }
   WorkerProcess::log_to("");
   Printed::show(0);
   if (!own_) return;
   ::unsetenv(kVariable);
-  if (shown || size_of(path_) == 0) ::unlink(path_.c_str());
+  if (shown || printed_why || size_of(path_) == 0) ::unlink(path_.c_str());
 }
 
 std::string SubjectLog::text() {

@@ -164,6 +164,8 @@ std::string LineProcess::stop(bool at_once) {
   child_ = -1;
   printed_.take();
   printed_.close();
+  // This process's own signal says nothing of how it would have ended.
+  if (!gone && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return {};
   return ended_with(status);
 }
 

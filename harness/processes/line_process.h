@@ -46,7 +46,8 @@ class LineProcess {
   /// Whether something is there that was not asked for.
   [[nodiscard]] bool has_more();
   /// Ends it: an orderly one at the end of its input, the others, and all that they started, by force after half a
-  /// second, or at once. What it ended with, "exit code 3" or "signal 11 (Segmentation fault)"; empty for a socket.
+  /// second, or at once. What it ended with, "exit code 3" or "signal 11 (Segmentation fault)"; empty for a socket, and for one that
+  /// did not end by itself.
   std::string stop(bool at_once = false);
   /// What it printed so far, of one with a log.
   [[nodiscard]] const Printed& printed() const { return printed_; }

@@ -178,6 +178,9 @@ logs 40000
 echo before >mine.log
 SAMESTATE_SUBJECT_LOG="$PWD/mine.log" attempt card "${chatty[@]}"
 [[ $code -eq 0 && "$(head -1 mine.log)" == before ]] && grep -q '^width ' mine.log || complain 'the file of SAMESTATE_SUBJECT_LOG'
+# A file of Python that is named as a library is.
+printf 'def f(): pass\n' >mine.py
+bad 'a function in a file of Python is python:FILE.py:FUNCTION' gate --subject mine.py
 # A plugin that prints nothing leaves no file and no word of one.
 run 0 card --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent
 [[ -z "$(log_of)" ]] || complain "names a file of nothing: $(log_of)"
