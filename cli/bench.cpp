@@ -16,6 +16,7 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/subject_log.h"
 #include "cli/table.h"
 #include "fuzz/filtered.h"
 #include "fuzz/plan.h"
@@ -180,6 +181,7 @@ int run_bench(Options options) {
     throw Error("--trace " + options.trace +
                 ": a name ends in .json (events for Perfetto or chrome://tracing) or .svg (a picture)");
   }
+  const SubjectLog log(options.plugins);
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
   std::unique_ptr<Devices> devices;
   if (!options.devices.empty()) devices = devices_of(options.devices, table);

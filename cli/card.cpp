@@ -12,6 +12,7 @@
 #include "cli/options.h"
 #include "cli/probe_apart.h"
 #include "cli/progress.h"
+#include "cli/subject_log.h"
 #include "cli/table.h"
 #include "harness/card/card_cases.h"
 #include "harness/card/probe_files.h"
@@ -59,6 +60,7 @@ CardCase judged_apart(const KernelTable& table, const KernelRow& kernel, const C
 
 int run_card(const CardVerb& options) {
   note_interrupts();
+  const SubjectLog log(options.plugins);
   KernelTable table = kernel_table(options.plugins);
   if (!options.contract.empty()) table.keep(options.contract);
   const double timeout = seconds_of("--timeout", options.timeout);

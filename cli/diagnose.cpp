@@ -10,6 +10,7 @@
 #include "cli/filter.h"
 #include "cli/options.h"
 #include "cli/probe_apart.h"
+#include "cli/subject_log.h"
 #include "cli/table.h"
 #include "harness/diagnose/diagnose.h"
 #include "harness/run/plugin.h"
@@ -122,6 +123,7 @@ const KernelRow& chosen(const KernelTable& table, const std::string& name) {
 }
 
 int run_diagnose(const DiagnoseOptions& options) {
+  const SubjectLog log(options.plugins);
   const KernelTable table = kernel_table(options.plugins);
   const KernelRow& kernel = chosen(table, options.kernel);
   if (kernel.system->kernel_rows != kFamilyRows)

@@ -18,6 +18,7 @@
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/run_file.h"
+#include "cli/subject_log.h"
 #include "cli/table.h"
 #include "cli/verdicts.h"
 #include "fuzz/search/checkpoint.h"
@@ -272,6 +273,7 @@ std::string why_ended(const SearchResult& result, const RunFile& lines, bool dev
 int run_fuzz(FuzzOptions options) {
   complete(options);
   SearchOptions& search = options.search;
+  const SubjectLog log(options.plugins);
   const KernelTable table = kernel_table(options.plugins, search.filter.cases, options.strict);
   search.filter.kernel =
       kernels_asked(search.filter.kernel, table, search.filter.system, search.filter.device);

@@ -22,7 +22,6 @@
 #include "cli/ranks.h"
 #include "cli/subject_log.h"
 #include "cli/table.h"
-#include "fuzz/refusals.h"
 #include "harness/cases/system.h"
 #include "harness/records/hash.h"
 #include "harness/subjects/subject.h"
@@ -162,7 +161,7 @@ int run_gate(GateOptions options) {
                      {"--write-baseline", options.new_baseline}});
   PlanOptions& of_plan = options.plan.plan;
   of_plan.filter = filter_of(options.filter);
-  const SubjectLog log(options.plugins);
+  SubjectLog log(options.plugins);
   KernelTable table = kernel_table(options.plugins, of_plan.filter, options.plan.strict);
   of_plan.kernel = kernels_asked(of_plan.kernel, table, of_plan.system, of_plan.device);
   std::unique_ptr<Devices> devices;
@@ -227,9 +226,9 @@ int run_gate(GateOptions options) {
   count_pairs(options, plan.plan, is_whole(options, budget) && run.left() == 0, result);
   count_calls(options, plan.plan, result);
   mark_missing_devices(result.records);
-  const std::vector<Refusals> refusals = find_refusals(
-      result.records, [&](const std::string& kernel) { return table.row_named(kernel).limits.text(); });
-  const std::vector<std::string> refused = count_as_refused(result.records, refusals);
+  result.end.lacking = lacking;
+  result.end.left_out = plan.refused;
+  count_refusals(result, [&](const std::string& kernel) { return table.row_named(kernel).limits.text(); });
   if (baseline) mark_grown(*baseline, options, table, result);
   explain_kinds(result, table, options.fail_fast);
   const bool failed = !failure_groups(result.records).empty();
@@ -242,12 +241,9 @@ int run_gate(GateOptions options) {
   end.notes = said_by_subjects(options.plugins);
   end.notes.insert(end.notes.end(), learned.begin(), learned.end());
   end.notes.insert(end.notes.end(), plan.notes.begin(), plan.notes.end());
-  result.refused = plan.refused;
   if (devices) end.notes.insert(end.notes.end(), devices->losses().begin(), devices->losses().end());
   for (std::string& sentence : run.not_compiled()) end.notes.push_back(std::move(sentence));
   if (const std::string printed = log.text(); !printed.empty()) end.notes.push_back(printed);
-  end.remarks = lacking;
-  end.remarks.insert(end.remarks.end(), refused.begin(), refused.end());
   judge_gate(result);
   if (options.timings) result.timings = timings_text(result.records);
   result.how = fmt::format(" on {} thread(s){}{}, seed {}{}", options.threads,

@@ -14,6 +14,7 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "fuzz/plan_coverage.h"
+#include "fuzz/refusals.h"
 #include "harness/cases/case_line.h"
 #include "reference/error.h"
 #include "reports/records/failure_groups.h"
@@ -88,6 +89,20 @@ void count_as_grown(Record& record, double before, double factor) {
       "within the bound, but the ratio was {:.4g} in the baseline, and {:g} times "
       "that is the most",
       before, factor);
+}
+
+void count_refusals(GateResult& result,
+                    const std::function<std::string(const std::string& kernel)>& limits_of) {
+  RunEnd& end = result.end;
+  for (const Record& record : result.records) {
+    const Judgement& j = record.judgement;
+    if (j.verdict == Verdict::crash && j.gate == kRefusal)
+      end.limits[record.kernel] = limits_of(record.kernel);
+  }
+  const std::vector<Refusals> refusals = find_refusals(result.records, limits_of);
+  end.remarks = end.lacking;
+  for (std::string& sentence : count_as_refused(result.records, refusals))
+    end.remarks.push_back(std::move(sentence));
 }
 
 void explain_kinds(GateResult& result, const KernelTable& table, bool fast) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +27,6 @@ struct GateResult {
   std::vector<std::int64_t> numbers;  ///< of the records: their places in it
   RunEnd end;                         ///< judge_gate sets exit and remarks
   std::int64_t left = 0;              ///< cases that were not started
-  std::int64_t refused = 0;  ///< planned cases outside of limits that a kernel keeps and does not declare
   double least_judged = 0.5;
   std::string how;            ///< of the summary's second line, behind the seconds: " on 2 thread(s), seed 1"
   std::string coverage;       ///< of the plan's pairs, for people; empty: nothing is to be said
@@ -47,6 +47,11 @@ struct GateResult {
 
 /// Makes a failure of a record that passed, so that every report shows it: its ratio grew.
 void count_as_grown(Record& record, double before, double factor);
+
+/// Counts the calls that a kernel refused before it launched anything as refused, where limits that it does not declare explain them
+/// (find_refusals); the remarks propose these, behind those of end.lacking. `limits_of`: a kernel's declared limits, as one text.
+void count_refusals(GateResult& result,
+                    const std::function<std::string(const std::string& kernel)>& limits_of);
 
 /// Says of the example of each kind of failure what it looks like, where nothing said it yet; to end.looks_like too.
 /// `fast`: in fewer seconds.

@@ -34,7 +34,7 @@ int gate_verdict(const GateResult& result, std::vector<std::string>& remarks) {
     const bool some = summary.count(Verdict::vacuous) > 0 || result.left > 0 || stopped;
     return some ? kVacuous : kNothingRan;
   }
-  if (summary.refused + result.refused > 0) return kVacuous;
+  if (summary.refused + result.end.left_out > 0) return kVacuous;
   const double vacuous = static_cast<double>(summary.count(Verdict::vacuous) - summary.zeros);
   const double all = vacuous + static_cast<double>(summary.judged);
   const bool pairs = result.pairs && static_cast<double>(result.pairs->met + result.pairs->dear) >=

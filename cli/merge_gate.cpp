@@ -11,6 +11,7 @@
 #include "cli/gate_run.h"
 #include "cli/interrupt.h"
 #include "cli/merge.h"
+#include "cli/subject_log.h"
 #include "cli/table.h"
 #include "reference/error.h"
 #include "reports/records/judged_share.h"
@@ -73,6 +74,7 @@ bool same_devices(const MergedRun& merged) {
 }  // namespace
 
 int merge_gate(MergedRun merged, const MergeOptions& options) {
+  SubjectLog log(options.plugins);
   const double timeout = seconds_of("--timeout", option_of(merged, "timeout", "10m"));
   const double budget = seconds_of("--budget", option_of(merged, "budget", "0"));
   const double factor = number_of(merged, "baseline-factor", 2.0);
@@ -124,6 +126,12 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
                                                             : ""));
   }
   mark_missing_devices(result.records);
+  count_refusals(result, [&](const std::string& kernel) {
+    const auto said = merged.end.limits.find(kernel);
+    if (said != merged.end.limits.end()) return said->second;
+    // Refused here, and in no shard.
+    return kernels ? kernels->table.row_named(kernel).limits.text() : "";
+  });
   std::map<std::int64_t, std::size_t> place;
   for (std::size_t i = 0; i < result.numbers.size(); ++i) place[result.numbers[i]] = i;
   for (std::size_t i = 0; i < result.records.size(); ++i) {
@@ -146,6 +154,7 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
                     merged.end.compared, merged.end.grown.size(), factor, kBaselineFloor);
   }
   if (here) explain_kinds(result, kernels->table);
+  if (const std::string printed = log.text(); !printed.empty()) result.end.notes.push_back(printed);
   result.end.interrupted = result.end.interrupted || interrupted() || !file.lines().lost().empty();
   judge_gate(result);
   result.how =

@@ -24,6 +24,7 @@
 #include "cli/options.h"
 #include "cli/script.h"
 #include "cli/shrink_case.h"
+#include "cli/subject_log.h"
 #include "cli/table.h"
 #include "fixtures/quote.h"
 #include "fixtures/run_file.h"
@@ -96,7 +97,7 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
   Explanation e;
   if (record.judgement.verdict == Verdict::fail) {
     if (record.seconds > kLongRun)
-      fmt::print(stderr, "samestate: fail, ratio {:.4g}; looking for what it looks like\n",
+      fmt::print(own_stderr(), "samestate: fail, ratio {:.4g}; looking for what it looks like\n",
                  record.judgement.ratio);
     e = explain_failure(Resolved(c), trace, table);
   }
@@ -200,6 +201,8 @@ int worse(int a, int b) {
 }
 
 int run_repro(const ReproOptions& options) {
+  const SubjectLog log(options.plugins,
+                       options.line == "-" ? SubjectLog::Of::many_calls : SubjectLog::Of::one_line);
   const KernelTable table = kernel_table(options.plugins, {}, options.strict);
   // Of those that are named the processes of a line see the first.
   std::unique_ptr<Devices> devices;

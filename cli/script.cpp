@@ -51,9 +51,11 @@ void ask_python(ScriptWords& words, const std::string& subject, const std::vecto
   for (const std::string& kernel : kernels) command += " " + shell_quoted(kernel);
   LineProcess process = LineProcess::start(command, "--script");
   const LineProcess::Said said = process.receive(kImportSeconds);
-  if (!said.wrong.empty())
-    throw Error(fmt::format("--script: the call of {} was not written down: {}, with {}", quote(subject),
-                            said.wrong, process.stop(true)));
+  if (!said.wrong.empty()) {
+    const std::string how = process.stop(true);
+    throw Error(fmt::format("--script: the call of {} was not written down: {}{}{}", quote(subject),
+                            said.wrong, how.empty() ? "" : ", with ", how));
+  }
   const auto answer = nlohmann::json::parse(said.line, nullptr, /*allow_exceptions=*/false);
   const auto text = [&](const char* key) {
     return answer.is_object() && answer.contains(key) && answer[key].is_string()

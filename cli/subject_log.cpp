@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 
-#include "cli/table.h"
+#include "harness/processes/printed.h"
+#include "harness/processes/worker_process.h"
 
 namespace samestate::cli {
 namespace {
@@ -22,10 +23,16 @@ std::uintmax_t size_of(const std::string& path) {
 
 }  // namespace
 
-SubjectLog::SubjectLog(const std::vector<std::string>& plugins) {
-  if (std::ranges::none_of(plugins, is_subject)) return;
-  if (const char* given = std::getenv(kVariable); given != nullptr) {
+SubjectLog::SubjectLog(const std::vector<std::string>& plugins, Of of) : of_(of) {
+  if (plugins.empty()) return;
+  const auto begin = [&] {
+    WorkerProcess::log_to(path_);
+    if (of == Of::one_line) Printed::show(kShown);
+  };
+  if (const char* given = std::getenv(kVariable); given != nullptr && *given != '\0') {
     path_ = given;
+    before_ = size_of(path_);
+    begin();
     return;
   }
   std::error_code none;
@@ -35,17 +42,29 @@ SubjectLog::SubjectLog(const std::vector<std::string>& plugins) {
   ::close(file);
   ::setenv(kVariable, path.c_str(), 1);
   path_ = std::move(path), own_ = true;
+  begin();
 }
 
 SubjectLog::~SubjectLog() {
+  if (path_.empty()) return;
+  // A subject that does not start has its last words in the error.
+  const bool printed_why = std::uncaught_exceptions() > 0 && size_of(path_) - before_ < kShown;
+  const bool shown = of_ == Of::one_line && size_of(path_) - before_ < kShown;
+  if (!told_ && !shown && !printed_why) {
+    if (const std::string said = text(); !said.empty()) fmt::print(stderr, "samestate: {}\n", said);
+  }
+  WorkerProcess::log_to("");
+  Printed::show(0);
   if (!own_) return;
   ::unsetenv(kVariable);
-  if (size_of(path_) == 0) ::unlink(path_.c_str());
+  if (shown || printed_why || size_of(path_) == 0) ::unlink(path_.c_str());
 }
 
-std::string SubjectLog::text() const {
+std::string SubjectLog::text() {
+  told_ = true;
   const std::uintmax_t size = path_.empty() ? 0 : size_of(path_);
-  return size == 0 ? "" : fmt::format("what the subject printed: {} ({} kB)", path_, (size + 1023) / 1024);
+  return size == before_ ? ""
+                         : fmt::format("what the kernel printed: {} ({} kB)", path_, (size + 1023) / 1024);
 }
 
 }  // namespace samestate::cli

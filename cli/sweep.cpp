@@ -16,6 +16,7 @@
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/run_file.h"
+#include "cli/subject_log.h"
 #include "cli/table.h"
 #include "cli/verdicts.h"
 #include "harness/processes/campaign.h"
@@ -151,6 +152,7 @@ std::string swept_kernel(const Options& options, const KernelTable& table) {
 
 int run_sweep(Options options) {
   const double timeout = seconds_of("--timeout", options.timeout);
+  const SubjectLog log(options.plugins);
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
   options.sweep.kernel = swept_kernel(options, table);
   const SweepPlan plan = plan_of(options, points_of(options, table));

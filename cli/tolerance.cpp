@@ -14,6 +14,7 @@
 #include "cli/filter.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/subject_log.h"
 #include "cli/table.h"
 #include "fuzz/mutants/plain_test.h"
 #include "harness/cases/keys.h"
@@ -373,6 +374,7 @@ std::string table_text(const Case& c, const KernelTable& table, int seeds, bool 
 /// In a process of its own: a kernel of a plugin runs in it.
 int run_tolerance(const ToleranceOptions& options) {
   Case c = parse_case(options.line);
+  const SubjectLog log(options.plugins);
   const KernelTable table = table_for(kernel_table(options.plugins), c);
   if (!options.kernel.empty()) c.kernel = options.kernel;
   c = about_brought(std::move(c), table);

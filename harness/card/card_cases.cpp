@@ -38,12 +38,15 @@ CardCase judged_under(const KernelTable& table, const KernelRow& kernel, const s
   // Rounded as the kernel loads them, where the card says that it does.
   Batch batch = batch_of(judged.contract->input == called.contract->input ? called : judged, family);
   if (kernel.given) batch.shape.given = kernel.given(called.promised);
+  RunOptions inside;
+  inside.of = &called.c;
   const Runner runner = [&](const Batch& of, const Path& path) {
-    return run_kernel(kernels, of, path, called.promised, {});
+    return run_kernel(kernels, of, path, called.promised, inside);
   };
   CardCase row{format_case(judged.c), ""};
   try {
-    const Judgement j = judge_batch(judged, family, batch, runner(batch, called.path(batch.shape.T)), runner);
+    const Judgement j = judge_batch(judged, family, batch, runner(batch, called.path(batch.shape.T)), runner,
+                                    takes_pieces(kernels, called));
     row.verdict = name_of(j.verdict);
     row.twin = j.twin_ratio;
     row.ratio = j.ratio;

@@ -327,8 +327,10 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
 
 ProbeRun run_probe(const KernelTable& table, const Probe& probe) {
   const Resolved r(probe.c);
+  RunOptions inside;
+  inside.of = &r.c;
   try {
-    return {run_kernel(table.choose(r), probe.batch, r.path(probe.batch.shape.T), r.promised, {}), ""};
+    return {run_kernel(table.choose(r), probe.batch, r.path(probe.batch.shape.T), r.promised, inside), ""};
   } catch (const Unavailable& unavailable) {
     return {{}, unavailable.what(), unavailable.kind == Outcome::Kind::no_device};
   }

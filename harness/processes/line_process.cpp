@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,11 +75,7 @@ LineProcess LineProcess::start(const std::string& command, std::string_view opti
     throw Error(fmt::format("{}: no socket ({}); close files", option, std::strerror(errno)));
   LineProcess out;
   out.socket_ = ends[0];
-  std::array<int, 2> output{-1, -1};
-  if (!log.empty() && ::pipe2(output.data(), O_CLOEXEC) != 0)
-    throw Error(fmt::format("{}: no pipe ({}); close files", option, std::strerror(errno)));
-  out.output_ = output[0], out.log_ = log;
-  if (out.output_ >= 0) ::fcntl(out.output_, F_SETFL, O_NONBLOCK);
+  if (!log.empty()) out.printed_ = Printed(log);
   const std::string line = replacing_the_shell(command);
   const pid_t parent = ::getpid();
   // vfork's children may not do what this one does; nothing but calls that are safe between fork and exec.
@@ -91,7 +86,7 @@ LineProcess LineProcess::start(const std::string& command, std::string_view opti
     ::setpgid(0, 0);  // what it starts ends with it
     ::dup2(ends[1], STDIN_FILENO);
     ::dup2(ends[1], STDOUT_FILENO);
-    if (output[1] >= 0) ::dup2(output[1], STDERR_FILENO);
+    if (out.printed_.writer() >= 0) ::dup2(out.printed_.writer(), STDERR_FILENO);
     // A worker ignores what the terminal sends to the group; its children have a group of their own.
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGPIPE, SIG_DFL);
@@ -100,7 +95,7 @@ LineProcess LineProcess::start(const std::string& command, std::string_view opti
   }
   const int why = errno;
   ::close(ends[1]);
-  if (output[1] >= 0) ::close(output[1]);
+  out.printed_.close_writer();
   if (out.child_ < 0)
     throw Error(fmt::format("{}: no process ({}); free memory", option, std::strerror(why)));
   ::setpgid(out.child_, out.child_);
@@ -130,8 +125,6 @@ LineProcess::~LineProcess() { stop(); }
 LineProcess::LineProcess(LineProcess&& other) noexcept
     : child_(std::exchange(other.child_, -1)),
       socket_(std::exchange(other.socket_, -1)),
-      output_(std::exchange(other.output_, -1)),
-      log_(std::move(other.log_)),
       printed_(std::move(other.printed_)),
       received_(std::move(other.received_)) {}
 
@@ -140,8 +133,6 @@ LineProcess& LineProcess::operator=(LineProcess&& other) noexcept {
   stop();
   child_ = std::exchange(other.child_, -1);
   socket_ = std::exchange(other.socket_, -1);
-  output_ = std::exchange(other.output_, -1);
-  log_ = std::move(other.log_);
   printed_ = std::move(other.printed_);
   received_ = std::move(other.received_);
   return *this;
@@ -159,7 +150,7 @@ std::string LineProcess::stop(bool at_once) {
   bool gone = false;
   for (int i = 0; !at_once && !gone && i < 100; ++i) {
     gone = ::waitpid(child_, &status, WNOHANG) != 0;
-    take_printed();
+    printed_.take();
     if (!gone) ::poll(nullptr, 0, 5);
   }
   ::kill(-child_, SIGKILL);  // what it left behind
@@ -171,8 +162,10 @@ std::string LineProcess::stop(bool at_once) {
   forget_child(child_);
   end_orphans();
   child_ = -1;
-  take_printed();
-  if (output_ >= 0) ::close(std::exchange(output_, -1));
+  printed_.take();
+  printed_.close();
+  // This process's own signal says nothing of how it would have ended.
+  if (!gone && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return {};
   return ended_with(status);
 }
 
@@ -224,53 +217,14 @@ LineProcess::Said LineProcess::receive(double seconds, const std::function<bool(
   }
 }
 
-/// A subject that prints without end fills a pipe and no disk.
-void LineProcess::take_printed() {
-  if (output_ < 0) return;
-  constexpr std::size_t kKept = 16 << 10;
-  constexpr off_t kMostLogged = 16 << 20;
-  std::array<char, 65536> part;
-  std::string fresh;
-  for (ssize_t count = 0; (count = ::read(output_, part.data(), part.size())) > 0;) {
-    fresh.append(part.data(), static_cast<std::size_t>(count));
-    if (fresh.size() >= 16 * part.size()) break;
-  }
-  if (fresh.empty()) return;
-  printed_ += fresh;
-  if (printed_.size() > kKept) printed_.erase(0, printed_.size() - kKept);
-  // Several processes write to its end.
-  const int file = ::open(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (file < 0) return;
-  struct stat now {};
-  if (::fstat(file, &now) == 0 && now.st_size < kMostLogged)
-    for (std::string_view rest = fresh; !rest.empty();) {
-      const ssize_t count = ::write(file, rest.data(), rest.size());
-      if (count <= 0) break;  // a full disk loses a log, and no verdict
-      rest.remove_prefix(static_cast<std::size_t>(count));
-    }
-  ::close(file);
-}
-
-std::string LineProcess::last_printed() const {
-  std::string_view text = printed_;
-  constexpr std::string_view kBlanks = " \t\r\n";
-  text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
-  text.remove_prefix(text.find_last_of('\n') + 1);
-  return std::string(text);
-}
-
 int LineProcess::wait(short events, int milliseconds) {
   const auto end = Clock::now() + std::chrono::milliseconds(milliseconds);
   while (true) {
-    std::array<pollfd, 2> entries{{{socket_, events, 0}, {output_, POLLIN, 0}}};
+    std::array<pollfd, 2> entries{{{socket_, events, 0}, {printed_.reader(), POLLIN, 0}}};
     const int most = left(end);
-    const int ready = ::poll(entries.data(), output_ < 0 ? 1 : 2, most);
+    const int ready = ::poll(entries.data(), printed_.reader() < 0 ? 1 : 2, most);
     if (ready <= 0) return ready;
-    if (entries[1].revents != 0) {
-      take_printed();
-      // Whoever wrote there is gone: the end of a pipe is readable for ever.
-      if ((entries[1].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) ::close(std::exchange(output_, -1));
-    }
+    if (entries[1].revents != 0) printed_.take();
     if (entries[0].revents != 0) return 1;
   }
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "harness/processes/printed.h"
+
 namespace samestate {
 
 /// One word of a POSIX shell, whatever the text holds.
@@ -44,11 +46,11 @@ class LineProcess {
   /// Whether something is there that was not asked for.
   [[nodiscard]] bool has_more();
   /// Ends it: an orderly one at the end of its input, the others, and all that they started, by force after half a
-  /// second, or at once. What it ended with, "exit code 3" or "signal 11 (Segmentation fault)"; empty for a socket.
+  /// second, or at once. What it ended with, "exit code 3" or "signal 11 (Segmentation fault)"; empty for a socket, and for one that
+  /// did not end by itself.
   std::string stop(bool at_once = false);
-  /// The end of what it printed so far, of one with a log: at most 16 KiB, and its last line but for blanks.
-  [[nodiscard]] const std::string& printed() const { return printed_; }
-  [[nodiscard]] std::string last_printed() const;
+  /// What it printed so far, of one with a log.
+  [[nodiscard]] const Printed& printed() const { return printed_; }
   /// Ends at once what this process started and has not stopped, and all that they started: of a process that ends without
   /// destructors.
   static void end_all() noexcept;
@@ -56,12 +58,11 @@ class LineProcess {
  private:
   /// Waits until the conversation has something, or milliseconds are over, and keeps what is printed meanwhile. As poll.
   int wait(short events, int milliseconds);
-  void take_printed();
 
   pid_t child_ = -1;
   int socket_ = -1;
-  int output_ = -1;  ///< what it prints; -1: that does not come here
-  std::string log_, printed_, received_;
+  Printed printed_;
+  std::string received_;
 };
 
 }  // namespace samestate

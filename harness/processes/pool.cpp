@@ -238,10 +238,12 @@ void Pool::wait_for_messages(const JobObserver& observer) {
     waiting.push_back({worker.process->socket(), POLLIN, 0});
     workers.push_back(&worker);
   }
+  for (Worker& worker : workers_) waiting.push_back({worker.process->printed(), POLLIN, 0});  // -1: none
   if (observer.elsewhere != nullptr) waiting.push_back({observer.elsewhere->descriptor(), POLLIN, 0});
   const int ready = ::poll(waiting.data(), waiting.size(), kTickMilliseconds);
   if (ready < 0 && errno != EINTR) throw std::runtime_error("poll failed");
   for (std::size_t i = 0; ready > 0 && i < workers.size(); ++i) {
+    if (waiting[workers.size() + i].revents != 0) workers[i]->process->take_printed();
     if (waiting[i].revents != 0) collect(*workers[i], observer);
   }
 }

@@ -20,7 +20,9 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
+#include "fixtures/quote.h"
 #include "harness/processes/line_process.h"
 #include "harness/processes/orphans.h"
 #include "harness/run/call_variant.h"
@@ -47,21 +49,41 @@ constexpr std::size_t kSharedBytes = kFaultNote + 1;
 /// An answer of more bytes is none: something wrote into the socket that is not the worker.
 constexpr std::uint32_t kMostBytes = 1U << 30;
 
+std::string log_path;  ///< WorkerProcess::log_to
+
 /// Of a child after its fork: closes all that its parent had open but stderr, so that no kernel reaches a run file or another
 /// worker through a number that it guesses. Stdin is empty and stdout is stderr. Gives the number that `socket` has then.
-int own_alone(int socket) {
+/// `log`: what stdout and stderr are instead, unless -1; the parent's stderr is own_stderr then.
+int own_alone(int socket, int log) {
   constexpr int kFirst = STDERR_FILENO + 1;
+  int last = kFirst;
+  if (log >= 0) {
+    // Away from the numbers that they get.
+    const int own = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kFirst + 2);
+    const int away = ::fcntl(socket, F_DUPFD_CLOEXEC, kFirst + 2);
+    if (own < 0 || away < 0 || ::dup2(log, STDERR_FILENO) < 0) ::_exit(1);
+    socket = away;
+    last = kFirst + 1;
+    if (::dup3(own, last, O_CLOEXEC) < 0) ::_exit(1);
+  }
   if (socket != kFirst) {
     if (::dup3(socket, kFirst, O_CLOEXEC) < 0) ::_exit(1);
   }
-  if (::close_range(kFirst + 1, ~0U, 0) != 0) {  // a kernel before Linux 5.9
-    for (int other = kFirst + 1; other < static_cast<int>(::sysconf(_SC_OPEN_MAX)); ++other) ::close(other);
+  if (::close_range(last + 1, ~0U, 0) != 0) {  // a kernel before Linux 5.9
+    for (int other = last + 1; other < static_cast<int>(::sysconf(_SC_OPEN_MAX)); ++other) ::close(other);
   }
   if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing > STDIN_FILENO) {
     ::dup2(nothing, STDIN_FILENO);
     ::close(nothing);
   }
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  if (log >= 0) {
+    std::FILE* const own_output = ::fdopen(last, "w");
+    if (own_output == nullptr) ::_exit(1);
+    std::setvbuf(own_output, nullptr, _IONBF, 0);
+    set_own_stderr(own_output);
+    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // or the last words before a crash are lost
+  }
   return kFirst;
 }
 
@@ -199,6 +221,7 @@ class Service {
 
 WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int threads, std::uint64_t memory,
                              const std::optional<std::string>& gpus) {
+  if (!log_path.empty()) printed_ = Printed(log_path);
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     throw Error(fmt::format("no socket for a worker ({}): use fewer --threads", std::strerror(errno)));
@@ -223,7 +246,7 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
     std::signal(SIGINT, SIG_IGN);
     std::signal(SIGTERM, outlive);
     std::signal(SIGHUP, outlive);
-    const int socket = own_alone(pair[1]);
+    const int socket = own_alone(pair[1], printed_.writer());
     // The driver reads it when it is started, which nothing has done here.
     if (gpus) ::setenv("CUDA_VISIBLE_DEVICES", gpus->c_str(), 1);
     keep_freed_memory();
@@ -233,6 +256,7 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
     Service(socket, run, subject, note_ == nullptr ? nullptr : note_ + kFaultNote).work(threads);
   }
   ::close(pair[1]);
+  printed_.close_writer();
   keep_child(pid);
   pid_ = pid;
   socket_ = pair[0];
@@ -276,6 +300,7 @@ WorkerEnd WorkerProcess::end(bool kill) {
     const auto begin = std::chrono::steady_clock::now();
     while (!gone && std::chrono::steady_clock::now() - begin < std::chrono::seconds(2)) {
       gone = ::waitpid(pid_, &status, WNOHANG) == pid_;
+      printed_.take();
       if (!gone) std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
@@ -284,6 +309,10 @@ WorkerEnd WorkerProcess::end(bool kill) {
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
   }
+  printed_.take();
+  printed_.close();
+  const std::string last = printed_.last_line();
+  const std::string words = last.empty() ? "" : fmt::format("; it last printed {}", quote(last, 400));
   ::close(socket_);
   forget_child(pid_);
   end_orphans();
@@ -302,9 +331,11 @@ WorkerEnd WorkerProcess::end(bool kill) {
         fmt::format("the kernel's process was killed by signal {} ({})", signal, ::strsignal(signal));
     if (note_ != nullptr && note_[0] != '\0')
       reason += fmt::format("; before that the kernel {}", std::string(note_, ::strnlen(note_, kFaultNote)));
-    return {"signal", std::move(reason), signal == SIGKILL};
+    return {"signal", reason + words, signal == SIGKILL};
   }
-  return {"exit", fmt::format("the kernel ended its process with code {}", WEXITSTATUS(status))};
+  return {"exit", fmt::format("the kernel ended its process with code {}{}", WEXITSTATUS(status), words)};
 }
+
+void WorkerProcess::log_to(std::string path) { log_path = std::move(path); }
 
 }  // namespace samestate

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/processes/printed.h"
+
 namespace samestate {
 
 /// What a job gives back in the process that ran it.
@@ -52,6 +54,10 @@ struct WorkerEnd {
 /// called a GPU.
 class WorkerProcess {
  public:
+  /// From now on what processes print goes to the end of that file (Printed), and its last line stands with a crash; empty: to
+  /// stderr. What the judge itself says in one (own_stderr) goes to stderr all the same.
+  static void log_to(std::string path);
+
   /// `memory`: bytes of data that it may hold before an allocation fails; 0: no limit. `gpus`: its CUDA_VISIBLE_DEVICES,
   /// which kernels, plugins and the programs that it starts read; none: that of the caller. Throws Error where no
   /// process can be made.
@@ -63,6 +69,9 @@ class WorkerProcess {
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
   [[nodiscard]] int socket() const { return socket_; }
+  /// What it prints, to be polled and taken while it runs; -1: that goes to stderr.
+  [[nodiscard]] int printed() const { return printed_.reader(); }
+  void take_printed() { printed_.take(); }
   /// False where the process is gone.
   [[nodiscard]] bool send(std::uint32_t id, std::string_view text);
   /// Reads what is there and appends the whole messages; false where the process is gone.
@@ -77,6 +86,7 @@ class WorkerProcess {
   pid_t pid_ = -1;
   int socket_ = -1;
   std::string received_;
+  Printed printed_;
   bool damaged_ = false;  ///< something else than a message came
   char* note_ =
       nullptr;  ///< shared with it: what its kernel did to tensors before a fault ended it (note_faults), and whether it left by itself

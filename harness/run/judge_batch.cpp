@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "harness/cases/counter.h"
@@ -143,13 +144,14 @@ class TwinRows {
 class BatchJudge {
  public:
   BatchJudge(const Resolved& r, const Family& family, const Batch& batch, const Outputs& outputs,
-             const Runner& rerun)
+             const Runner& rerun, const TakesTokens& takes)
       : case_(r),
         family_(family),
         contract_(r.promised),
         batch_(batch),
         outputs_(outputs),
         rerun_(rerun),
+        takes_(takes),
         exact_(r.regime->exact) {}
 
   [[nodiscard]] Judgement judge() {
@@ -329,8 +331,10 @@ class BatchJudge {
     const Index parts = case_.divides_heads() ? 1 : piece_ranks().count;
     const Index length = chunk > 0 ? chunk * parts : kRecurrentSegment;
     std::vector<float> state = alone.initial_state;
-    for (std::int64_t t = 0; t < alone.shape.T; t += length) {
-      Batch part = tokens_of(alone, t, std::min<std::int64_t>(t + length, alone.shape.T));
+    std::int64_t end = 0;
+    for (const Index tokens : piece_lengths(alone.shape.T, length, takes_)) {
+      const std::int64_t begin = std::exchange(end, end + tokens);
+      Batch part = tokens_of(alone, begin, end);
       part.initial_state = std::move(state);
       Outputs out = rerun_(part, piece_path(part.shape.T));
       state = out.final_state;
@@ -401,6 +405,7 @@ class BatchJudge {
   const Batch& batch_;
   const Outputs& outputs_;
   const Runner& rerun_;
+  const TakesTokens& takes_;
   bool exact_;
   std::optional<TwinRun> twin_;
   Index plain_ = 0;                                    ///< heads that float64 alone looked at
@@ -442,8 +447,8 @@ Batch batch_of(const Resolved& r, const Family& family, int threads) {
 }
 
 Judgement judge_batch(const Resolved& r, const Family& family, const Batch& batch, const Outputs& outputs,
-                      const Runner& rerun) {
-  return BatchJudge(r, family, batch, outputs, rerun).judge();
+                      const Runner& rerun, const TakesTokens& takes) {
+  return BatchJudge(r, family, batch, outputs, rerun, takes).judge();
 }
 
 }  // namespace samestate

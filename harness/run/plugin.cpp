@@ -17,9 +17,11 @@ PluginRows load_plugin(const std::filesystem::path& path) {
   if (library == nullptr) {
     const char* why = dlerror();
     throw Error("plugin " + path.string() + " cannot be loaded: " + (why ? why : "unknown reason") +
-                (std::filesystem::exists(path) ? ""
-                                               : "; a function of Python is python:MODULE:FUNCTION, a "
-                                                 "command that takes arguments one quoted text"));
+                (path.string().find(".py") != std::string::npos
+                     ? "; a function in a file of Python is python:FILE.py:FUNCTION"
+                 : std::filesystem::exists(path) ? ""
+                                                 : "; a function of Python is python:MODULE:FUNCTION, a "
+                                                   "command that takes arguments one quoted text"));
   }
   const auto function = [&](const char* name) {
     void* address = dlsym(library, name);

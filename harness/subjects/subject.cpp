@@ -78,7 +78,7 @@ class Conversation {
       const bool late = said.kind == LineProcess::Said::Kind::late;
       const std::string how = process_.stop(late || said.kind == LineProcess::Said::Kind::stopped);
       // Its output says why, and a person who only sees the error would have to look for it.
-      fmt::print(stderr, "{}", process_.printed());
+      fmt::print(own_stderr(), "{}", process_.printed().text());
       if (late)
         throw Error(fmt::format("{}: not ready: {}, and it was killed; --start-timeout gives it longer",
                                 option, said.wrong));
@@ -213,10 +213,10 @@ class Conversation {
     if (trace.empty() || traces_ == nullptr) return;
     switch (traces_->say(trace)) {
       case SaidOnce::Answer::new_text:
-        fmt::print(stderr, "{}\n", trace);
+        fmt::print(own_stderr(), "{}\n", trace);
         break;
       case SaidOnce::Answer::last_new:
-        fmt::print(stderr,
+        fmt::print(own_stderr(),
                    "{}\nsamestate: other traces are left out; `samestate repro` of a line shows its own\n",
                    trace);
         break;
@@ -227,7 +227,7 @@ class Conversation {
 
   [[noreturn]] void lose(const std::string& why, bool late = false, bool first = false) {
     const std::string how = process_.stop(late);
-    const std::string last = process_.last_printed();
+    const std::string last = process_.printed().last_line();
     const std::string printed = last.empty() ? "" : fmt::format("; it last printed {}", quote(last, 400));
     if (late)
       throw std::runtime_error(fmt::format("the subject's process: {}, and it was killed; {}{}", why,

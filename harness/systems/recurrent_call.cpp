@@ -125,7 +125,8 @@ class RecurrentCall final : public WholeCall {
     const Runner again = [&](const Batch& batch, const Path& path) {
       return run_kernel(kernels, batch, path, r_.promised, {});
     };
-    Judgement j = judge_batch(Resolved(one.c), family_, one.batch, one.outputs, again);
+    const Resolved r(one.c);
+    Judgement j = judge_batch(r, family_, one.batch, one.outputs, again, takes_pieces(kernels, r));
     j.worst.sequence = part / Hv;
     j.worst.head = part % Hv;
     return j;

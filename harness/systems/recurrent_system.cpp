@@ -258,7 +258,7 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
       return judge_law(row, {batch, family, r.promised, r.chunk, runner, trace ? &law : nullptr, r.ranks()});
     }
     outputs = runner(batch, r.path(batch.shape.T));
-    return judge_batch(r, family, batch, outputs, runner);
+    return judge_batch(r, family, batch, outputs, runner, takes_pieces(kernels, r));
   };
   if (trace == nullptr) return judged();
   // What there is when a kernel fails is kept too.

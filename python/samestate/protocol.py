@@ -254,7 +254,7 @@ def run(subjects, request, memory, stream):
         if answer["type"] == "error":
             answer.update(LEDGER.report())
             if subject is not None and isinstance(error, Exception):
-                answer["reason"] += subject.hint(request)
+                answer["reason"] += subject.hint(request, error)
             if refused:
                 answer["refusal"] = True
         return answer

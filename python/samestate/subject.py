@@ -341,8 +341,11 @@ class Subject:
         self._ran_by[kind] = watch.function
         return result
 
-    def hint(self, request):
-        """What a kernel that threw may not have expected of a call; "" where there is nothing of the kind."""
+    def hint(self, request, error):
+        """What a kernel that threw may not have expected of a call or of the machine; "" where there is nothing of the kind."""
+        if "0 active drivers" in str(error):
+            return ("; Triton finds no GPU here: with TRITON_INTERPRET=1 in the environment its kernels run in its interpreter, on "
+                    "the CPU")
         size = request.get("parameters", {})
         if not self.family or self.conventions.get("heads") == "repeated" or size.get("Hk") == size.get("Hv"):
             return ""

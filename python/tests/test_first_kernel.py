@@ -34,6 +34,13 @@ class FirstKernel(unittest.TestCase):
         self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
         self.assertNotIn("crash", ran.stdout)
 
+    def test_without_a_gpu_triton_is_told_from_its_kernel(self):
+        ran = self.gate(lambda text: text.replace(
+            "    B, T, H, dk = q.shape",
+            '    raise RuntimeError("0 active drivers ([]). There should only be one.")\n    B, T, H, dk = q.shape'))
+        self.assertEqual(ran.returncode, 5, ran.stdout + ran.stderr)
+        self.assertIn("Triton finds no GPU here: with TRITON_INTERPRET=1", ran.stdout)
+
     def test_without_its_declaration_the_heads_are_named(self):
         ran = self.gate(lambda text: text.replace(', heads="repeated"', ""))
         self.assertEqual(ran.returncode, 5, ran.stdout + ran.stderr)

@@ -45,10 +45,13 @@ constexpr std::pair<std::string_view, std::string_view> kPhrases[] = {
     {"the ratio was N in the baseline, and N times that is the most", "the ratio grew since the baseline"},
 };
 
+/// Where a crash goes on with what its process printed last, which differs from call to call of one fault.
+constexpr std::string_view kLastPrinted = "; it last printed ";
+
 /// The reason without its numbers, so that reasons that differ in numbers alone are one.
 std::string without_numbers(std::string_view reason) {
   std::string out;
-  const std::string text(reason);
+  const std::string text(reason.substr(0, reason.find(kLastPrinted)));
   std::size_t end = 0;
   for (std::sregex_iterator at(text.begin(), text.end(), numbers()), none; at != none; ++at) {
     out += text.substr(end, static_cast<std::size_t>(at->position()) - end);

@@ -188,6 +188,9 @@ void visit_end(AnyEnd& end, Visit&& visit) {
   visit.unless_empty("looks_like", end.looks_like);
   visit.unless_zero("compared", end.compared);
   visit.unless_empty("notes", end.notes);
+  visit.unless_empty("limits", end.limits);
+  visit.unless_zero("left_out", end.left_out);
+  visit.unless_empty("lacking", end.lacking);
 }
 
 void write_grown(Json& object, const std::vector<Grown>& grown) {

@@ -216,6 +216,13 @@ void add(std::map<std::string, std::int64_t>& to, const std::map<std::string, st
   for (const auto& [name, count] : other) to[name] += count;
 }
 
+/// Of several parts that say the same, one.
+void add_new(std::vector<std::string>& to, const std::vector<std::string>& other) {
+  for (const std::string& text : other) {
+    if (std::find(to.begin(), to.end(), text) == to.end()) to.push_back(text);
+  }
+}
+
 /// What the parts' ends say together.
 void join_ends(const Shards& shards, MergedRun& out) {
   for (const auto& [shard, parts] : shards) {
@@ -238,9 +245,10 @@ void join_ends(const Shards& shards, MergedRun& out) {
     all.looks_like.insert(end.looks_like.begin(), end.looks_like.end());
     all.grown.insert(all.grown.end(), end.grown.begin(), end.grown.end());
     all.compared += end.compared;
-    for (const std::string& note : end.notes) {
-      if (std::find(all.notes.begin(), all.notes.end(), note) == all.notes.end()) all.notes.push_back(note);
-    }
+    add_new(all.notes, end.notes);
+    add_new(all.lacking, end.lacking);
+    all.limits.insert(end.limits.begin(), end.limits.end());
+    all.left_out = std::max(all.left_out, end.left_out);  // each shard says it of the whole plan
   }
   for (const auto& [kernel, count] : out.end.not_started) out.left += count;
 }

@@ -147,4 +147,42 @@ attempt repro 'v1 gated_delta_rule T=8192 dk=64' --dump run.safetensors
 run 5 judge run.safetensors --timeout 0.001
 grep -q '^verdict   timeout: no answer after 0.001 s' out || complain 'no timeout'
 
+# What a plugin prints goes to a file that is named once, whichever verb calls it, and its last words stand with the crash.
+chatty=(--plugin "$plugin" --kernel chatty.gated_delta_rule.recurrent)
+small=(--where 'T=..64 dv=..16')
+says_line='v1 gated_delta_rule form=recurrent T=9 dk=8 dv=8 kernel=chatty.gated_delta_rule.recurrent'
+log_of() { cat out err | sed -n 's/.*what the kernel printed: \([^ ]*\) (.*/\1/p'; }
+# logs MOST: the run wrote no more than that itself, and the file that it names has what was printed.
+logs() {
+  local log
+  log="$(log_of)"
+  [[ "$(cat out err | wc -c)" -lt "$1" ]] || complain 'prints what the plugin prints'
+  [[ "$(wc -l <<<"$log")" -eq 1 ]] && grep -q '^\.\.\.' "$log" && grep -q '^width ' "$log" || complain "no file of it: '$log'"
+  rm -f "$log"
+}
+run 0 gate "${chatty[@]}" "${small[@]}" --max-cases 12 && logs 20000
+run 0 fuzz "${chatty[@]}" "${small[@]}" --budget 0 --max-cases 10 --seed 3 && logs 20000
+run 0 card "${chatty[@]}" && logs 20000
+run 0 diagnose "${chatty[@]}" && logs 20000
+run 0 tolerance --plugin "$plugin" "$says_line" && logs 20000
+attempt bench --plugin "$plugin" --case "$says_line" && logs 20000
+run 0 sweep --plugin "$plugin" --kernel chatty.gated_delta_rule.chunked --out points --where 'T=..128' && logs 20000
+run 5 gate "${chatty[@]}" --where 'dv=106 T=..64' --max-cases 3 && logs 20000
+says "killed by signal 11 (Segmentation fault); it last printed 'no room for width 106'"
+# One line shows the first of it, as it comes, and then no more than that.
+run 0 repro --plugin "$plugin" "$says_line"
+grep -q '^\.\.\.\.' err || complain 'repro does not show what the plugin prints'
+grep -q 'what it prints beyond 16 kB is in the file alone' err || complain 'says nothing of the rest'
+logs 40000
+# A file of the caller's is added to, and stays.
+echo before >mine.log
+SAMESTATE_SUBJECT_LOG="$PWD/mine.log" attempt card "${chatty[@]}"
+[[ $code -eq 0 && "$(head -1 mine.log)" == before ]] && grep -q '^width ' mine.log || complain 'the file of SAMESTATE_SUBJECT_LOG'
+# A file of Python that is named as a library is.
+printf 'def f(): pass\n' >mine.py
+bad 'a function in a file of Python is python:FILE.py:FUNCTION' gate --subject mine.py
+# A plugin that prints nothing leaves no file and no word of one.
+run 0 card --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent
+[[ -z "$(log_of)" ]] || complain "names a file of nothing: $(log_of)"
+
 finish

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -105,6 +106,17 @@ samestate::Outcome hangs(const samestate::Arguments& a, const samestate::Contrac
   return base().run(a, contract);
 }
 
+/// Prints much, as compilers do; at one width it says why before it crashes.
+samestate::Outcome chatty(const samestate::Arguments& a, const samestate::Contract& contract) {
+  std::printf("%s\nwidth %d\n", std::string(20'000, '.').c_str(), static_cast<int>(a.v.shape[3]));
+  if (a.v.shape[3] == 106) {
+    std::printf("no room for width 106\n");
+    store_nowhere();
+  }
+  return base(a.chunk > 0 ? "cpu.gated_delta_rule.chunked" : "cpu.gated_delta_rule.recurrent")
+      .run(a, contract);
+}
+
 }  // namespace
 
 int samestate_plugin_abi() { return samestate::plugin_abi; }
@@ -123,6 +135,8 @@ void samestate_plugin_kernels(std::vector<samestate::Kernel>* rows) {
   add("deadly", "chunked", deadly_chunks);
   add("unsafe", "recurrent", unsafe);
   add("hanging", "recurrent", hangs);
+  add("chatty", "recurrent", chatty);
+  add("chatty", "chunked", chatty);
 }
 
 // One of another system.

@@ -403,16 +403,34 @@ says 'head size'
 run 0 gate --subject "$subject jit_declared" --where 'T=..64 dk=..64' --max-cases 30 --compiles 3
 says 'variants are compiled'
 grep -q 'a few calls' err && complain 'learns what the declaration says'
+# Shards of a kernel that refuses calls are, together, what the one run is: verdicts, proposed limits, exit code.
+verdicts() { grep -E '^(not judged|  +[0-9]+ (unsupported|crash)|judged:|[0-9]+ cases: )' out; }
+for refuses in narrow jit; do
+  one=(gate --subject "$subject $refuses" --where 'T=..64' --max-cases 60)
+  run 3 "${one[@]}"
+  verdicts >whole.out
+  grep -o 'declare .*' err >whole.err
+  [[ -s whole.out && -s whole.err ]] || complain "$refuses: nothing is proposed"
+  for i in 0 1 2; do attempt "${one[@]}" --shard "$i/3" --jsonl "refused-$i.jsonl"; done
+  run 3 merge refused-?.jsonl
+  verdicts | cmp -s - whole.out || complain "$refuses: the merge counts $(verdicts | tr '\n' ' ')"
+  grep -o 'declare .*' err | cmp -s - whole.err || complain "$refuses: the merge proposes $(cat err)"
+done
+# Planted: a declaration that names the size, so that a refusal of it is a crash, in a file of the run whose plan holds such cases.
+for i in 0 1 2; do attempt gate --subject "$subject narrow" --where 'T=..64' --max-cases 60 --shard "$i/3" --jsonl "refused-$i.jsonl"; done
+grep -q '"limits":{"mine.*none"}' refused-0.jsonl || complain 'the shard does not say what is declared'
+sed -i 's/\("limits":{"mine[^"]*":\)"none"/\1"dk <= 256"/' refused-?.jsonl
+run 5 merge refused-?.jsonl
 # What it prints goes to a file, and its last words stand with the crash.
 run 0 gate --subject "$subject chatty" --where 'T=..64 dk=..64' --max-cases 6
-says 'what the subject printed: '
+says 'what the kernel printed: '
 [[ "$(wc -c <err)" -lt 20000 ]] || complain 'prints what the subject prints'
-log="$(sed -n 's/^what the subject printed: \(.*\) (.*/\1/p' out)"
-grep -q 'ptxas info' "$log" || complain 'the log lacks what the subject printed'
+log="$(sed -n 's/^what the kernel printed: \(.*\) (.*/\1/p' out)"
+grep -q 'ptxas info' "$log" || complain 'the log lacks what the kernel printed'
 rm -f "$log"
 run 5 gate --subject "$subject chatty_crash" --where 'T=..64 dk=..64' --max-cases 2
 says 'it last printed'
 says 'illegal instruction at 0x3f'
-rm -f "$(sed -n 's/^what the subject printed: \(.*\) (.*/\1/p' out)"
+rm -f "$(sed -n 's/^what the kernel printed: \(.*\) (.*/\1/p' out)"
 
 finish

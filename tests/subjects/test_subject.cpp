@@ -316,7 +316,7 @@ int main(int argc, char** argv) {
       say({{"type", "error"}, {"id", id}, {"reason", "ValueError: no"}, {"trace", trace}});
       continue;
     }
-    if (fault.starts_with("jit") && message["parameters"]["dk"] > 64) {
+    if ((fault.starts_with("jit") || fault == "narrow") && message["parameters"]["dk"] > 64) {
       say({{"type", "error"},
            {"id", id},
            {"refusal", true},
