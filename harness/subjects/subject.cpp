@@ -156,6 +156,8 @@ class Conversation {
       } catch (const Error& error) {
         lose(error.what());
       }
+      for (const std::string& chosen : answer.configurations)
+        CollectSpent::note_tuned(answer.tuned_by, chosen);
       if (answer.kind != SubjectAnswer::Kind::busy) spent_ = answer.spent;
       switch (answer.kind) {
         case SubjectAnswer::Kind::busy:
