@@ -46,7 +46,9 @@ CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins)
   app.add_option_function<std::string>(
          "--autotune", [](const std::string& how) { ::setenv(kAutotuneVariable, how.c_str(), 1); },
          "what tuners of a Python subject do: first, their first configuration that runs, untimed; cached, "
-         "their own choice, kept on disk; full, their own choice, made anew (first)")
+         "their own choice, kept on disk; full, their own choice, made anew (first); a failure is repeated "
+         "with "
+         "the other setting")
       ->check(CLI::IsMember({"first", "cached", "full"}));
   return add_repeatable(
       app, "--plugin,--subject", plugins,

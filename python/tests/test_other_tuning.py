@@ -105,6 +105,34 @@ class OtherTuning(unittest.TestCase):
         return subprocess.run([samestate.executable(), "repro", line, "--json", "--subject", "python:" + path],
                               capture_output=True, text=True, env=environment).stdout
 
+    def test_each_configuration_as_a_kernel_of_its_own(self):
+        """The recipe of docs/subjects.md: a wrong configuration is found that no setting of the tuner chooses."""
+        path = os.path.join(self.folder, "each.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("""
+import samestate
+import tuned_kernels
+
+tuner = tuned_kernels._tuner()
+for config in list(tuner.configs):
+    def one(q, k, v, g, scale, initial_state, config=config):
+        tuner.configs = [config]
+        return tuned_kernels.tuned(q, k, v, g, scale, initial_state)
+
+    name = f"size{config.kwargs['size']}"
+    globals()[name] = samestate.kernel("retention", "recurrent", name="mine." + name, heads="repeated", limits=["T <= 64"])(one)
+""")
+        for wrong, code in ((64, 1), (0, 0)):
+            ran = self.command_on(path, wrong)
+            self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
+        self.assertNotIn("mine.size128.recurrent, form", self.command_on(path, 64).stdout)
+
+    def command_on(self, path, wrong):
+        environment = dict(os.environ, SAMESTATE_PYTHON=sys.executable, SAMESTATE_TEST_WRONG=str(wrong), PYTHONPATH=os.pathsep.join(
+            [os.path.join(self.folder, "packages"), os.path.dirname(HERE), HERE]))
+        return subprocess.run([samestate.executable(), "gate", "--max-cases", "8", "--law", "none", "--subject", "python:" + path],
+                              capture_output=True, text=True, env=environment)
+
     def test_without_a_tuner_nothing_is_repeated(self):
         ran, records = self.gate(kernel="untuned.retention.recurrent", wrong=128)
         self.assertEqual(ran.returncode, 1, ran.stdout + ran.stderr)
