@@ -73,8 +73,8 @@ std::string limits_page(const ProbedLimits& probed) {
     page += fmt::format("refused   by its values, with some data of a size and not with others: {}\n",
                         probed.by_values);
   if (!probed.refusal.empty())
-    page += fmt::format("refused   {} of {} calls of one size or setting more: {}\n", probed.refused,
-                        probed.calls, probed.refusal);
+    page += fmt::format("refused   {} of the sizes and settings that were tried, with whatever data: {}\n",
+                        probed.refused, probed.refusal);
   if (!probed.limits.empty())
     page += fmt::format("limits    it takes calls with {}, and each refused one breaks {}{}\n",
                         fmt::join(probed.limits, " and "), probed.limits.size() == 1 ? "it" : "one of them",

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <random>
+#include <string_view>
 #include <utility>
 
 #include "fuzz/factors.h"
@@ -18,9 +19,11 @@ namespace {
 
 using Cases = std::vector<Case>;
 
-/// Seeds and regimes of the data with which a refused case is tried again.
+/// Seeds of the data with which a refused case is tried again, and regimes without the values that a function may refuse: large
+/// ones, signs, decays or writes that are strong or missing, keys that are no unit vectors.
 constexpr std::uint64_t kMoreSeeds = 2;
-constexpr std::size_t kMoreRegimes = 4;
+constexpr std::array<std::string_view, 9> kOtherData = {
+    "tiny_v", "exact", "none", "strong", "beta_zero", "positive", "tiny_norms", "tiny", "zeros"};
 /// Cases in which a first one that is taken is looked for.
 constexpr std::size_t kMostStarts = 240;
 /// Rounds of cases that put together values which were taken one at a time, and the cases of a round.
@@ -92,10 +95,10 @@ class Probing {
       if (!out.empty()) out.back().seed += more;
     }
     for (const Regime* regime : system_.regimes) {
-      if (out.size() == kMoreSeeds + kMoreRegimes) break;
+      if (std::ranges::find(kOtherData, std::string_view(regime->name)) == kOtherData.end()) continue;
       Case other = c;
       other.regime = regime->name;
-      if (other.regime != c.regime) add(std::move(other));
+      add(std::move(other));
     }
     return out;
   }

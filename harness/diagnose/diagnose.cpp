@@ -143,9 +143,7 @@ BatchShape shape_of(const Case& c, BatchShape of) {
     of.offsets =
         c.T >= 32 ? std::vector<std::int64_t>{0, first, first, c.T} : std::vector<std::int64_t>{0, c.T};
   }
-  // A large call says no more than a small one.
-  const bool large = c.T > of.T || c.dk > of.dk;
-  of.B = large && c.B == of.B ? 1 : c.B, of.T = c.T, of.dk = c.dk, of.dv = c.dv;
+  of.B = c.B, of.T = c.T, of.dk = c.dk, of.dv = c.dv;
   of.Hk = c.Hk, of.Hv = c.Hv % c.Hk == 0 ? c.Hv : c.Hk;
   of.initial_state = c.state != "none";
   return of;

@@ -36,12 +36,19 @@ class OtherTuning(unittest.TestCase):
 
     def gate(self, *words, kernel="tuned.retention.recurrent", **planted):
         """(the run, its records of cases)"""
-        path = os.path.join(self.folder, "records.jsonl")
-        ran = self.command("gate", "--kernel", kernel, "--max-cases", "4", "--law", "none", "--threads", "1", "--force",
-                           "--jsonl", path, *words, **planted)
+        path = os.path.join(tempfile.mkdtemp(dir=self.folder), "records.jsonl")
+        ran = self.command("gate", "--kernel", kernel, *self.few(), "--jsonl", path, *words, **planted)
         with open(path, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
         return ran, [line for line in lines if "verdict" in line]
+
+    def few(self):
+        """Options of a gate that runs two small cases."""
+        corpus = os.path.join(self.folder, "corpus")
+        os.makedirs(corpus, exist_ok=True)
+        with open(os.path.join(corpus, "retention.txt"), "w", encoding="utf-8") as file:
+            file.writelines(f"# small\nv1 retention form=recurrent T={T} dk=4 dv=4 state=random\n" for T in (9, 5))
+        return ["--corpus", corpus, "--max-cases", "2", "--threads", "1"]
 
     def failing(self, records, verdict="fail"):
         some = [record for record in records if record["verdict"] == verdict]
@@ -55,7 +62,6 @@ class OtherTuning(unittest.TestCase):
             self.assertEqual((record["tuned"], record["retuned"]), ("first: " + FIRST, "full: pass: " + BEST))
             self.assertIn(f"with --autotune full it passes ({BEST}), with first it fails ({FIRST})", record["reason"])
         self.assertIn("looks like: only with the configuration of --autotune first", ran.stdout)
-        self.assertEqual(ran.stdout.count("failures of 1 kind"), 1, ran.stdout)
 
         # Each is repeated by the line.
         line = record["line"]
@@ -130,7 +136,8 @@ for config in list(tuner.configs):
     def command_on(self, path, wrong):
         environment = dict(os.environ, SAMESTATE_PYTHON=sys.executable, SAMESTATE_TEST_WRONG=str(wrong), PYTHONPATH=os.pathsep.join(
             [os.path.join(self.folder, "packages"), os.path.dirname(HERE), HERE]))
-        return subprocess.run([samestate.executable(), "gate", "--max-cases", "8", "--law", "none", "--subject", "python:" + path],
+        return subprocess.run([samestate.executable(), "gate", "--max-cases", "8", "--corpus", self.few()[1], "--subject",
+                               "python:" + path],
                               capture_output=True, text=True, env=environment)
 
     def test_without_a_tuner_nothing_is_repeated(self):
