@@ -24,7 +24,8 @@ struct DiagnosticCall {
 [[nodiscard]] std::vector<DiagnosticCall> diagnostic_calls(const Family& family);
 /// The same, of whose outputs a norm in the kernel is expected as the kernel's declaration has it, with sizes, tokens, contract
 /// and states moved into its limits and the `further` ones, of what it takes without saying so. A call for which there are no
-/// such sizes keeps its own. Sizes have no unit; keys of larger sizes are smaller by a power of two, so that states do not grow.
+/// such sizes keeps its own. Sizes have no unit; of more channels than four the others of q, k and the
+/// initial state are zero.
 [[nodiscard]] std::vector<DiagnosticCall> diagnostic_calls(const Family& family, const KernelRow& kernel,
                                                            const DeclaredLimits& further = {});
 

@@ -218,7 +218,7 @@ TEST(Diagnose, ALimitOfExponentsIsFound) {
 
 KernelTable with_limits(const std::vector<std::string>& limits) {
   Kernel row = KernelTable(kernels()).named("cpu.gated_delta_rule.chunked");
-  row.name = "mine.gated_delta_rule.chunked", row.limits = limits;
+  row.name = "mine.gated_delta_rule.chunked", row.limits = limits, row.contracts = {"fp32", "bf16", "fp16"};
   KernelTable table(kernels());
   table.add(std::vector<Kernel>{row});
   return table;
@@ -250,7 +250,7 @@ TEST(Diagnose, CallsLieInsideTheLimits) {
     ASSERT_EQ(right.fits.size(), 1U);
     EXPECT_TRUE(right.fits.front().deviations.empty()) << text_of(right.fits.front().deviations);
     // Maps of heads are one where there are as many of each, and axes are told apart where tokens are not as many as heads.
-    for (const Deviation* planted : deviations_of(family)) {
+    for (const Deviation* planted : declared ? deviations_of(family) : Set{}) {
       const std::vector<Returned> values = returned(family, calls, {planted});
       if (distance(values, returned(family, calls, {})) < 1e-6) continue;
       std::vector<ProbeRun> seen;
@@ -260,7 +260,9 @@ TEST(Diagnose, CallsLieInsideTheLimits) {
         run.outputs.final_state.assign(x.final_state.begin(), x.final_state.end());
       }
       const samestate::Diagnosis found = diagnose(family, calls, seen);
-      ASSERT_FALSE(found.fits.empty()) << planted->name;
+      EXPECT_FALSE(found.fits.empty())
+          << planted->name << " " << found.nearest.distance << text_of(found.nearest.deviations);
+      if (found.fits.empty()) continue;
       EXPECT_LT(distance(returned(family, calls, found.fits.front().deviations), values), 1e-6)
           << planted->name << " is taken for " << text_of(found.fits.front().deviations);
     }
