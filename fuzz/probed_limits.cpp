@@ -137,7 +137,7 @@ class Probing {
     for (const auto& [dear, c] : starts) {
       if (!takes(c).value_or(false)) continue;
       base_ = c;
-      // What was refused before differs from the base in several keys, one of which is the cause.
+      // Cases that were refused before it differ from it in several keys, one of which is the cause.
       refused_.clear();
       return true;
     }

@@ -127,7 +127,7 @@ void look_for_limit(FoundReading& of, const StrongDecays& strong, double& distan
   if (const double with = strong.off(reading, limit, false); with < kFits) of.limit = limit, distance = with;
 }
 
-/// What a case line would say of a call.
+/// The case whose line would describe the call.
 Case case_of(const BatchShape& s, const KernelRow& kernel) {
   Case c = kernel.system->standard();
   c.kernel = kernel.name, c.form = kernel.form;

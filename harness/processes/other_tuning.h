@@ -48,7 +48,7 @@ class OtherTuning {
     Record record;
     std::string setting;
     std::optional<CaseResult> other =
-        {};  ///< of the first run, where a crash is repeated with its own setting
+        {};  ///< the first run's, while a crash is repeated with its own setting
   };
   std::map<std::size_t, Open> open_;
   std::set<std::string> begun_, fixed_;  ///< kernels; of `fixed_` the setting cannot be changed

@@ -248,10 +248,10 @@ class Conversation {
   SharedMemory memory_;
   LineProcess process_;
   std::int64_t id_ = 0;
-  Spent spent_;           ///< of the call under way
-  std::string tuned_by_;  ///< of it, as configurations_
-  std::vector<std::string> configurations_;
-  std::set<std::string> compiled_;  ///< kernels and what of them a call has compiled
+  Spent spent_;                              ///< of the call under way
+  std::string tuned_by_;                     ///< the setting of its tuners
+  std::vector<std::string> configurations_;  ///< that they chose for it
+  std::set<std::string> compiled_;           ///< kernels and what of them a call has compiled
 };
 
 /// The conversations of a process: each process that calls has its own, and each of its threads while it calls. Where they are

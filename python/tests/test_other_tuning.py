@@ -128,14 +128,16 @@ for config in list(tuner.configs):
     name = f"size{config.kwargs['size']}"
     globals()[name] = samestate.kernel("retention", "recurrent", name="mine." + name, heads="repeated", limits=["T <= 64"])(one)
 """)
-        for wrong, code in ((64, 1), (0, 0)):
+        for wrong, code in ((0, 0), (64, 1)):
             ran = self.command_on(path, wrong)
             self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
-        self.assertNotIn("mine.size128.recurrent, form", self.command_on(path, 64).stdout)
+        self.assertIn("of mine.size64.recurrent, form", ran.stdout)
+        self.assertNotIn("of mine.size128.recurrent, form", ran.stdout)
 
     def command_on(self, path, wrong):
-        environment = dict(os.environ, SAMESTATE_PYTHON=sys.executable, SAMESTATE_TEST_WRONG=str(wrong), PYTHONPATH=os.pathsep.join(
-            [os.path.join(self.folder, "packages"), os.path.dirname(HERE), HERE]))
+        places = [os.path.join(self.folder, "packages"), os.path.dirname(HERE), HERE]
+        environment = dict(os.environ, SAMESTATE_PYTHON=sys.executable, SAMESTATE_TEST_WRONG=str(wrong),
+                           PYTHONPATH=os.pathsep.join(places))
         return subprocess.run([samestate.executable(), "gate", "--max-cases", "8", "--corpus", self.few()[1], "--subject",
                                "python:" + path],
                               capture_output=True, text=True, env=environment)

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kName = "mine.gated_delta_rule.chunked";
 
-/// What a kernel with these declared limits is found to take, that refuses every call for which `refuses` is true.
+/// The findings of a kernel that declares these limits and refuses every call for which `refuses` is true.
 ProbedLimits probed(const std::function<bool(const Case&)>& refuses,
                     const std::vector<std::string>& declared = {}, const std::function<bool()>& stop = {}) {
   Kernel row = KernelTable(kernels()).named("cpu.gated_delta_rule.chunked");

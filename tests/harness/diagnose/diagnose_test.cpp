@@ -224,7 +224,7 @@ KernelTable with_limits(const std::vector<std::string>& limits) {
   return table;
 }
 
-// Of a kernel that takes few sizes the calls have these, declared or found by probing, and tell readings apart all the same.
+// The calls of a kernel that takes few sizes have these, declared or found by probing, and tell readings apart all the same.
 TEST(Diagnose, CallsLieInsideTheLimits) {
   const Family& family = family_named("gated_delta_rule");
   const std::vector<std::string> limits = {"dk = 128", "dv = 128", "T % 16 = 0", "Hk = Hv",

@@ -141,7 +141,7 @@ TEST(FailureGroups, WhatAnotherTuningGaveIsNoPartOfTheKind) {
   ASSERT_EQ(groups.size(), 1U);
   EXPECT_EQ(groups[0].cause, "crash: the kernel threw: no");
   EXPECT_EQ(groups[0].example, 1U);
-  // Of a failure whose reason is that alone.
+  // A failure may have no other reason than that sentence.
   Record alone = record(Verdict::fail, 2.0, "v1 a T=5"), plain = alone;
   alone.judgement.reason = "with --autotune full it passes (scan: BLOCK=64), with first it fails (..)";
   EXPECT_EQ(likely_cause(alone.judgement), likely_cause(plain.judgement));
