@@ -21,6 +21,7 @@ void add_record(Page& page, const Record& record) {
   page.line("case      {}", record.line);
   page.line("kernel    {} on {}", record.kernel, record.device);
   page.line("verdict   {}{}{}", name_of(j.verdict), j.reason.empty() ? "" : ": ", j.reason);
+  if (!record.tuned.empty()) page.line("tuned     {}", record.tuned);
   if (j.verdict == Verdict::skipped || j.verdict == Verdict::unsupported || j.verdict == Verdict::crash ||
       j.verdict == Verdict::timeout || j.verdict == Verdict::flaky) {
     return;

@@ -2,17 +2,21 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/duration.h"
 #include "cli/filter.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/probe_apart.h"
 #include "cli/subject_log.h"
 #include "cli/table.h"
+#include "fuzz/probed_limits.h"
 #include "harness/diagnose/diagnose.h"
+#include "harness/processes/campaign.h"
 #include "harness/run/plugin.h"
 #include "oracles/contracts.h"
 #include "oracles/rounding.h"
@@ -26,6 +30,9 @@ struct DiagnoseOptions {
   std::vector<std::string> plugins;
   bool json = false;
 };
+
+/// Seconds in which the sizes that a kernel takes are looked for.
+constexpr double kProbeSeconds = 120.0;
 
 /// What of it is not as declared.
 std::vector<std::string> names_of(const FoundReading& finding) {
@@ -53,16 +60,40 @@ std::string declaration_of(const FoundReading& finding) {
 }
 
 /// What the roundings of the kernel's contract make of six tokens.
-double usual_distance(const KernelRow& kernel) {
+double usual_distance(const std::string& name) {
   constexpr double kRoundings = 32.0;
-  const Contract& contract = contract_named(kernel.contracts.front());
+  const Contract& contract = contract_named(name);
   return kRoundings *
          std::max({unit_roundoff(contract.output), unit_roundoff(contract.qk), unit_roundoff(Format::fp32)});
 }
 
-std::string page_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
+/// "limits" lines: what is refused, and what to declare; empty where nothing was.
+std::string limits_page(const ProbedLimits& probed) {
+  std::string page;
+  if (!probed.by_values.empty())
+    page += fmt::format("refused   by its values, with some data of a size and not with others: {}\n",
+                        probed.by_values);
+  if (!probed.refusal.empty())
+    page += fmt::format("refused   {} of the sizes and settings that were tried, with whatever data: {}\n",
+                        probed.refused, probed.refusal);
+  if (!probed.limits.empty())
+    page += fmt::format("limits    it takes calls with {}, and each refused one breaks {}{}\n",
+                        fmt::join(probed.limits, " and "), probed.limits.size() == 1 ? "it" : "one of them",
+                        probed.stopped ? ", of those that the time allowed" : "");
+  else if (probed.refused > 0)
+    page += probed.took_any ? "limits    no sizes or settings tell what it refuses from what it takes\n"
+                            : "limits    it takes none of the sizes and settings that were tried\n";
+  return page;
+}
+
+/// The limits as a declaration has them, and as the word that names a function of Python.
+std::string limits_declaration(const ProbedLimits& probed) { return nlohmann::json(probed.limits).dump(); }
+
+std::string page_of(const KernelRow& kernel, const std::vector<DiagnosticCall>& calls,
+                    const Diagnosis& diagnosis, const ProbedLimits& probed) {
   std::string page = fmt::format("kernel    {}, {} {}, called as {}\n", kernel.name, kernel.system->name,
-                                 kernel.form, kernel.contracts.front());
+                                 kernel.form, calls.front().contract);
+  page += limits_page(probed);
   for (const std::string& why : diagnosis.refused) page += fmt::format("not run   {}\n", why);
   for (const FoundReading& f : diagnosis.fits)
     page += fmt::format("found     {} ({:.2g} off)\n", text_of(f), f.distance);
@@ -70,7 +101,7 @@ std::string page_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
     page +=
         fmt::format("found     nothing that fits; nearest: {} ({:.2g} off, a reading fits below {:.2g})\n",
                     text_of(diagnosis.nearest), diagnosis.nearest.distance, kFits);
-  if (diagnosis.fits.size() == 1 && diagnosis.fits.front().distance > usual_distance(kernel))
+  if (diagnosis.fits.size() == 1 && diagnosis.fits.front().distance > usual_distance(calls.front().contract))
     page +=
         "note      that is more than its roundings make: the conventions fit, and `samestate gate` judges "
         "the values\n";
@@ -88,17 +119,24 @@ std::string page_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
     else if (!names_of(only).empty())
       page += "declare   no convention says that: it is a defect, or the arguments are in another order\n";
   }
+  if (!probed.limits.empty())
+    page += fmt::format("declare   \"limits\":{}, or ?limits={} behind the name of a Python function\n",
+                        limits_declaration(probed), fmt::join(probed.limits, ";"));
   return page;
 }
 
-std::string json_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
+std::string json_of(const KernelRow& kernel, const std::vector<DiagnosticCall>& calls,
+                    const Diagnosis& diagnosis, const ProbedLimits& probed) {
   const auto finding = [](const FoundReading& f) {
     return nlohmann::ordered_json{
         {"deviations", names_of(f)}, {"distance", f.distance}, {"declare", declaration_of(f)}};
   };
   nlohmann::ordered_json out{{"kernel", kernel.name},
-                             {"contract", kernel.contracts.front()},
+                             {"contract", calls.front().contract},
                              {"refused", diagnosis.refused},
+                             {"limits", probed.limits},
+                             {"refusal", probed.refusal},
+                             {"refused_by_values", probed.by_values},
                              {"fits", nlohmann::ordered_json::array()}};
   for (const FoundReading& f : diagnosis.fits) out["fits"].push_back(finding(f));
   if (diagnosis.fits.empty() && !diagnosis.nothing_ran) out["nearest"] = finding(diagnosis.nearest);
@@ -122,6 +160,35 @@ const KernelRow& chosen(const KernelTable& table, const std::string& name) {
   throw Error(fmt::format("--kernel: which one? {}", fmt::join(names, ", ")));
 }
 
+std::vector<ProbeRun> runs_of(const KernelRow& kernel, const std::vector<DiagnosticCall>& calls,
+                              const DeclaredLimits& further, double timeout) {
+  std::vector<ProbeRun> runs;
+  for (const DiagnosticCall& call : calls)
+    runs.push_back(probe_apart([&] { return run_diagnostic(kernel, call, further); }, timeout));
+  return runs;
+}
+
+/// Returns true if it refuses a call that its limits take.
+bool is_refused(const std::vector<DiagnosticCall>& calls, const std::vector<ProbeRun>& runs) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].refusal && !calls[i].outside) return true;
+  }
+  return false;
+}
+
+ProbedLimits probed_limits(const KernelTable& table, const KernelRow& kernel, double timeout) {
+  fmt::print(stderr, "samestate: it refuses a call: looking for the sizes and settings that it takes\n");
+  const auto begin = std::chrono::steady_clock::now();
+  note_interrupts();
+  Workers one(case_runner(table), shared_process(1, timeout, kernel.device != "cpu"));
+  return probe_limits(
+      kernel, [&](const Case& c) { return one.run_one(c); },
+      [&] {
+        const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begin;
+        return interrupted() || since.count() > kProbeSeconds;
+      });
+}
+
 int run_diagnose(const DiagnoseOptions& options) {
   const SubjectLog log(options.plugins);
   const KernelTable table = kernel_table(options.plugins);
@@ -134,15 +201,22 @@ int run_diagnose(const DiagnoseOptions& options) {
                     kernel.name, kernel.system->name));
   const Family& family = family_named(kernel.system->name);
   const double timeout = seconds_of("--timeout", options.timeout);
-  const std::vector<DiagnosticCall> calls = diagnostic_calls(family, kernel);
-  std::vector<ProbeRun> runs;
-  for (const DiagnosticCall& call : calls)
-    runs.push_back(probe_apart([&] { return run_diagnostic(kernel, call); }, timeout));
+  std::vector<DiagnosticCall> calls = diagnostic_calls(family, kernel);
+  std::vector<ProbeRun> runs = runs_of(kernel, calls, {}, timeout);
+  ProbedLimits probed;
+  if (is_refused(calls, runs)) {
+    probed = probed_limits(table, kernel, timeout);
+    if (const DeclaredLimits further(probed.limits, *kernel.system); !further.none()) {
+      calls = diagnostic_calls(family, kernel, further);
+      runs = runs_of(kernel, calls, further, timeout);
+    }
+  }
   const Diagnosis diagnosis = diagnose(family, calls, runs);
-  fmt::print("{}", options.json ? json_of(kernel, diagnosis) : page_of(kernel, diagnosis));
-  if (diagnosis.nothing_ran) return kNothingRan;
+  fmt::print("{}", options.json ? json_of(kernel, calls, diagnosis, probed)
+                                : page_of(kernel, calls, diagnosis, probed));
+  if (diagnosis.nothing_ran && !probed.took_any) return kNothingRan;
   if (diagnosis.fits.size() != 1) return kVacuous;
-  return names_of(diagnosis.fits.front()).empty() ? kPass : kFail;
+  return names_of(diagnosis.fits.front()).empty() && probed.limits.empty() ? kPass : kFail;
 }
 
 }  // namespace
@@ -159,9 +233,16 @@ Command add_diagnose(CLI::App& app) {
       "state ignored,\n"
       "exponents of the decay clipped, .. It needs no declaration: what it finds is relative to the one that "
       "is there,\n"
-      "and the last line is what to write into it.\n\n"
+      "and the last line is what to write into it. Where the kernel refuses a call before it runs anything, "
+      "calls "
+      "that vary\n"
+      "one size or setting at a time show which it takes: limits to declare, inside which the conventions "
+      "are read "
+      "then.\n\n"
       "  samestate diagnose --subject python:my_module:my_function --kernel my.gated_delta_rule.recurrent\n\n"
-      "Exit 0 where the kernel is as declared, 1 where another reading fits, 3 where none does or several, "
+      "Exit 0 where the kernel is as declared, 1 where another reading fits or limits are to be declared, 3 "
+      "where "
+      "no reading does or several, "
       "77 where no "
       "call was run.");
   app.add_option("--kernel", options->kernel, "which kernel (default: the only one that was added)")

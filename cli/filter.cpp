@@ -7,6 +7,7 @@
 
 #include "cli/duration.h"
 #include "cli/options.h"
+#include "harness/processes/workers.h"
 #include "reference/error.h"
 
 namespace samestate::cli {
@@ -43,9 +44,11 @@ CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins)
          "many as --threads)")
       ->check(CLI::Range(1, 1024));
   app.add_option_function<std::string>(
-         "--autotune", [](const std::string& how) { ::setenv("SAMESTATE_AUTOTUNE", how.c_str(), 1); },
+         "--autotune", [](const std::string& how) { ::setenv(kAutotuneVariable, how.c_str(), 1); },
          "what tuners of a Python subject do: first, their first configuration that runs, untimed; cached, "
-         "their own choice, kept on disk; full, their own choice, made anew (first)")
+         "their own choice, kept on disk; full, their own choice, made anew (first); a failure is repeated "
+         "with "
+         "the other setting")
       ->check(CLI::IsMember({"first", "cached", "full"}));
   return add_repeatable(
       app, "--plugin,--subject", plugins,

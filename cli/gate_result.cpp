@@ -16,6 +16,7 @@
 #include "fuzz/plan_coverage.h"
 #include "fuzz/refusals.h"
 #include "harness/cases/case_line.h"
+#include "harness/processes/other_tuning.h"
 #include "reference/error.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
@@ -109,7 +110,8 @@ void explain_kinds(GateResult& result, const KernelTable& table, bool fast) {
   std::size_t explained = 0;
   for (const FailureGroup& group : failure_groups(result.records)) {
     Record& example = result.records[group.example];
-    if (example.judgement.verdict != Verdict::fail) continue;
+    if (example.looks_like.empty()) example.looks_like = configuration_to_blame(example);
+    if (example.judgement.verdict != Verdict::fail && example.looks_like.empty()) continue;
     if (explained++ == kExplainedKinds || interrupted()) return;
     if (example.looks_like.empty())
       example.looks_like = looks_like(example, other_failures(result.records, example), table,

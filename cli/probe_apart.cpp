@@ -22,6 +22,7 @@ std::string packed(const ProbeRun& run) {
     text.append(static_cast<const char*>(data), bytes);
   };
   put(&run.no_device, sizeof run.no_device);
+  put(&run.refusal, sizeof run.refusal);
   put(run.refused.data(), run.refused.size());
   put(run.outputs.o.data(), run.outputs.o.size() * sizeof(float));
   put(run.outputs.final_state.data(), run.outputs.final_state.size() * sizeof(float));
@@ -38,6 +39,7 @@ ProbeRun unpacked(const std::string& text) {
   };
   ProbeRun run;
   std::memcpy(&run.no_device, take().data(), sizeof run.no_device);
+  std::memcpy(&run.refusal, take().data(), sizeof run.refusal);
   run.refused = take();
   for (std::vector<float>* x : {&run.outputs.o, &run.outputs.final_state}) {
     const std::string_view bytes = take();

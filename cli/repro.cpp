@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -32,6 +33,7 @@
 #include "fuzz/shrink.h"
 #include "harness/card/neighbours.h"
 #include "harness/processes/campaign.h"
+#include "harness/processes/other_tuning.h"
 #include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
 #include "oracles/numbers.h"
@@ -89,13 +91,33 @@ std::vector<Case> cases_before(const ReproOptions& options, const KernelTable& t
   return cases;
 }
 
+/// In a process of its own: the one that was asked for has the setting that it began with.
+void repeat_with_other_tuning(Record& record, const std::vector<Case>& before, const Case& c,
+                              const KernelTable& table, double timeout) {
+  const std::string setting = other_tuning_of(record);
+  if (setting.empty()) return;
+  fmt::print(stderr, "samestate: {}; repeated with --autotune {}\n", name_of(record.judgement.verdict),
+             setting);
+  const JobResult done = run_apart(
+      [&] {
+        ::setenv(kAutotuneVariable, setting.c_str(), 1);
+        for (const Case& other : before) (void)run_case(other, table);
+        return result_text(case_result(run_case(c, table)));
+      },
+      timeout, interrupted);
+  if (done.kind == JobResult::Kind::answered) (void)add_retuned(record, setting, parse_result(done.text));
+}
+
 std::string repro_page(const Case& c, const KernelTable& table, const ReproOptions& options,
                        const std::vector<Case>& before, const ScriptWords& words) {
   for (const Case& other : before) (void)run_case(other, table);
   Trace trace;
-  const Record record = run_case(c, table, 1, &trace);
+  Record record = run_case(c, table, 1, &trace);
   Explanation e;
-  if (record.judgement.verdict == Verdict::fail) {
+  repeat_with_other_tuning(record, before, c, table, seconds_of("--timeout", options.timeout));
+  if (const std::string blamed = configuration_to_blame(record); !blamed.empty())
+    e.patterns.push_back(blamed);
+  else if (record.judgement.verdict == Verdict::fail) {
     if (record.seconds > kLongRun)
       fmt::print(own_stderr(), "samestate: fail, ratio {:.4g}; looking for what it looks like\n",
                  record.judgement.ratio);

@@ -148,7 +148,7 @@ std::vector<std::string> separating_limits(std::span<const Case> refused, std::s
       continue;  // a value that no limit can have
     }
   }
-  constexpr std::size_t kMost = 4;
+  constexpr std::size_t kMost = 6;
   std::vector<std::string> out;
   std::vector<bool> broken(refused.size());
   while (out.size() < kMost) {

@@ -21,6 +21,7 @@ struct ProbeRun {
   Outputs outputs;         ///< empty: it did not run
   std::string refused;     ///< why not
   bool no_device = false;  ///< that is why
+  bool refusal = false;    ///< it threw before it launched anything, or said that it does not take the call
 };
 
 /// The kernel that the probe names, called as its line says. Throws what a kernel throws.

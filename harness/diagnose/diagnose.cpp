@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <random>
@@ -16,6 +17,10 @@ namespace {
 
 /// The contents of the calls: every value is a small integer times a power of two, which each format holds.
 class Contents {
+  /// Channels of q, k and the state that are not zero: the few tokens of a call write in most of them, and norms are as small
+  /// with more channels.
+  static constexpr std::int64_t kUsed = 4;
+
  public:
   explicit Contents(std::uint64_t seed) : bits_(seed) {}
 
@@ -32,12 +37,13 @@ class Contents {
     const auto size = [](std::int64_t x) { return static_cast<std::size_t>(x); };
     for (std::int64_t row = 0; row < s.B * s.T * s.Hk; ++row) {
       // Tokens of little norm show an epsilon and its place.
-      const std::int64_t t = row / s.Hk % s.T;
+      const std::int64_t t = row / s.Hk % s.T % 6;
       const float small_k = t == 2 ? 0x1p-10F : t == 4 ? 0x1p-20F : 1.0F;
       const float small_q = t == 3 ? 0x1p-10F : 1.0F;
       for (std::int64_t d = 0; d < s.dk; ++d) {
-        b.q.push_back(small_q * (d == 1 ? one_of({-2, -1, 1, 2}) : integer(-2, 2)));
-        b.k.push_back(small_k * 0.5F * (d == 0 ? one_of({-1, 1}) : integer(-1, 1)));
+        const bool used = d < kUsed;
+        b.q.push_back(!used ? 0.0F : small_q * (d == 1 ? one_of({-2, -1, 1, 2}) : integer(-2, 2)));
+        b.k.push_back(!used ? 0.0F : small_k * 0.5F * (d == 0 ? one_of({-1, 1}) : integer(-1, 1)));
       }
     }
     for (std::size_t i = 0; i < size(s.B * s.T * s.Hv * s.dv); ++i) b.v.push_back(integer(-3, 3));
@@ -45,8 +51,10 @@ class Contents {
       if (family.gated) b.g.push_back(-one_of({0.25F, 0.5F, 1.0F}));
       if (family.delta) b.beta.push_back(one_of({0.25F, 0.5F, 0.75F}));
     }
-    for (std::size_t i = 0; i < size(s.sequences() * s.Hv * s.dk * s.dv); ++i)
-      b.initial_state.push_back(integer(-2, 2));
+    for (std::int64_t row = 0; s.initial_state && row < s.sequences() * s.Hv * s.dk; ++row) {
+      for (std::int64_t d = 0; d < s.dv; ++d)
+        b.initial_state.push_back(row % s.dk < kUsed ? integer(-2, 2) : 0.0F);
+    }
     return b;
   }
 
@@ -58,13 +66,17 @@ Returned returned(const Outputs& outputs) {
   return {{outputs.o.begin(), outputs.o.end()}, {outputs.final_state.begin(), outputs.final_state.end()}};
 }
 
-/// Sum of squares of the differences relative to the expected RMS, and how many.
+/// Sum of squares of the differences relative to the expected RMS, and how many. Where neither is finite they agree, and say
+/// nothing: a quotient whose divisor is zero.
 void add_distance(const std::vector<double>& expected, const std::vector<double>& actual, double& sum,
                   double& count) {
-  double size = 0.0;
-  for (const double x : expected) size += x * x;
-  size = std::max(size / std::max<double>(1.0, static_cast<double>(expected.size())), 1e-12);
+  double size = 0.0, finite = 0.0;
+  for (const double x : expected) {
+    if (std::isfinite(x)) size += x * x, finite += 1.0;
+  }
+  size = std::max(size / std::max(1.0, finite), 1e-12);
   for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (!std::isfinite(expected[i]) && !std::isfinite(actual[i])) continue;
     const double d = actual[i] - expected[i];
     sum += std::isfinite(d) ? std::min(d * d / size, 1e6) : 1e6;
     count += 1.0;
@@ -115,10 +127,109 @@ void look_for_limit(FoundReading& of, const StrongDecays& strong, double& distan
   if (const double with = strong.off(reading, limit, false); with < kFits) of.limit = limit, distance = with;
 }
 
+/// The case whose line would describe the call.
+Case case_of(const BatchShape& s, const KernelRow& kernel) {
+  Case c = kernel.system->standard();
+  c.kernel = kernel.name, c.form = kernel.form;
+  c.B = s.B, c.T = s.T, c.Hk = s.Hk, c.Hv = s.Hv, c.dk = s.dk, c.dv = s.dv;
+  c.heads = s.head_map, c.l2norm = s.l2norm, c.scale = s.scale;
+  c.state = s.initial_state ? "random" : "none";
+  if (!s.offsets.empty()) {
+    c.form = "packed";
+    for (std::size_t i = 0; i + 1 < s.offsets.size(); ++i)
+      c.lengths.push_back(s.offsets[i + 1] - s.offsets[i]);
+  }
+  const CaseForm* form = kernel.system->form(kernel.form);
+  c.chunk = form != nullptr && form->chunked ? 64 : 0;
+  return c;
+}
+
+/// The shape of the case, whose sequences, if it is packed, have the same share of the tokens as those of `of`.
+BatchShape shape_of(const Case& c, BatchShape of) {
+  if (!of.offsets.empty() && c.T != of.T) {
+    const std::int64_t first = c.T % 2 == 0 ? c.T / 2 : c.T;
+    of.offsets =
+        c.T >= 32 ? std::vector<std::int64_t>{0, first, first, c.T} : std::vector<std::int64_t>{0, c.T};
+  }
+  of.B = c.B, of.T = c.T, of.dk = c.dk, of.dv = c.dv;
+  of.Hk = c.Hk, of.Hv = c.Hv % c.Hk == 0 ? c.Hv : c.Hk;
+  of.initial_state = c.state != "none";
+  return of;
+}
+
+/// The shape nearest to this one that lies inside both limits, and into `of` the first contract of the row with which it
+/// does.
+BatchShape inside(BatchShape shape, const KernelRow& kernel, const DeclaredLimits& further,
+                  DiagnosticCall& of) {
+  const Case own = case_of(shape, kernel);
+  const auto hold = [&](const Case& c) { return kernel.limits.hold(c) && further.hold(c); };
+  // The call's own scale, map and norm stay, which are what it is for: a limit of these alone leaves the call outside.
+  for (const bool settings : {true, false}) {
+    for (const std::string& name : kernel.contracts) {
+      for (const bool state : {true, false}) {
+        Case c = own;
+        c.contract = name;
+        if (!state) c.state = "none";
+        if (!settings) c.scale.reset(), c.l2norm = false;
+        BatchShape moved = shape_of(further.nearest(kernel.limits.nearest(c)), shape);
+        Case now = case_of(moved, kernel);
+        now.contract = name;
+        if (!settings) now.scale.reset(), now.l2norm = false;
+        now.chunk = further.nearest(kernel.limits.nearest(now)).chunk;
+        if (!hold(now)) continue;
+        of.contract = name, of.outside = !settings;
+        return moved;
+      }
+    }
+  }
+  of.contract = kernel.contracts.front(), of.outside = true;
+  return shape;
+}
+
+/// The calls, each shape as `fit` makes it of the one that tells most readings apart.
+std::vector<DiagnosticCall> calls_of(const Family& family,
+                                     const std::function<BatchShape(BatchShape, DiagnosticCall& of)>& fit) {
+  constexpr double kScale = 0.25;  // neither 1 nor 4^-1/2
+  Contents contents(7);
+  const BatchShape dense{2, 6, 2, 4, 4, 4, {}, HeadMap::interleaved, kScale, false, true};
+  BatchShape normalised = dense;
+  normalised.l2norm = true;
+  const BatchShape packed{1, 6, 2, 4, 4, 4, {0, 2, 2, 6}, HeadMap::interleaved, kScale, false, true};
+  // As many tokens as heads, so that the axes may be exchanged; a scale of 0 is not the default.
+  const BatchShape square{2, 4, 4, 4, 4, 4, {}, HeadMap::interleaved, 0.0, false, true};
+  std::vector<DiagnosticCall> out;
+  const auto add = [&](const char* what, const BatchShape& shape) {
+    DiagnosticCall call;
+    call.what = what;
+    call.batch = contents.batch(fit(shape, call), family);
+    out.push_back(std::move(call));
+  };
+  add("dense", dense);
+  add("normalised", normalised);
+  add("packed", packed);
+  add("square", square);
+  if (family.gated) {
+    constexpr std::array kExponents{-1.0F, -4.0F, -8.0F, -60.0F};
+    BatchShape token = dense;
+    token.T = 1;
+    add("strong decays", token);
+    DiagnosticCall& strong = out.back();
+    strong.of_limits = true;
+    std::ranges::fill(strong.batch.v, 0.0F);
+    for (std::size_t i = 0; i < strong.batch.g.size(); ++i) strong.batch.g[i] = kExponents[i % 4];
+    // It is read as one token, behind a state.
+    if (strong.batch.shape.T != 1 || !strong.batch.shape.initial_state) out.pop_back();
+  }
+  return out;
+}
+
 }  // namespace
 
-std::vector<DiagnosticCall> diagnostic_calls(const Family& family, const KernelRow& kernel) {
-  std::vector<DiagnosticCall> out = diagnostic_calls(family);
+std::vector<DiagnosticCall> diagnostic_calls(const Family& family, const KernelRow& kernel,
+                                             const DeclaredLimits& further) {
+  std::vector<DiagnosticCall> out = calls_of(family, [&](BatchShape shape, DiagnosticCall& of) {
+    return inside(std::move(shape), kernel, further, of);
+  });
   if (!kernel.given) return out;
   const Given declared = kernel.given(contract_named(kernel.contracts.front()));
   for (DiagnosticCall& call : out) {
@@ -129,29 +240,7 @@ std::vector<DiagnosticCall> diagnostic_calls(const Family& family, const KernelR
 }
 
 std::vector<DiagnosticCall> diagnostic_calls(const Family& family) {
-  constexpr double kScale = 0.25;  // neither 1 nor 4^-1/2
-  Contents contents(7);
-  BatchShape dense{2, 6, 2, 4, 4, 4, {}, HeadMap::interleaved, kScale, false, true};
-  BatchShape normalised = dense;
-  normalised.l2norm = true;
-  BatchShape packed{1, 6, 2, 4, 4, 4, {0, 2, 2, 6}, HeadMap::interleaved, kScale, false, true};
-  // As many tokens as heads, so that the axes may be exchanged; a scale of 0 is not the default.
-  BatchShape square{2, 4, 4, 4, 4, 4, {}, HeadMap::interleaved, 0.0, false, true};
-  std::vector<DiagnosticCall> out;
-  out.push_back({"dense", contents.batch(dense, family)});
-  out.push_back({"normalised", contents.batch(normalised, family)});
-  out.push_back({"packed", contents.batch(packed, family)});
-  out.push_back({"square", contents.batch(square, family)});
-  if (family.gated) {
-    constexpr std::array kExponents{-1.0F, -4.0F, -8.0F, -60.0F};
-    BatchShape token = dense;
-    token.T = 1;
-    DiagnosticCall strong{"strong decays", contents.batch(token, family), true};
-    std::ranges::fill(strong.batch.v, 0.0F);
-    for (std::size_t i = 0; i < strong.batch.g.size(); ++i) strong.batch.g[i] = kExponents[i % 4];
-    out.push_back(std::move(strong));
-  }
-  return out;
+  return calls_of(family, [](BatchShape shape, DiagnosticCall&) { return shape; });
 }
 
 double distance(const std::vector<Returned>& expected, const std::vector<Returned>& actual) {
@@ -184,12 +273,22 @@ Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& call
     return out;
   }
   out.nearest.distance = std::numeric_limits<double>::infinity();
+  double values = 0.0;
+  for (const Returned& one : actual) values += static_cast<double>(one.o.size() + one.final_state.size());
   const auto look = [&](const std::vector<const Deviation*>& of, std::vector<FoundReading>& into) {
     Reading reading;
     for (const Deviation* d : of) d->apply(reading);
-    std::vector<Returned> expected;
-    for (const Batch* batch : ran) expected.push_back(evaluate(*batch, family, reading));
-    const FoundReading finding{of, distance(expected, actual)};
+    // Calls behind the first are evaluated only while the distance may still be near.
+    double sum = 0.0, count = 0.0;
+    const double near = std::max(kFits, out.nearest.distance);
+    for (std::size_t i = 0; i < ran.size(); ++i) {
+      const Returned now = evaluate(*ran[i], family, reading);
+      add_distance(now.o, actual[i].o, sum, count);
+      add_distance(now.final_state, actual[i].final_state, sum, count);
+      if (std::sqrt(sum / values) > near) return;
+    }
+    if (count == 0.0) return;
+    const FoundReading finding{of, std::sqrt(sum / count)};
     if (finding.distance < out.nearest.distance) out.nearest = finding;
     if (finding.distance < kFits) into.push_back(finding);
   };
@@ -242,20 +341,25 @@ std::vector<std::vector<const Deviation*>> conventions_by(const std::vector<cons
   return sets;
 }
 
-ProbeRun run_diagnostic(const KernelRow& kernel, const DiagnosticCall& call) {
+ProbeRun run_diagnostic(const KernelRow& kernel, const DiagnosticCall& call, const DeclaredLimits& further) {
   KernelChoice choice;
   choice.named = &kernel;
   const bool chunked = kernel.system->form(kernel.form)->chunked;
   (chunked ? choice.chunked : choice.unchunked) = &kernel;
   Case c = kernel.system->standard();
   c.chunk = 64;
-  const Index chunk = chunked ? kernel.limits.nearest(std::move(c)).chunk : 0;
+  const Index chunk = chunked ? further.nearest(kernel.limits.nearest(std::move(c))).chunk : 0;
+  const std::string& contract = call.contract.empty() ? kernel.contracts.front() : call.contract;
   ProbeRun out;
   try {
-    out.outputs = run_kernel(choice, call.batch, whole(call.batch.shape.T, chunk),
-                             contract_named(kernel.contracts.front()), {});
+    out.outputs =
+        run_kernel(choice, call.batch, whole(call.batch.shape.T, chunk), contract_named(contract), {});
   } catch (const Unavailable& refusal) {
     out.refused = refusal.what();
+    out.refusal = refusal.kind == Outcome::Kind::unsupported;
+  } catch (const ThrewElsewhere& thrown) {
+    out.refused = std::string("the kernel threw: ") + thrown.what();
+    out.refusal = thrown.refusal;
   }
   return out;
 }

@@ -17,10 +17,17 @@ struct DiagnosticCall {
   /// Asked of the readings that fit the others, which it does not tell apart: decays of e^-1, e^-4, e^-8 and e^-60 by head, of
   /// one token that writes nothing, so that a limit of exponents shows.
   bool of_limits = false;
+  std::string contract = {};  ///< under which it is called; empty: the first that the kernel's row promises
+  /// True if its scale, norm or map of heads, without which it says nothing, lies outside the limits: it is refused by right.
+  bool outside = false;
 };
 [[nodiscard]] std::vector<DiagnosticCall> diagnostic_calls(const Family& family);
-/// The same, of whose outputs a norm in the kernel is expected as the kernel's declaration has it.
-[[nodiscard]] std::vector<DiagnosticCall> diagnostic_calls(const Family& family, const KernelRow& kernel);
+/// The same, of whose outputs a norm in the kernel is expected as the kernel's declaration has it, with sizes, tokens, contract
+/// and states moved into its limits and the `further` ones, of what it takes without saying so. A call for which there are no
+/// such sizes keeps its own. Sizes have no unit; of more channels than four the others of q, k and the
+/// initial state are zero.
+[[nodiscard]] std::vector<DiagnosticCall> diagnostic_calls(const Family& family, const KernelRow& kernel,
+                                                           const DeclaredLimits& further = {});
 
 /// A reading that fits, or fits best.
 struct FoundReading {
@@ -54,8 +61,10 @@ inline constexpr std::size_t kMostConventions = 5;
 [[nodiscard]] Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& calls,
                                  const std::vector<ProbeRun>& runs);
 
-/// Runs the kernel on the call, under the first contract that its row promises. What a kernel throws is thrown.
-[[nodiscard]] ProbeRun run_diagnostic(const KernelRow& kernel, const DiagnosticCall& call);
+/// Runs the kernel on the call. A refusal, and what a kernel of another process throws, is the reason why it did not run
+/// (ProbeRun::refused); what one of this process throws is thrown.
+[[nodiscard]] ProbeRun run_diagnostic(const KernelRow& kernel, const DiagnosticCall& call,
+                                      const DeclaredLimits& further = {});
 
 /// RMS of the differences over all calls, each output of each call relative to what `expected` has there.
 [[nodiscard]] double distance(const std::vector<Returned>& expected, const std::vector<Returned>& actual);

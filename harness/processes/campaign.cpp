@@ -16,6 +16,7 @@
 #include "harness/processes/each_device.h"
 #include "harness/processes/history.h"
 #include "harness/processes/losses.h"
+#include "harness/processes/other_tuning.h"
 #include "harness/run/call_variant.h"
 #include "oracles/reasons.h"
 
@@ -85,7 +86,9 @@ class Campaign {
       again_.pop_front();
       Task again = task(index);
       again.fresh = true;
-      again.device = failed_.at(index).record.gpu;
+      const bool otherwise = other_tuning_.waits(index);
+      if (otherwise) again.autotune = other_tuning_.setting(index);
+      again.device = (otherwise ? other_tuning_.record(index) : failed_.at(index).record).gpu;
       return again;
     }
     if (each_device_ && !interrupted()) {
@@ -96,7 +99,7 @@ class Campaign {
       }
     }
     // What failed is being run again: a failure or flaky, it ends the run.
-    while (!ending() && !(options_.fail_fast && (!failed_.empty() || !unrepeated_.empty()))) {
+    while (!ending() && !(options_.fail_fast && is_repeating())) {
       const std::optional<std::size_t> index = next_index();
       if (!index) break;
       Task next = task(*index);
@@ -152,6 +155,10 @@ class Campaign {
     return std::chrono::duration<double>(Clock::now() - begin_).count();
   }
 
+  [[nodiscard]] bool is_repeating() const {
+    return !failed_.empty() || !unrepeated_.empty() || !other_tuning_.none();
+  }
+
   /// Whether no case is started any more.
   [[nodiscard]] bool ending() const {
     return (options_.budget > 0 && elapsed() > options_.budget) || interrupted();
@@ -171,6 +178,10 @@ class Campaign {
     if (!interrupted()) return;
     for (std::size_t i = 0; i < cases_.size(); ++i) {
       if (!started_[i] || finished_[i]) continue;
+      if (other_tuning_.waits(i)) {
+        finish(i, other_tuning_.give_up(i));
+        continue;
+      }
       const auto failed = failed_.find(i);
       const auto alone = std::ranges::find(unrepeated_, i, &Unrepeated::index);
       if (alone != unrepeated_.end() || (each_device_ && each_device_->waits(i))) continue;
@@ -196,7 +207,8 @@ class Campaign {
 
   /// Whether a case that came back from a rank is given again.
   bool again(const Task& task) {
-    return failed_.contains(static_cast<std::size_t>(task.index)) || !is_skipped(task);
+    const auto index = static_cast<std::size_t>(task.index);
+    return failed_.contains(index) || other_tuning_.waits(index) || !is_skipped(task);
   }
 
   void start(const Task& task) {
@@ -215,6 +227,7 @@ class Campaign {
   void take(const Task& task, const CaseResult& result) {
     const auto index = static_cast<std::size_t>(task.index);
     history_.add(task);
+    if (other_tuning_.waits(index)) return take_tuned_otherwise(index, result);
     if (each_device_ && each_device_->waits(index)) return take_other(task, result);
     const auto failed = failed_.find(index);
     const Verdict verdict = result.judgement.verdict;
@@ -238,7 +251,7 @@ class Campaign {
     losses_.add(now);
     if (each_device_ && failed == failed_.end() && each_device_->begin(index, now)) return;
     if (failed == failed_.end()) {
-      if (verdict != Verdict::fail) return finish(index, now);
+      if (verdict != Verdict::fail) return conclude(index, now);
       if (repeats_left_-- <= 0) return finish(index, not_run_again(std::move(now), task));
       const int runs = now.device == "cpu" ? kRuns : kRunsOnDevice;
       failed_.emplace(index, Failed{std::move(now), task, runs - 1});
@@ -251,9 +264,23 @@ class Campaign {
     if (verdict == Verdict::fail && --first.left > 0) return again_.push_back(index);
     Unrepeated alone{index, std::move(first.record), std::move(first.task), verdict};
     failed_.erase(failed);
-    if (verdict == Verdict::fail) return finish(index, alone.record);
+    if (verdict == Verdict::fail) return conclude(index, alone.record);
     // Others may still run in its process; what is looked for there waits until they have ended.
     unrepeated_.push_back(std::move(alone));
+  }
+
+  /// Finishes a case; a failure with a configuration that a tuner chose is repeated with the other setting of its tuners.
+  void conclude(std::size_t index, const Record& record) {
+    if (interrupted() || !other_tuning_.begin(index, record, repeating_ <= kRepeatSeconds))
+      return finish(index, record);
+    again_.push_back(index);
+  }
+
+  void take_tuned_otherwise(std::size_t index, const CaseResult& result) {
+    repeating_ += result.seconds;
+    if (interrupted()) return finish(index, other_tuning_.give_up(index));
+    if (const std::optional<Record> done = other_tuning_.take(index, result)) return finish(index, *done);
+    again_.push_back(index);
   }
 
   /// A failure that stands as it was seen. In a process that had run nothing before, it is one by itself.
@@ -367,6 +394,7 @@ class Campaign {
   std::deque<std::size_t> again_;
   std::map<std::size_t, Failed> failed_;
   std::vector<Unrepeated> unrepeated_;
+  OtherTuning other_tuning_;
   std::map<std::string, int> replayed_;                          ///< by kernel
   std::map<std::string, std::vector<std::vector<Case>>> known_;  ///< by kernel: cases that brought a failure
   double tried_known_ = 0.0;                                     ///< seconds
@@ -384,43 +412,6 @@ CampaignResult run_campaign(std::span<const Case> cases, const KernelTable& tabl
                             const CampaignOptions& options, const CampaignObserver& observer,
                             const std::function<bool()>& stop) {
   return Campaign(cases, table, options, observer, stop).run();
-}
-
-CaseRunner case_runner(const KernelTable& table) {
-  return [&table](const Case& c) { return case_result(run_case(c, table)); };
-}
-
-CaseResult case_result(const Record& record, std::uint64_t edges) {
-  return {record.judgement, record.seconds, edges, record.gpu, record.outputs, record.ran_by, record.spent};
-}
-
-Record record_of(const Case& c, const KernelTable& table, const CaseResult& result) {
-  Record record = planned_record(c, table);
-  record.judgement = result.judgement;
-  record.seconds = result.seconds;
-  record.outputs = result.outputs;
-  record.ran_by = result.ran_by;
-  record.spent = result.spent;
-  // What a client of `samestate serve` runs on, only that knows.
-  const bool of_client = record.options.find(kOfClient) != record.options.npos;
-  if (record.device == "cuda" && !of_client) record.gpu = result.gpu;
-  return record;
-}
-
-WorkerOptions shared_process(int threads, double timeout, bool on_device, Devices* devices) {
-  WorkerOptions options;
-  options.threads = threads;
-  options.timeout = timeout;
-  options.confirm = true;
-  if (!on_device) return options;
-  options.apart = 1;
-  if (devices == nullptr || devices->all().empty()) return options;
-  const int count = static_cast<int>(devices->all().size());
-  options.workers = options.apart = count;
-  // Two in each process where there are two at all: threads of one kernel are to meet.
-  options.threads = std::max((threads + count - 1) / count, std::min(threads, 2));
-  options.devices = devices;
-  return options;
 }
 
 }  // namespace samestate

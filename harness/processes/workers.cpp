@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "harness/records/record.h"
@@ -80,7 +81,10 @@ std::string missed_device(const Judgement& judgement) {
 
 JobRunner job_runner(SubjectRunner run) {
   return [run = std::move(run)](std::int64_t subject, const std::string& text) {
-    return answer_of(run(subject, parse_case(text)));
+    // A setting of tuners follows the line: this process runs nothing behind it (Task::fresh).
+    const std::size_t tab = std::min(text.find('\t'), text.size());
+    if (tab < text.size()) ::setenv(kAutotuneVariable, text.c_str() + tab + 1, 1);
+    return answer_of(run(subject, parse_case(text.substr(0, tab))));
   };
 }
 
@@ -117,7 +121,9 @@ void Workers::run(const std::function<std::optional<Task>(std::int64_t served)>&
   const NextJob next_job = [&](std::int64_t served) -> std::optional<Job> {
     std::optional<Task> task = next(served);
     if (!task) return std::nullopt;
-    Job job{number++, format_case(task->c), task->subject, task->fresh, task->work, task->device};
+    std::string text = format_case(task->c);
+    if (!task->autotune.empty()) text += '\t' + task->autotune;
+    Job job{number++, std::move(text), task->subject, task->fresh, task->work, task->device};
     open.emplace(job.index, std::move(*task));
     return job;
   };

@@ -24,7 +24,13 @@ struct Task {
   std::uint32_t order = 0;
   double work = 1.0;        ///< Job::work
   std::string device = {};  ///< Job::device
+  /// The setting that tuners of a subject obey in this run, by SAMESTATE_AUTOTUNE, of one that is `fresh`; empty: that of the
+  /// caller.
+  std::string autotune = {};
 };
+
+/// The variable by which a subject learns what its tuners do: first, cached or full (docs/subjects.md).
+inline constexpr const char* kAutotuneVariable = "SAMESTATE_AUTOTUNE";
 
 /// What a worker does with a case; of a subject where there are several.
 using CaseRunner = std::function<CaseResult(const Case&)>;

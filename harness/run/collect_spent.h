@@ -1,10 +1,15 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "harness/records/spent.h"
 
 namespace samestate {
 
-/// Collects what the calls of this thread spent in a process of somebody else's while it lives (Spent).
+/// Collects what the calls of this thread spent in a process of somebody else's while it lives (Spent), and what tuners
+/// chose there.
 class CollectSpent {
  public:
   CollectSpent();
@@ -17,8 +22,15 @@ class CollectSpent {
   /// Adds what one call, or a start, has spent.
   static void note(const Spent& more);
 
+  /// Adds a configuration that a tuner chose for a call, under its setting `by`, once.
+  static void note_tuned(std::string_view by, const std::string& configuration);
+  /// "first: scan: BLOCK=128; norm: BLOCK=32" (Record::tuned); empty where nothing was tuned.
+  [[nodiscard]] std::string tuned() const;
+
  private:
   Spent spent_;
+  std::string by_;
+  std::vector<std::string> configurations_;
   CollectSpent* outer_;
 };
 

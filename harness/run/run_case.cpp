@@ -167,6 +167,7 @@ Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads,
   record.outputs = hashes.text();
   record.ran_by = forwarded.text();
   record.spent = spent.spent();
+  record.tuned = spent.tuned();
   return record;
 }
 

@@ -29,12 +29,28 @@ std::string text_of(const Json& object, const char* key) {
 }
 
 /// Text of somebody else's for a message of one line.
-std::string short_text(const Json& object, const char* key) {
+std::string shortened(std::string text) {
   constexpr std::size_t kLongest = 400;
-  std::string text = text_of(object, key).substr(0, kLongest);
+  text.resize(std::min(text.size(), kLongest));
   std::ranges::replace_if(
       text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   return text;
+}
+
+std::string short_text(const Json& object, const char* key) { return shortened(text_of(object, key)); }
+
+/// Reads {"by": "first", "configurations": ["scan: BLOCK=64", ..]}, of which anything else counts as nothing.
+void read_tuned(const Json& answer, SubjectAnswer& out) {
+  constexpr std::size_t kMost = 8;
+  const auto tuned = answer.find("tuned");
+  if (tuned == answer.end() || !tuned->is_object()) return;
+  const auto list = tuned->find("configurations");
+  if (list == tuned->end() || !list->is_array()) return;
+  for (const Json& one : *list) {
+    if (one.is_string() && out.configurations.size() < kMost)
+      out.configurations.push_back(shortened(one.get<std::string>()));
+  }
+  if (!out.configurations.empty()) out.tuned_by = short_text(*tuned, "by");
 }
 
 /// A number from 0 to a day of seconds; 0 for anything else.
@@ -88,6 +104,7 @@ SubjectAnswer parse_answer(std::string_view line, std::int64_t id) {
   out.where = short_text(json, "where");
   out.refusal = json.contains("refusal") && json["refusal"] == true;
   out.spent = spent_in(json);
+  read_tuned(json, out);
   out.fatal = json.contains("fatal") && json["fatal"] == true;
   out.trespass = json.contains("trespass") && json["trespass"] == true;
   return out;

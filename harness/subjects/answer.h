@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/records/spent.h"
 
@@ -18,6 +19,10 @@ struct SubjectAnswer {
   /// True if the kernel threw before it launched anything, at `where` ("api.py:123 check").
   bool refusal = false;
   std::string where;
+  /// The setting of its tuners ("first", "full") and what they chose in this call, each "kernel: BLOCK=64, num_warps=4";
+  /// empty where nothing was tuned. "busy" has them too.
+  std::string tuned_by;
+  std::vector<std::string> configurations;
   Spent spent;  ///< compile, tune, copy, kernel, compiled and loaded, as it says; its imports are `start`
   bool fatal = false;  ///< of an error: it is to be started anew
   bool trespass =

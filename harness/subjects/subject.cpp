@@ -111,11 +111,13 @@ class Conversation {
   /// Throws Trespass, and runtime_error where it died or spoke nonsense, which is a crash of the case.
   Outcome run(EdgeCall& call, const std::string& kernel) {
     spent_ = {};
+    configurations_.clear();
     const auto began = Clock::now();
     const auto note = [&] {
       const double all = std::chrono::duration<double>(Clock::now() - began).count();
       spent_.passing = std::max(0.0, all - spent_.seconds());
       CollectSpent::note(spent_);
+      for (const std::string& chosen : configurations_) CollectSpent::note_tuned(tuned_by_, chosen);
     };
     try {
       Outcome outcome = answered(call, kernel);
@@ -156,6 +158,9 @@ class Conversation {
       } catch (const Error& error) {
         lose(error.what());
       }
+      // A choice that did not run is taken back by the next message.
+      if (!answer.configurations.empty())
+        tuned_by_ = answer.tuned_by, configurations_ = answer.configurations;
       if (answer.kind != SubjectAnswer::Kind::busy) spent_ = answer.spent;
       switch (answer.kind) {
         case SubjectAnswer::Kind::busy:
@@ -243,8 +248,10 @@ class Conversation {
   SharedMemory memory_;
   LineProcess process_;
   std::int64_t id_ = 0;
-  Spent spent_;                     ///< of the call under way
-  std::set<std::string> compiled_;  ///< kernels and what of them a call has compiled
+  Spent spent_;                              ///< of the call under way
+  std::string tuned_by_;                     ///< the setting of its tuners
+  std::vector<std::string> configurations_;  ///< that they chose for it
+  std::set<std::string> compiled_;           ///< kernels and what of them a call has compiled
 };
 
 /// The conversations of a process: each process that calls has its own, and each of its threads while it calls. Where they are

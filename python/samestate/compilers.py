@@ -125,7 +125,14 @@ def _tilelang_kernel(module):
         new = functools.wraps(function)(loading(function))
         setattr(new, _ATTACHED, True)
         kernel.from_database = classmethod(new)
-    wrap(kernel, "__call__", _launching)
+    wrap(kernel, "__call__", lambda function: _launching(_tuned_call(function)))
+
+
+def _tuned_call(function):
+    def call(self, *given, **named):
+        tuning.tilelang_call(self, _global_symbol(getattr(self, "prim_func", None)))
+        return function(self, *given, **named)
+    return call
 
 
 # -- CuTe DSL

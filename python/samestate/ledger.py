@@ -12,7 +12,7 @@ from .forwarding import paused
 
 # In order of precedence: a compilation that a tuner or an import asked for is charged as a compilation.
 KINDS = ("compile", "tune", "import", "copy", "kernel")
-MOST_NAMES = 8  # the longest list of kernel names that an answer carries
+MOST_NAMES = 8  # the longest list of kernel names, and of chosen configurations, that an answer carries
 _FROM_COMPILER = "__samestate_compiler__"
 
 
@@ -46,6 +46,7 @@ class Ledger:
         self._here = threading.local()
         self._names_under_way = []
         self.on_compilation = None  # called, in the thread that compiles, when compiling, tuning or importing begins
+        self.on_choice = None  # called, in the thread that tunes, when `tuned` changes before the kernel runs
         self.begin()
         self.in_call = False
 
@@ -55,6 +56,7 @@ class Ledger:
             self._charge()
             self._seconds = dict.fromkeys(KINDS, 0.0)
             self._compiled, self._loaded, self._names, self.launches = 0, 0, [], 0
+            self._by, self._chosen = "", []
             self.in_call = True
 
     def end(self):
@@ -124,6 +126,27 @@ class Ledger:
             if name not in self._names and len(self._names) < MOST_NAMES:
                 self._names.append(name)
 
+    def chose(self, by, configuration):
+        """Enters a configuration, in words, that a tuner chose under the setting `by`, once."""
+        with self._lock:
+            if configuration in self._chosen or len(self._chosen) == MOST_NAMES:
+                return
+            self._by = by
+            self._chosen.append(configuration)
+        if self.on_choice is not None:
+            self.on_choice()
+
+    def withdraw(self, configuration):
+        """Takes back a configuration that turned out not to run."""
+        with self._lock:
+            if configuration in self._chosen:
+                self._chosen.remove(configuration)
+
+    def tuned(self):
+        """{"by": setting, "configurations": [..]} of this call; None if no tuner chose one."""
+        with self._lock:
+            return {"by": self._by, "configurations": list(self._chosen)} if self._chosen else None
+
     def launched(self):
         """Counts a launch. Launches of a tuner's timing runs are not the call's and are left out."""
         if not self._under_way["tune"]:
@@ -146,9 +169,9 @@ class Ledger:
             return {kind: round(spent, 6) for kind, spent in self._seconds.items() if spent >= 5e-7}
 
     def report(self):
-        """The fields compiled, kernels, loaded and seconds of an answer, without those that are empty."""
+        """The fields compiled, kernels, loaded, tuned and seconds of an answer, without those that are empty."""
         out = {"compiled": self._compiled, "kernels": list(self._names), "loaded": self._loaded,
-               "seconds": self.seconds()}
+               "tuned": self.tuned(), "seconds": self.seconds()}
         return {key: value for key, value in out.items() if value}
 
 

@@ -180,7 +180,8 @@ def answer_to(error, identity):
 
 class Busy:
     """Says busy every `every` seconds while a call compiles, tunes or imports. With `what`, for the first call of a variant,
-    it says so all the while, since the call may be compiling unseen. No thread starts before there is something to say."""
+    it says so all the while, since the call may be compiling unseen. No thread starts before there is something to say. What
+    a tuner chose is said at once, before it runs: a kernel that ends its process cannot say it afterwards."""
 
     def __init__(self, stream, identity, what="", every=2.0):
         self._what, self._end, self._thread, self._lock = what, threading.Event(), None, threading.Lock()
@@ -201,13 +202,20 @@ class Busy:
                 self._thread = threading.Thread(target=self._run, args=self._given, daemon=True)
                 self._thread.start()
 
+    def _chosen(self):
+        stream, identity, _ = self._given
+        try:
+            stream.write({"type": "busy", "id": identity, "what": "running", "tuned": LEDGER.tuned()})
+        except (OSError, ValueError):
+            return
+
     def __enter__(self):
-        LEDGER.on_compilation = self._start
+        LEDGER.on_compilation, LEDGER.on_choice = self._start, self._chosen
         if self._what:
             self._start()
 
     def __exit__(self, *_):
-        LEDGER.on_compilation = None
+        LEDGER.on_compilation = LEDGER.on_choice = None
         with self._lock:
             self._end.set()
             thread = self._thread

@@ -42,7 +42,32 @@ def _interpreted():
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
+def _by():
+    """The setting that an answer names beside a choice; the interpreter takes the first configuration whatever it is."""
+    return "interpreter" if _interpreted() else _setting
+
+
+def _in_words(kernel, values):
+    """'scan: BLOCK=64, num_warps=4'."""
+    return f"{kernel}: {', '.join(f'{name}={value}' for name, value in values.items()) or 'no parameters'}"
+
+
+def _note(configuration):
+    """Enters a choice in the ledger, in a process that took a setting."""
+    if _setting is not None:
+        LEDGER.chose(_by(), configuration)
+
+
 # -- Triton
+
+def _triton_words(tuner, config):
+    """The configuration in words, without what nobody set."""
+    values = dict(config.kwargs)
+    for name, unset in (("num_warps", None), ("num_stages", None), ("num_ctas", 1), ("maxnreg", None)):
+        if getattr(config, name, unset) != unset and getattr(config, name, None) is not None:
+            values[name] = getattr(config, name)
+    return _in_words(getattr(getattr(tuner, "base_fn", None), "__name__", "a Triton kernel"), values)
+
 
 def _passed_over(module):
     """The exceptions that say that a configuration does not fit this device."""
@@ -69,7 +94,14 @@ def triton(module):
             self.cache_results = False
         if (_setting == "first" or _interpreted()) and len(self.configs) > 1:
             return _first_that_runs(module, run, self, given, named)
-        return run(self, *given, **named)
+        if len(self.configs) < 2:
+            return run(self, *given, **named)
+        self.best_config = None
+        try:
+            return run(self, *given, **named)
+        finally:
+            if getattr(self, "best_config", None) is not None:
+                _note(_triton_words(self, self.best_config))
 
     obedient._samestate = True
     tuner.run = obedient
@@ -99,10 +131,12 @@ def _first_that_runs(module, run, tuner, given, named):
     configs = sorted(configs, key=lambda config: config is not ran.get(key))
     failure = None
     for config in configs:
-        tuner.configs = [config]
+        tuner.configs, words = [config], _triton_words(tuner, config)
+        _note(words)
         try:
             result = run(tuner, *given, **named)
         except _passed_over(module) as error:
+            LEDGER.withdraw(words)
             failure = error
             continue
         finally:
@@ -113,6 +147,12 @@ def _first_that_runs(module, run, tuner, given, named):
 
 
 # -- TileLang
+
+def tilelang_call(kernel, name):
+    """Notes the configuration of a kernel that a tuner made, as each call of it begins: the tuner itself is asked once."""
+    if isinstance(getattr(kernel, "config", None), dict):
+        _note(_in_words(name, kernel.config))
+
 
 def tilelang(module):
     """Makes the tuner of tilelang.autotuner.tuner obey the setting, and charges to tuning what is no compilation."""

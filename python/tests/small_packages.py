@@ -53,12 +53,13 @@ class JITFunction:
     "triton/runtime/autotuner.py": """
 from .errors import OutOfResources, PTXASError
 class Config:
-    def __init__(self, size): self.size = size
+    def __init__(self, size, num_warps=4):
+        self.size, self.kwargs, self.num_warps, self.num_stages, self.num_ctas, self.maxnreg = size, {"size": size}, num_warps, 3, 1, None
     def __eq__(self, other): return self.size == other.size
     def __hash__(self): return hash(self.size)
 class Autotuner:
     def __init__(self, function, configs, cache_results=False, prune=None):
-        self.function, self.configs, self.keys, self.arg_names = function, configs, ["n"], ["n"]
+        self.function, self.base_fn, self.configs, self.keys, self.arg_names = function, function, configs, ["n"], ["n"]
         self.cache, self.cache_results, self.prune = {}, cache_results, prune
     def prune_configs(self, named): return self.prune(self.configs, self.nargs) if self.prune else self.configs
     def _bench(self, n, config):
@@ -73,6 +74,7 @@ class Autotuner:
             if n not in self.cache:
                 self.cache[n] = min(self.prune_configs({}), key=lambda config: self._bench(n, config))
             config = self.cache[n]
+        self.best_config = config
         self.function(n, config.size)
         return config.size
 class Heuristics:
@@ -87,7 +89,8 @@ TILELANG = {
 import time
 class JITKernel:
     def __init__(self, func, seconds=0.0, from_database=False):
-        self.func = func
+        self.func = self.prim_func = func
+        self.config = None
         if not from_database:
             self.adapter = self._compile_and_create_adapter(func, seconds)
     def _compile_and_create_adapter(self, func, seconds):
@@ -128,8 +131,9 @@ class AutoTuner:
                 latency, _ = self._benchmark_target(jit_kernel=kernel)
             except Exception:
                 continue
-            if latency < least: best, least = kernel, latency
+            if latency < least: best, least, chosen = kernel, latency, config
         if best is None: raise RuntimeError("Auto-tuning failed: No configuration successfully compiled")
+        best.config = {"size": chosen}
         return best
 """,
 }

@@ -67,6 +67,8 @@ class Triton(unittest.TestCase):
                     self.assertEqual(self.ran, [128, 64, 64, 128])
                     self.assertNotIn("tune", LEDGER.report().get("seconds", {}))
                     self.assertEqual(record.about()["autotune"], "first")
+                    self.assertEqual(LEDGER.report()["tuned"], {"by": "first", "configurations": [
+                        f"function: size={size}, num_warps=4, num_stages=3" for size in (64, 128)]}, "128 was taken back of one call")
 
     def test_what_the_kernel_prunes_is_not_tried(self):
         with tuned("first"):
@@ -88,6 +90,8 @@ class Triton(unittest.TestCase):
                 self.assertEqual(one.run(1), 32, "the fastest")
                 self.assertEqual(self.ran, [128, 64, 32, 32])
                 self.assertIn("tune", LEDGER.report()["seconds"])
+                self.assertEqual(LEDGER.tuned(), {"by": said, "configurations": [
+                    "function: size=32, num_warps=4, num_stages=3"]}, "what its timing runs tried is no choice")
                 self.assertEqual(os.environ["TRITON_CACHE_AUTOTUNING"], "1" if said == "cached" else "0")
                 self.assertEqual(one.cache_results, said == "cached", "full keeps no result, whatever the kernel says")
 
@@ -95,6 +99,24 @@ class Triton(unittest.TestCase):
         with tuned("full"), LEDGER.span("tune"):
             LEDGER.launched()
             self.assertEqual(LEDGER.launches, 0)
+
+    def test_a_choice_is_told_before_it_runs(self):
+        """A kernel that ends its process tells nothing afterwards; one that does not fit is taken back."""
+        with tuned("first"):
+            told = []
+            LEDGER.on_choice = lambda: told.append((len(self.ran), LEDGER.tuned()["configurations"]))
+            self.addCleanup(setattr, LEDGER, "on_choice", None)
+            self.tuner().run(10)
+            sizes = [f"function: size={size}, num_warps=4, num_stages=3" for size in (128, 64)]
+            self.assertEqual(told, [(0, sizes[:1]), (0, sizes[1:])])
+
+    def test_one_configuration_is_no_choice(self):
+        for said in tuning.SETTINGS:
+            with self.subTest(said), tuned(said):
+                one = self.tuner()
+                del one.configs[1:]
+                one.run(1)
+                self.assertIsNone(LEDGER.tuned())
 
     def test_another_word(self):
         with self.assertRaisesRegex(DeclarationError, "SAMESTATE_AUTOTUNE=fastest; known are first cached full"):
@@ -105,6 +127,7 @@ class Triton(unittest.TestCase):
         """In somebody's own process, which samestate.check serves from."""
         with tuned("first"), mock.patch.object(tuning, "_setting", None):
             self.assertEqual(self.tuner().run(1), 32)
+            self.assertIsNone(LEDGER.tuned(), "nothing that the gate could repeat otherwise")
         with tuned("first", TRITON_INTERPRET="1"), mock.patch.object(tuning, "_setting", None):
             self.assertEqual(self.tuner().run(1), 128, "the interpreter can time nothing")
 
@@ -132,6 +155,12 @@ class TileLang(unittest.TestCase):
             self.assertEqual(report["kernels"], ["kernel_1"])
             self.assertLess(report["seconds"]["tune"], 0.04, "no benchmark, which naps for 50 ms")
             self.assertEqual(LEDGER.launches, 0)
+            # The tuner is asked once, and its kernel called often.
+            made = one.run()
+            for _ in range(2):
+                LEDGER.begin()
+                made(1)
+                self.assertEqual(LEDGER.tuned(), {"by": "first", "configurations": ["kernel_1: size=1"]})
 
     def test_none_runs(self):
         with tuned("first"), self.assertRaisesRegex(RuntimeError, "Auto-tuning failed"):

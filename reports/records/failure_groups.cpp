@@ -151,6 +151,11 @@ bool is_confirmed(const Judgement& j) {
 }
 
 std::string likely_cause(const Judgement& j) {
+  if (const std::size_t at = j.reason.rfind(kWithOtherTuning); at != j.reason.npos) {
+    Judgement own = j;
+    own.reason.resize(at < 2 ? 0 : at - 2);
+    return likely_cause(own);
+  }
   if (!is_confirmed(j)) return likely_cause(without_process(j));
   if (const std::size_t keeps = j.reason.find(kKeepsSomething);
       keeps != j.reason.npos && j.reason.starts_with(kOnlyAfter)) {
@@ -225,8 +230,8 @@ std::vector<FailureGroup> failure_groups(std::span<const Record> records) {
       for (const auto& [key, size] : sizes_of(records[i].line)) sizes.insert(key);
     }
     const auto smallness = [&](std::size_t i) {
-      return std::tuple(!is_confirmed(records[i].judgement), elements_of(records[i].line, sizes),
-                        records[i].line.size());
+      return std::tuple(!is_confirmed(records[i].judgement), records[i].retuned.empty(),
+                        elements_of(records[i].line, sizes), records[i].line.size());
     };
     for (const std::size_t i : members.of) {
       const Record& r = records[i];

@@ -16,7 +16,7 @@ struct FailureGroup {
   std::string cause;  ///< likely_cause of each
   std::int64_t cases = 0;
   std::size_t example =
-      0;  ///< index of the records: of those that were run again, if any, that of the fewest elements, then of the shortest line
+      0;  ///< index of the records: of those that were run again, and with other tuning, if any, that of the fewest elements, then of the shortest line
   double largest = 0.0;  ///< ratio
   /// Keys that every case of the group has and no case of the kernel that passed: "l2norm=1"; empty: none.
   std::string only;

@@ -80,6 +80,8 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit.unless_empty("outputs", record.outputs);
   visit.unless_empty("ran_by", record.ran_by);
   visit.unless_empty("spent", record.spent);
+  visit.unless_empty("tuned", record.tuned);
+  visit.unless_empty("retuned", record.retuned);
 }
 
 template <class AnyMeasurement, class Visit>

@@ -42,6 +42,8 @@ std::string case_json(const Record& record, const CaseExplanation& explanation) 
     out["held_of"] = j.held_of;
     out["held_which"] = j.held_which;
   }
+  json_fields::Writer{out}.unless_empty("tuned", record.tuned);
+  json_fields::Writer{out}.unless_empty("retuned", record.retuned);
   json_fields::Writer{out}.unless_empty("stage", j.stage);
   json_fields::Writer{out}.unless_empty("stages", j.stages);
   if (!explanation.contract.empty()) out["contracts_near"] = explanation.contract;

@@ -318,6 +318,10 @@ constexpr std::array kWords = {
          "of a case in a *record*: where the seconds of a subject's calls went, as it says itself: start, "
          "waiting, compile, tune, copy, kernel, passing; kernels compiled, and loaded from a cache "
          "([subjects.md](subjects.md))"},
+    Word{"tuned",
+         "of a case in a *record*: the setting of `--autotune` and the configurations that the tuners of a "
+         "subject chose under it; `retuned`: of a failure, what its repeat with the other setting gave, and "
+         "what was chosen there ([subjects.md](subjects.md))"},
     Word{
         "refused",
         "the *gate* of cases that are *unsupported* since their kernel threw before it launched anything and "

@@ -216,6 +216,89 @@ TEST(Diagnose, ALimitOfExponentsIsFound) {
   }
 }
 
+KernelTable with_limits(const std::vector<std::string>& limits) {
+  Kernel row = KernelTable(kernels()).named("cpu.gated_delta_rule.chunked");
+  row.name = "mine.gated_delta_rule.chunked", row.limits = limits, row.contracts = {"fp32", "bf16", "fp16"};
+  KernelTable table(kernels());
+  table.add(std::vector<Kernel>{row});
+  return table;
+}
+
+// The calls of a kernel that takes few sizes have these, declared or found by probing, and tell readings apart all the same.
+TEST(Diagnose, CallsLieInsideTheLimits) {
+  const Family& family = family_named("gated_delta_rule");
+  const std::vector<std::string> limits = {"dk = 128", "dv = 128", "T % 16 = 0", "Hk = Hv",
+                                           "contract in bf16 fp16"};
+  for (const bool declared : {true, false}) {
+    const KernelTable table = with_limits(declared ? limits : std::vector<std::string>{});
+    const KernelRow& row = table.row_named("mine.gated_delta_rule.chunked");
+    const DeclaredLimits further(declared ? std::vector<std::string>{} : limits, *row.system);
+    const std::vector<DiagnosticCall> calls = diagnostic_calls(family, row, further);
+    ASSERT_EQ(calls.size(), 4U) << "strong decays are of one token";
+    for (const DiagnosticCall& call : calls) {
+      const BatchShape& s = call.batch.shape;
+      EXPECT_EQ(s.dk, 128) << call.what;
+      EXPECT_EQ(s.dv, 128) << call.what;
+      EXPECT_EQ(s.T % 16, 0) << call.what;
+      EXPECT_EQ(s.Hk, s.Hv) << call.what;
+      EXPECT_EQ(call.contract, "bf16");
+      EXPECT_FALSE(call.outside) << call.what;
+    }
+    std::vector<ProbeRun> runs;
+    for (const DiagnosticCall& call : calls) runs.push_back(run_diagnostic(row, call, further));
+    const samestate::Diagnosis right = diagnose(family, calls, runs);
+    ASSERT_EQ(right.fits.size(), 1U);
+    EXPECT_TRUE(right.fits.front().deviations.empty()) << text_of(right.fits.front().deviations);
+    // Maps of heads are one where there are as many of each, and axes are told apart where tokens are not as many as heads.
+    for (const Deviation* planted : declared ? deviations_of(family) : Set{}) {
+      const std::vector<Returned> values = returned(family, calls, {planted});
+      if (distance(values, returned(family, calls, {})) < 1e-6) continue;
+      std::vector<ProbeRun> seen;
+      for (const Returned& x : rounded(values)) {
+        ProbeRun& run = seen.emplace_back();
+        run.outputs.o.assign(x.o.begin(), x.o.end());
+        run.outputs.final_state.assign(x.final_state.begin(), x.final_state.end());
+      }
+      const samestate::Diagnosis found = diagnose(family, calls, seen);
+      EXPECT_FALSE(found.fits.empty())
+          << planted->name << " " << found.nearest.distance << text_of(found.nearest.deviations);
+      if (found.fits.empty()) continue;
+      EXPECT_LT(distance(returned(family, calls, found.fits.front().deviations), values), 1e-6)
+          << planted->name << " is taken for " << text_of(found.fits.front().deviations);
+    }
+  }
+}
+
+// A scale, a norm or a map that the limits exclude keeps its call, which says nothing of other sizes if it is refused.
+TEST(Diagnose, ACallWhoseSettingTheLimitsExcludeIsOutside) {
+  const Family& family = family_named("gated_delta_rule");
+  const KernelTable table = with_limits({"l2norm = 0", "dk = 64"});
+  for (const DiagnosticCall& call :
+       diagnostic_calls(family, table.row_named("mine.gated_delta_rule.chunked"))) {
+    EXPECT_EQ(call.outside, call.what == "normalised") << call.what;
+    EXPECT_EQ(call.batch.shape.l2norm, call.what == "normalised");
+    EXPECT_EQ(call.batch.shape.dk, 64);
+  }
+}
+
+TEST(Diagnose, ARefusalAndWhatAnotherProcessThrowsAreReasons) {
+  const KernelTable plain(kernels());
+  KernelRow row = plain.row_named("cpu.gated_delta_rule.chunked");
+  const DiagnosticCall call = diagnostic_calls(family_named("gated_delta_rule")).front();
+  for (const bool refusal : {true, false}) {
+    row.run = [refusal](const KernelCall&, const Contract&) -> Outcome {
+      throw ThrewElsewhere("'ValueError: dk must be 128'", refusal);
+    };
+    const ProbeRun run = run_diagnostic(row, call);
+    EXPECT_EQ(run.refused, "the kernel threw: 'ValueError: dk must be 128'");
+    EXPECT_EQ(run.refusal, refusal);
+  }
+  row.run = [](const KernelCall&, const Contract&) { return Outcome{Outcome::Kind::unsupported, "dk"}; };
+  EXPECT_TRUE(run_diagnostic(row, call).refusal);
+  row.run = [](const KernelCall&, const Contract&) { return Outcome{Outcome::Kind::no_device, "none"}; };
+  EXPECT_FALSE(run_diagnostic(row, call).refusal);
+}
+
 TEST(Diagnose, OurKernelsAreAsDeclared) {
   const KernelTable table(kernels());
   for (const char* name : {"cpu.gated_delta_rule.chunked", "cpu.delta_rule.recurrent",

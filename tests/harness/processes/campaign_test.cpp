@@ -18,6 +18,7 @@
 
 #include "fuzz/plan.h"
 #include "harness/processes/losses.h"
+#include "harness/run/collect_spent.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -228,6 +229,47 @@ TEST(Campaign, AFailureThatWasNotRunAgainSaysSo) {
   EXPECT_TRUE(records[202].judgement.reason.ends_with(
       "seen in a process that had run 202 case(s) before it; not run again"))
       << records[202].judgement.reason;
+}
+
+/// A kernel whose tuner takes a block of 128 under first and of 64 under full, and which is wrong with blocks of `wrong`.
+Kernel tuned(int wrong, bool tells = true) {
+  Kernel row = KernelTable(kernels()).named("cpu.retention.chunked");
+  row.name = "tuned.retention.chunked";
+  row.run = [base = row.run, wrong, tells](const Arguments& a, const Contract& c) {
+    const char* said = std::getenv(kAutotuneVariable);
+    const std::string setting = said != nullptr ? said : "first";
+    const int block = setting == "full" ? 64 : 128;
+    if (tells) CollectSpent::note_tuned(setting, "scan: BLOCK=" + std::to_string(block));
+    const Outcome outcome = base(a, c);
+    if (block == wrong && a.o.size() > 0) a.o.data[0] += 3.0F;
+    return outcome;
+  };
+  return row;
+}
+
+// Which of two configurations is wrong shows in a process of its own, and the others keep their setting.
+TEST(Campaign, AFailureIsRepeatedWithTheOtherSettingOfItsTuners) {
+  for (const int threads : {1, 3}) {
+    for (const Record& r : records_of(tuned(128), small_cases(4), threads)) {
+      EXPECT_EQ(r.judgement.verdict, Verdict::fail);
+      EXPECT_EQ(r.tuned, "first: scan: BLOCK=128");
+      EXPECT_EQ(r.retuned, "full: pass: scan: BLOCK=64");
+      EXPECT_NE(r.judgement.reason.find("with --autotune full it passes"), std::string::npos)
+          << r.judgement.reason;
+    }
+  }
+  EXPECT_EQ(std::getenv(kAutotuneVariable), nullptr);
+  for (const Record& r : records_of(tuned(64), small_cases(2))) EXPECT_EQ(r.judgement.verdict, Verdict::pass);
+  ::setenv(kAutotuneVariable, "full", 1);
+  const std::vector<Record> best = records_of(tuned(64), small_cases(2));
+  ::unsetenv(kAutotuneVariable);
+  for (const Record& r : best) EXPECT_EQ(r.retuned, "first: pass: scan: BLOCK=128");
+  // A kernel that tuned nothing is not repeated.
+  for (const Record& r : records_of(tuned(128, false), small_cases(2))) {
+    EXPECT_EQ(r.judgement.verdict, Verdict::fail);
+    EXPECT_EQ(r.retuned, "");
+    EXPECT_EQ(r.judgement.reason.find("autotune"), std::string::npos);
+  }
 }
 
 // A signal to the group ends the campaign, not its cases.

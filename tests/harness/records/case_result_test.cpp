@@ -36,6 +36,7 @@ CaseResult full() {
   f.edges = 0xf000000000000001U;
   f.gpu = "GPU-8f6d";
   f.outputs = "o:0123456789abcdef final_state:1";
+  f.tuned = "first: scan: BLOCK=64\tnum_warps=4";
   return f;
 }
 
@@ -66,6 +67,7 @@ TEST(CaseResult, ComesBackBitForBit) {
   EXPECT_EQ(out.edges, in.edges);
   EXPECT_EQ(out.gpu, in.gpu);
   EXPECT_EQ(out.outputs, in.outputs);
+  EXPECT_EQ(out.tuned, in.tuned);
 }
 
 // Checkpoints of before have neither.
@@ -77,6 +79,7 @@ TEST(CaseResult, OneWithoutADeviceIsRead) {
   EXPECT_EQ(out.gpu, "");
   EXPECT_EQ(out.outputs, "");
   EXPECT_THROW((void)parse_result(before + "\tGPU-8f6d"), Error);
+  EXPECT_EQ(parse_result(text.substr(0, text.rfind('\t'))).tuned, "");
   EXPECT_THROW((void)parse_result(text + "\t"), Error);
 }
 

@@ -59,6 +59,20 @@ TEST(Answer, ARefusalIsSaidAndNotGuessed) {
   EXPECT_FALSE(parse_answer(R"({"type":"error","id":3,"refusal":"true"})", 3).refusal);
 }
 
+TEST(Answer, NamesTheConfigurationsThatItsTunersChose) {
+  const SubjectAnswer busy = parse_answer(
+      R"({"type":"busy","id":3,"tuned":{"by":"first","configurations":["scan: BLOCK=64\n","norm: BLOCK=32",7]}})",
+      3);
+  EXPECT_EQ(busy.tuned_by, "first");
+  EXPECT_EQ(busy.configurations, (std::vector<std::string>{"scan: BLOCK=64 ", "norm: BLOCK=32"}));
+  for (const char* odd : {R"({"by":"first"})", R"({"by":"first","configurations":"scan"})", R"(["first"])",
+                          "7", R"({"by":"first","configurations":[7]})"}) {
+    const SubjectAnswer none = parse_answer(std::string(R"({"type":"ran","id":3,"tuned":)") + odd + "}", 3);
+    EXPECT_EQ(none.tuned_by, "") << odd;
+    EXPECT_TRUE(none.configurations.empty()) << odd;
+  }
+}
+
 TEST(Answer, WhatIsNoneIsNamed) {
   EXPECT_EQ(refused("ok"), "answered 'ok', which is no message");
   EXPECT_NE(refused(R"({"type":7,"id":3})").find("no message"), std::string::npos);

@@ -126,6 +126,27 @@ TEST(FailureGroups, WhatRanBeforeIsNoPartOfTheKind) {
   }
 }
 
+// Not each failure of a kind is repeated with another setting of its tuners; the example is one that was.
+TEST(FailureGroups, WhatAnotherTuningGaveIsNoPartOfTheKind) {
+  std::vector<Record> records{record(Verdict::crash, 0.0, "v1 a T=5"),
+                              record(Verdict::crash, 0.0, "v1 a T=6"),
+                              record(Verdict::crash, 0.0, "v1 a T=65")};
+  for (Record& r : records) r.judgement.reason = "the kernel threw: no";
+  for (const std::size_t i : {1, 2}) {
+    records[i].retuned = "full: pass: scan: BLOCK=64";
+    records[i].judgement.reason +=
+        "; with --autotune full it passes (scan: BLOCK=64), with first it crashes (..)";
+  }
+  const std::vector<FailureGroup> groups = failure_groups(records);
+  ASSERT_EQ(groups.size(), 1U);
+  EXPECT_EQ(groups[0].cause, "crash: the kernel threw: no");
+  EXPECT_EQ(groups[0].example, 1U);
+  // A failure may have no other reason than that sentence.
+  Record alone = record(Verdict::fail, 2.0, "v1 a T=5"), plain = alone;
+  alone.judgement.reason = "with --autotune full it passes (scan: BLOCK=64), with first it fails (..)";
+  EXPECT_EQ(likely_cause(alone.judgement), likely_cause(plain.judgement));
+}
+
 TEST(FailureGroups, CausesReadWellWithoutTheirNumbers) {
   const auto cause = [](Verdict verdict, const char* gate, const std::string& reason) {
     Judgement j;

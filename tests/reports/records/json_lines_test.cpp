@@ -92,6 +92,7 @@ TEST_F(JsonLines, EveryFieldComesBackBitForBit) {
   records[4].judgement.rows = std::numeric_limits<std::int64_t>::max();
   records[0].gpu = "GPU-8f6d";
   records[0].outputs = "o:0123456789abcdef";
+  records[0].tuned = "first: scan: BLOCK=64", records[0].retuned = "full: pass: scan: BLOCK=32";
   samestate::Run on_two = run;
   on_two.gpus = {"0: NVIDIA H100, GPU-8f6d", "1: NVIDIA H100, GPU-8f6e"};
   records[5].judgement.reason = "quote \" backslash \\ newline \n bell \a umlaut \u00fc";
@@ -102,6 +103,8 @@ TEST_F(JsonLines, EveryFieldComesBackBitForBit) {
   const RecordFile file = read_json_lines(path("out/run.jsonl"));
   ASSERT_EQ(file.records.size(), records.size());
   for (std::size_t i = 0; i < records.size(); ++i) expect_same(records[i], file.records[i]);
+  EXPECT_EQ(file.records[0].tuned, records[0].tuned);
+  EXPECT_EQ(file.records[0].retuned, records[0].retuned);
   ASSERT_EQ(file.runs.size(), 1U);
   EXPECT_EQ(file.runs[0].version, "0.1.0");
   EXPECT_EQ(file.runs[0].commit, "abc123");
