@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "harness/cases/shards.h"
+#include "harness/processes/compile_order.h"
 #include "harness/processes/each_device.h"
 #include "harness/processes/history.h"
 #include "harness/processes/losses.h"
@@ -73,7 +74,7 @@ class Campaign {
       for (const auto& [index, record] : each_device_->rest()) finish(index, record);
     }
     for (Unrepeated& failure : unrepeated_) look_before(failure);
-    return {run_, std::ssize(cases_) - run_ - std::ssize(not_compiled_), not_compiled_,
+    return {run_, std::ssize(cases_) - run_ - std::ssize(order_.left()), order_.left(),
             each_device_ ? each_device_->compared() : 0};
   }
 
@@ -100,54 +101,12 @@ class Campaign {
     }
     // What failed is being run again: a failure or flaky, it ends the run.
     while (!ending() && !(options_.fail_fast && is_repeating())) {
-      const std::optional<std::size_t> index = next_index();
+      const std::optional<std::size_t> index = order_.next(elapsed());
       if (!index) break;
       Task next = task(*index);
       if (!is_skipped(next)) return next;
     }
     return std::nullopt;
-  }
-
-  /// A variant of a kernel that is compiled for some keys of its cases; nothing for a kernel that is not.
-  using Variant = std::optional<std::pair<const KernelRow*, std::vector<std::string>>>;
-  [[nodiscard]] Variant variant(std::size_t index) const {
-    if (options_.compiling <= 0.0) return std::nullopt;
-    const KernelRow& row = *table_.choose(Resolved(cases_[index])).named;
-    if (row.compiled_for.empty()) return std::nullopt;
-    return std::pair(&row, variant_of(row, cases_[index]));
-  }
-
-  /// The next case that was not started: of those that were put off the first, where it may be compiled by now, else the next of the
-  /// list that need not be put off.
-  std::optional<std::size_t> next_index() {
-    const auto begin = [&](std::size_t index) {
-      if (Variant its = variant(index)) compiled_.insert(std::move(its));
-      return index;
-    };
-    const auto first_put_off = [&] {
-      const std::size_t index = put_off_.front();
-      put_off_.pop_front();
-      return begin(index);
-    };
-    if (!put_off_.empty() && may_start(put_off_.front())) return first_put_off();
-    while (next_ < cases_.size()) {
-      if (may_start(next_)) return begin(next_++);
-      put_off_.push_back(next_++);
-    }
-    if (put_off_.empty()) return std::nullopt;
-    // Nothing else is left to be done.
-    if (elapsed() <= options_.compiling) return first_put_off();
-    not_compiled_.assign(put_off_.begin(), put_off_.end());
-    put_off_.clear();
-    return std::nullopt;
-  }
-
-  /// Returns true if the case compiles nothing, or there is time for it.
-  [[nodiscard]] bool may_start(std::size_t index) const {
-    const Variant its = variant(index);
-    if (!its || compiled_.contains(its)) return true;
-    constexpr double kShare = 0.5;
-    return elapsed() <= options_.compiling && compile_seconds_ <= kShare * options_.compilers * elapsed();
   }
 
   /// Seconds since the campaign began.
@@ -232,7 +191,7 @@ class Campaign {
     const auto failed = failed_.find(index);
     const Verdict verdict = result.judgement.verdict;
     Record now = record_of(task.c, table_, result);
-    compile_seconds_ += now.spent.compile + now.spent.tune;
+    order_.add(now.spent.compile + now.spent.tune);
     const bool ended = result.judgement.gate == "signal" || result.judgement.gate == "exit";
     // What ended the campaign may have ended the process, or what the kernel talked to, or kept that from starting.
     if (interrupted() && (ended || (verdict == Verdict::skipped && failed != failed_.end()))) {
@@ -383,11 +342,7 @@ class Campaign {
   const CampaignObserver& observer_;
   const std::function<bool()>& stop_;
   Clock::time_point begin_ = Clock::now();
-  std::size_t next_ = 0;
-  std::deque<std::size_t> put_off_;
-  std::vector<std::size_t> not_compiled_;
-  std::set<Variant> compiled_;  ///< of which a case was started
-  double compile_seconds_ = 0.0;
+  CompileOrder order_{cases_, table_, options_.compiling, options_.compilers};
   std::vector<bool> started_ = std::vector<bool>(cases_.size());
   std::vector<bool> finished_ = std::vector<bool>(cases_.size());
   std::optional<Clock::time_point> interrupted_since_;

@@ -14,10 +14,9 @@ struct CampaignOptions {
   int threads = 1;       ///< cases at a time, in one process, so that threads of one kernel meet
   double budget = 0.0;   ///< seconds after which no case is started; 0: no limit
   double timeout = 0.0;  ///< seconds that a case may take; 0: no limit
-  /// Seconds after which no case is started that compiles a kernel anew (KernelRow::compiled_for); 0: no limit. Until then such
-  /// a case is put off behind cases of what is compiled while compiling has taken more than half of the time.
-  double compiling = 0.0;
-  int compilers = 1;         ///< processes that compile at a time: the seconds of each count as part of one
+  double compiling =
+      0.0;            ///< seconds after which no kernel is compiled for its cases (CompileOrder); 0: no limit
+  int compilers = 1;  ///< processes that compile at a time
   HandOut* ranks = nullptr;  ///< that run cases too, each as many at a time; none: this process alone
   /// GPUs that share the cases, each by a process of its own; of cases without a cuda kernel none is asked.
   Devices* devices = nullptr;

@@ -469,16 +469,13 @@ RecordFile read_json_lines(const std::filesystem::path& path) {
     if (line.empty()) continue;
     const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     const bool begins_run = object.is_object() && object.value("event", Json()) == "run";
-    if (damaged && !begins_run) {
+    if (damaged && !begins_run)
       throw Error(
           fmt::format("{}:{}: not JSON, and not the last line of its run; take the line out to read the rest",
                       path.string(), damaged));
-    }
     damaged = object.is_discarded() ? line_number : 0;
-    if (damaged) {
-      ++result.cut_lines;
-      continue;
-    }
+    if (damaged) ++result.cut_lines;
+    if (damaged) continue;
     try {
       read_event(object, open, result);
     } catch (const Error& error) {
