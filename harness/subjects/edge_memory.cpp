@@ -34,6 +34,22 @@ float value_of(std::uint16_t bits, Dtype dtype) {
   return Eigen::half_impl::half_to_float(Eigen::half_impl::raw_uint16_to_half(bits));
 }
 
+/// Writes bf16 without a look at each element: false, and nothing written, where one of them is rounded or no number.
+bool write_exact_bf16(const float* values, std::int64_t count, std::byte* to) {
+  std::uint32_t rounded = 0, none = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(values[i]);
+    rounded |= bits & 0xffffU;
+    none |= static_cast<std::uint32_t>((bits & 0x7fffffffU) > 0x7f800000U);
+  }
+  if ((rounded | none) != 0) return false;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[i]) >> 16U);
+    std::memcpy(to + i * static_cast<std::int64_t>(sizeof bits), &bits, sizeof bits);
+  }
+  return true;
+}
+
 /// Elements that follow each other at one distance, in the call's tensor and in the memory.
 struct Piece {
   std::int64_t from, to, count, from_step, to_step;
@@ -183,6 +199,9 @@ void EdgeCall::put(const EdgeTensor& x, std::byte* base, Converted&& converted) 
       std::memcpy(first, x.call.data + p.from, static_cast<std::size_t>(p.count) * size);
       return;
     }
+    if (kAsItIs && x.dtype == Dtype::bf16 && x.input && p.dense() && x.call.data != nullptr &&
+        write_exact_bf16(x.call.data + p.from, p.count, first))
+      return;
     for (std::int64_t i = 0; i < p.count; ++i) {
       float value = x.call.data == nullptr ? 0.0F : x.call.data[p.from + i * p.from_step];
       if constexpr (!kAsItIs) value = converted(value);
@@ -221,7 +240,7 @@ void EdgeCall::read(std::span<const EdgePlace> places) {
       }
       for (std::int64_t i = 0; i < p.count; ++i) {
         const std::size_t place = first + static_cast<std::size_t>(i * p.to_step) * size;
-        std::memcpy(written_.data() + in_copy(x.region, place), memory + place, size);
+        if (!p.dense()) std::memcpy(written_.data() + in_copy(x.region, place), memory + place, size);
         if (x.call.data == nullptr) continue;
         float& value = x.call.data[p.from + i * p.from_step];
         if (x.dtype == Dtype::fp32) {

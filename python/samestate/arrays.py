@@ -262,7 +262,8 @@ class Torch:
             self._staging.reuse()
 
     def threads(self, count):
-        if self._device == "cpu" and self._torch.get_num_threads() != count:
+        # On a device too, for the copies of the host: threads of theirs wait for cores on which others judge.
+        if self._torch.get_num_threads() != count:
             self._torch.set_num_threads(count)
 
     def finish(self, mapped, tensors, arrays):
