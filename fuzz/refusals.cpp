@@ -27,7 +27,8 @@ std::vector<std::string> keys_of(const System& system) {
   for (const std::string_view key : system.keys) keys.emplace_back(key);
   std::vector<std::string> out;
   for (const std::string& key : keys) {
-    if (std::ranges::find(out, key) != out.end()) continue;
+    // A law is how a case calls a kernel, which sees one call of it.
+    if (key == "law" || std::ranges::find(out, key) != out.end()) continue;
     try {
       require_call_key(key, system, "limit");
     } catch (const Error&) {
@@ -178,7 +179,8 @@ std::vector<Refusals> find_refusals(std::span<const Record> records,
       Refusals& group = groups[{record.kernel, alike(record.judgement.reason)}];
       if (group.records.empty()) group.kernel = record.kernel, group.reason = record.judgement.reason;
       group.records.push_back(i);
-    } else if (is_judged(record.judgement.verdict) || record.judgement.verdict == Verdict::vacuous) {
+    } else if (record.spent.calls > 0 &&
+               (is_judged(record.judgement.verdict) || record.judgement.verdict == Verdict::vacuous)) {
       taken[record.kernel].push_back(parse_case(record.line));
     }
   }

@@ -262,7 +262,7 @@ def run(subjects, request, memory, stream):
         if answer["type"] == "error":
             answer.update(LEDGER.report())
             if subject is not None and isinstance(error, Exception):
-                answer["reason"] += subject.hint(request, error)
+                answer["reason"] += subject.hint(request, error, refused)
             if refused:
                 answer["refusal"] = True
         return answer

@@ -21,6 +21,7 @@ Of systems of named tensors: the tensors by name, sizes by name, `parameters` (a
 """
 import inspect
 import os
+import re
 
 from .errors import DeclarationError, ReturnError, Unsupported, nearest
 from .ledger import LEDGER
@@ -341,13 +342,17 @@ class Subject:
         self._ran_by[kind] = watch.function
         return result
 
-    def hint(self, request, error):
+    def hint(self, request, error, refused):
         """What a kernel that threw may not have expected of a call or of the machine; "" where there is nothing of the kind."""
         if "0 active drivers" in str(error):
             return ("; Triton finds no GPU here: with TRITON_INTERPRET=1 in the environment its kernels run in its interpreter, on "
                     "the CPU")
         size = request.get("parameters", {})
-        if not self.family or self.conventions.get("heads") == "repeated" or size.get("Hk") == size.get("Hv"):
+        heads = {str(size.get("Hk")), str(size.get("Hv"))}
+        # Only an error that speaks of both numbers of heads, as one of shapes that do not fit does; refusals are grouped by their
+        # words, which are to be alike whatever the heads are.
+        if refused or not self.family or self.conventions.get("heads") == "repeated" or len(heads) < 2 or not heads <= set(
+                re.findall(r"\d+", str(error))):
             return ""
         return (f"; q and k have {size.get('Hk')} heads here, and v {size.get('Hv')}: a kernel whose heads are as many "
                 "declares heads=repeated")

@@ -44,7 +44,7 @@ TEST(Refusals, WhatHangsOnNoSizeIsNoLimit) {
 Record record_of(const std::string& line, Verdict verdict, std::string_view gate = "",
                  std::string reason = "") {
   Record r;
-  r.line = "v1 retention form=recurrent " + line, r.kernel = "mine";
+  r.line = "v1 retention form=recurrent " + line, r.kernel = "mine", r.spent.calls = 1;
   r.judgement.verdict = verdict, r.judgement.gate = gate, r.judgement.reason = std::move(reason);
   return r;
 }
@@ -55,6 +55,24 @@ std::vector<Record> records() {
     out.push_back(record_of(std::string("dk=") + dk + " dv=128", Verdict::crash, kRefusal,
                             std::string("the kernel threw: ValueError: no ") + dk + " (mine.py:3 f)"));
   return out;
+}
+
+TEST(Refusals, ACaseThatWasNotCalledIsNotTaken) {
+  std::vector<Record> all = records();
+  Record vacuous = record_of("dk=64 dv=128 law=reset", Verdict::vacuous);
+  vacuous.spent.calls = 0;
+  all.push_back(vacuous);
+  const std::vector<Refusals> found = find_refusals(all, [](const std::string&) { return std::string(); });
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].limits, Texts{"dk = 128"});
+  all.back().spent.calls = 1;
+  EXPECT_NE(find_refusals(all, [](const std::string&) { return std::string(); }).at(0).limits,
+            Texts{"dk = 128"});
+}
+
+TEST(Refusals, ALawIsNoLimit) {
+  EXPECT_TRUE(separating_limits(cases_of({"T=9 law=reset B=2"}), cases_of({"T=9 law=batch_permutation B=2"}))
+                  .empty());
 }
 
 TEST(Refusals, ThreeAlikeAreARefusalAndTwoAreCrashes) {
