@@ -217,4 +217,14 @@ struct Reader {
   }
 };
 
+/// Throws Error for a judgement that no judge makes: its record was damaged, or written by hand.
+inline void require_possible(const Judgement& j) {
+  const bool within = j.ratio >= 0.0 && j.ratio <= 1.0;
+  if ((j.verdict == Verdict::pass && !within) || j.ratio < 0.0)
+    throw Error(fmt::format(
+        "verdict {} with ratio {:g}: a ratio is at least 0, and a pass's at most 1; the record is "
+        "damaged, take the line out",
+        name_of(j.verdict), j.ratio));
+}
+
 }  // namespace samestate::json_fields

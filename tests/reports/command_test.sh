@@ -129,6 +129,8 @@ bad 'no case in its .jsonl files' board none
 bad 'no folder' board board.json
 cp damaged.jsonl hurt/
 bad 'damaged.jsonl:3' board hurt
+sed 's/T=[0-9]*/T=99999999999999999999/' older/a.jsonl >hurt/damaged.jsonl
+bad 'damaged, case' board hurt
 bad 'no board' board older --since file
 bad 'name one file' board older --html one --markdown one
 
