@@ -12,7 +12,8 @@ namespace samestate {
 struct CapturedJudgement {
   Judgement judgement;
   /// In a person's words, over all heads that were compared. Of o: max_abs at at_sequence, at_head, at_token, at_column;
-  /// relative_rms; what a right kernel stays within on these data, allowed_max_abs and allowed_relative_rms, and what it
+  /// relative_rms; both without the not_finite values, if there are any, whose first is at not_finite_sequence, .._head,
+  /// .._token, .._column; what a right kernel stays within on these data, allowed_max_abs and allowed_relative_rms, and what it
   /// is expected to have, expected_relative_rms. The same of the final state with state_ before it, where there is one.
   std::map<std::string, double> numbers;
 };
