@@ -217,7 +217,7 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
   const double budget = seconds_of("--budget", options.budget);
   CapturedWords words{options.contract, options.chunk, {options.ignored.begin(), options.ignored.end()}};
   std::vector<FolderCase> cases;
-  std::vector<std::string> damaged;
+  std::vector<std::string> damaged, complaints;
   for (const CapturedCall& call : found.calls) {
     const CapturedFunction& function = found.functions.at(call.function);
     const std::string file = (path / call.file).string();
@@ -238,9 +238,7 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
     }
     // A file that is cut or gone says nothing of the others.
     if (!unread.empty()) {
-      if (damaged.empty() && &call == &found.calls.back() && cases.empty()) throw Error(unread);
-      fmt::print(stderr, "samestate: {}\n", unread);
-      damaged.push_back(call.file);
+      damaged.push_back(call.file), complaints.push_back(unread);
       continue;
     }
     cases.push_back({std::move(record), file,
@@ -262,6 +260,8 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
                      },
                      call.file});
   }
+  if (cases.empty()) throw Error(complaints.front());
+  for (const std::string& complaint : complaints) fmt::print(stderr, "samestate: {}\n", complaint);
   JudgeFolderOptions how = folder;
   how.nothing_judged = kVacuous;  // there were calls, and nothing was shown of any
   if (!damaged.empty())
