@@ -12,9 +12,11 @@
 
 #include "cli/commands.h"
 #include "cli/duration.h"
+#include "cli/explained.h"
 #include "cli/options.h"
 #include "fixtures/quote.h"
 #include "harness/captured/judge_captured.h"
+#include "harness/systems/saved_run.h"
 #include "reference/error.h"
 #include "reports/text/gate_json.h"
 
@@ -139,6 +141,23 @@ std::string gate_text(const Judgement& j) {
                          : "";
 }
 
+/// Says behind the reason of a failure what the values look like, of calls that are short enough to be looked at whole.
+void explain_call(Judgement& judgement, const fs::path& folder, const CapturedCall& call,
+                  const CapturedFunction& function, const CapturedWords& words) {
+  constexpr double kSeconds = 5.0;
+  if (judgement.verdict != Verdict::fail || judgement.gate == "outputs" || judgement.gate == "memory") return;
+  try {
+    const std::optional<RunFile> run = captured_run(folder, call, function, words);
+    if (!run) return;
+    Trace trace;
+    (void)judge_run_file(*run, &trace);
+    const Explanation e = explain_with_mutants(Resolved(parse_case(run->case_line)), trace, kSeconds);
+    if (!e.patterns.empty()) judgement.reason += "; it looks like this: " + e.patterns.front();
+  } catch (const Error&) {
+    return;  // an input that the contract's own kernels are not given: judged as it is, and not explained
+  }
+}
+
 void print_call(const JudgedCase& judged) {
   const auto& [record, call] = judged;
   const Judgement& j = record.judgement;
@@ -250,6 +269,7 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
                          CapturedJudgement result = judge_captured(path, call, function, words, budget);
                          judged.judgement = std::move(result.judgement);
                          numbers = std::move(result.numbers);
+                         explain_call(judged.judgement, path, call, function, words);
                        } catch (const CapturedMismatch& other) {
                          judged.judgement.verdict = Verdict::unsupported;
                          judged.judgement.reason = other.what();

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "fixtures/run_file.h"
 #include "fixtures/safetensors.h"
 #include "harness/captured/captured_calls.h"
 #include "harness/cases/resolved.h"
@@ -49,6 +50,8 @@ class CapturedHeads {
   [[nodiscard]] Sequence<double> sequence(std::int64_t n, std::int64_t h) const;
   [[nodiscard]] Matrix<double> rows(std::int64_t n, std::int64_t h) const;
   [[nodiscard]] Matrix<double> state(std::int64_t n, std::int64_t h) const;
+  /// The whole call as a run file, for an explanation; nothing where it is long, packed or has a norm of another epsilon.
+  [[nodiscard]] std::optional<RunFile> run_file() const;
 
  private:
   [[nodiscard]] std::string tensor(std::string_view ours, bool required);

@@ -298,4 +298,11 @@ CapturedJudgement judge_captured(const std::filesystem::path& folder, const Capt
   return out;
 }
 
+std::optional<RunFile> captured_run(const std::filesystem::path& folder, const CapturedCall& call,
+                                    const CapturedFunction& function, const CapturedWords& words) {
+  if (of_family(function)) return CapturedHeads(folder, call, function, words).run_file();
+  const CapturedTensors tensors(folder, call, function, words);
+  return tensors.fault().empty() ? std::optional(tensors.run_file()) : std::nullopt;
+}
+
 }  // namespace samestate

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "harness/captured/captured_heads.h"
@@ -30,5 +31,10 @@ struct CapturedJudgement {
 [[nodiscard]] CapturedJudgement judge_captured(const std::filesystem::path& folder, const CapturedCall& call,
                                                const CapturedFunction& function, const CapturedWords& words,
                                                double budget);
+
+/// The call as a run file that can be explained; nothing where it cannot. Throws as captured_case does.
+[[nodiscard]] std::optional<RunFile> captured_run(const std::filesystem::path& folder,
+                                                  const CapturedCall& call, const CapturedFunction& function,
+                                                  const CapturedWords& words);
 
 }  // namespace samestate

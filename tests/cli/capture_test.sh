@@ -59,6 +59,9 @@ says 'reason'
 record tail 1 tail
 run 1 judge tail
 says 'token 69'
+# The gate that failed says its own place, error and limit, and what the values look like.
+grep -qE '^  gate        o of sequence [01], head [0-3], token 69: error .* allowed' out || complain 'no line of the gate'
+says 'it looks like this: only the last token'
 
 printf '{"event":"call","fun' >>calls/calls.jsonl
 run 0 judge calls

@@ -2,6 +2,7 @@
 
 #include <numbers>
 
+#include "harness/systems/saved_run.h"
 #include "tests/harness/captured/captured_folder.h"
 
 namespace samestate {
@@ -126,6 +127,23 @@ TEST(CapturedHeads, WhatIsNotTheDeclarationsCallIsSaid) {
        }) {
     EXPECT_NE(said.find(word), std::string::npos) << word << ": " << said;
   }
+}
+
+TEST(CapturedHeads, TheRunFileIsTheCall) {
+  const CapturedFolderOfCase made(kLine);
+  const CapturedFolder folder = made.write();
+  const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+  const std::optional<RunFile> run = heads.run_file();
+  ASSERT_TRUE(run.has_value());
+  for (const auto& [name, values] : {std::pair{"q", &made.batch.q},
+                                     {"v", &made.batch.v},
+                                     {"g", &made.batch.g},
+                                     {"beta", &made.batch.beta},
+                                     {"initial_state", &made.batch.initial_state},
+                                     {"o", &made.outputs.o},
+                                     {"final_state", &made.outputs.final_state}})
+    EXPECT_EQ(run->tensors.at(name).values, std::vector<double>(values->begin(), values->end())) << name;
+  EXPECT_EQ(judge_run_file(*run).judgement.verdict, Verdict::pass);
 }
 
 TEST(CapturedHeads, AnEpsilonOfTheCallIsRead) {
