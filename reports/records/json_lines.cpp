@@ -13,7 +13,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "reference/error.h"
@@ -26,7 +25,6 @@ namespace {
 
 using json_fields::Json;
 using json_fields::Reader;
-using json_fields::require_possible;
 using json_fields::Writer;
 
 /// The one table of fields: calls visit(name, field) for each member, for writing and for reading alike.
@@ -56,7 +54,7 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit("verdict", judgement.verdict);
   visit("gate", judgement.gate);
   visit("ratio", judgement.ratio);
-  if constexpr (std::is_same_v<std::decay_t<Visit>, Reader>) require_possible(judgement);
+  visit.possible(judgement);
   visit("error", judgement.error);
   visit("bound", judgement.bound);
   visit("worst", judgement.worst);
