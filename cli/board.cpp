@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "harness/cases/resolved.h"
 #include "reference/error.h"
 #include "reports/page/html_board.h"
 #include "reports/records/board.h"
@@ -21,9 +22,12 @@ struct BoardOptions {
   bool json = false;
 };
 
+/// Throws Error for a record whose line is no case.
+void require_case(const Record& record) { (void)Resolved(parse_case(record.line)); }
+
 /// The board of a folder of records, or of what an earlier --json printed.
 Board board_of(const std::string& name) {
-  if (std::filesystem::is_directory(name)) return read_board(name);
+  if (std::filesystem::is_directory(name)) return read_board(name, require_case);
   const std::optional<std::string> text = text_of(name);
   if (!text)
     throw Error(name +
@@ -33,7 +37,7 @@ Board board_of(const std::string& name) {
 
 int run_board(const BoardOptions& options) {
   require_different({{"--html", options.html}, {"--markdown", options.markdown}});
-  const Board board = read_board(options.folder);
+  const Board board = read_board(options.folder, require_case);
   const bool compared = !options.since.empty();
   std::vector<BoardChange> changes;
   if (compared) changes = board_changes(board_of(options.since), board);
@@ -60,9 +64,11 @@ Command add_board(CLI::App& app) {
   app.footer(
       "One table of all gates that were recorded into a folder (gate --jsonl DIR/NAME.jsonl): a row a "
       "kernel, versions of its\n"
-      "packages, device and contract, with verdicts, median and worst ratio, card, date, and the defects "
-      "that are known, each\n"
-      "with its first case line. Of a case that several runs have, the newest run counts.\n\n"
+      "packages (of a file its hash), device and contract, with verdicts, median ratio of what passed, worst "
+      "ratio of all, card,\n"
+      "date, and the defects that are known, of one kind as in the gate's summary, each "
+      "with its smallest case. Of a case that several runs have,\n"
+      "the newest run counts; one that was started and never ended is a remark.\n\n"
       "  samestate board peers                             Markdown, printed\n"
       "  samestate board peers --html board.html           one page\n"
       "  samestate board peers --json > board.json         the data, for a later --since\n"

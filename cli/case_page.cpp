@@ -95,11 +95,12 @@ CaseExplanation lists_of(const Explanation& e) {
 
 int print_apart(const std::function<std::string()>& body, double timeout,
                 const std::function<Record()>& planned, bool json, double card_budget,
-                const KernelTable* table) {
+                const KernelTable* table, Judgement* loss) {
   const JobResult outcome = run_interruptibly(body, timeout);
   if (const std::optional<Judgement> lost = judgement_of_loss(outcome)) {
     Record record = planned();
     record.judgement = *lost;
+    if (loss != nullptr) *loss = *lost;
     // No limit was hit, so that it says nothing of the kernel.
     const bool stopped = outcome.how == "interrupt";
     if (stopped) record.judgement.verdict = Verdict::skipped;

@@ -42,9 +42,10 @@ void add_explanation(Page& page, const Explanation& e);
 [[nodiscard]] CaseExplanation lists_of(const Explanation& e);
 
 /// Prints the page that `body` makes in a process of its own, or `planned` with the verdict of what became of
-/// it there, and the contracts near the run that it left (print_neighbours). Returns the exit code.
+/// it there (which `loss`, if it is not null, is set to), and the contracts near the run that it left (print_neighbours).
+/// Returns the exit code.
 [[nodiscard]] int print_apart(const std::function<std::string()>& body, double timeout,
                               const std::function<Record()>& planned, bool json, double card_budget,
-                              const KernelTable* table = nullptr);
+                              const KernelTable* table = nullptr, Judgement* loss = nullptr);
 
 }  // namespace samestate::cli

@@ -16,6 +16,7 @@
 #include "cli/table.h"
 #include "fixtures/run_file.h"
 #include "harness/card/neighbours.h"
+#include "harness/processes/line_process.h"
 #include "harness/systems/saved_run.h"
 #include "oracles/numbers.h"
 
@@ -115,6 +116,13 @@ Command add_judge(CLI::App& app) {
       throw Error("options of captured calls are of a folder that samestate.capture wrote");
     if (!reports->jsonl.empty() || !reports->junit.empty() || !reports->markdown.empty())
       throw Error("--jsonl, --junit and --markdown are of a folder: one file has --json");
+    // What a person types first of a folder of calls is one of its files.
+    if (const std::filesystem::path parent = std::filesystem::absolute(*file).parent_path();
+        std::filesystem::path(*file).filename().string().starts_with("call-") && has_captured_calls(parent))
+      throw Error(
+          fmt::format("{}: a call that samestate.capture recorded, which its folder's calls.jsonl describes: "
+                      "samestate judge {}",
+                      *file, shell_quoted(parent.string())));
     const auto judged = [&] {
       RunFile run = read_run_file(*file, named_shapes);
       if (*strict) run.case_line = format_case(exactly(parse_case(run.case_line)));

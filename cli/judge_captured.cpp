@@ -12,9 +12,11 @@
 
 #include "cli/commands.h"
 #include "cli/duration.h"
+#include "cli/explained.h"
 #include "cli/options.h"
 #include "fixtures/quote.h"
 #include "harness/captured/judge_captured.h"
+#include "harness/systems/saved_run.h"
 #include "reference/error.h"
 #include "reports/text/gate_json.h"
 
@@ -102,15 +104,58 @@ std::string numbers_line(const std::map<std::string, double>& numbers, const std
   const auto of = [&](const std::string& name) { return numbers.at(prefix + name); };
   if (!numbers.contains(prefix + "max_abs")) return "";
   const bool state = !prefix.empty();
-  std::string out = fmt::format(
-      "  {:<12}max abs {:.3g} at sequence {}, head {}, {} {}, column {}; relative RMS {:.3g}\n",
-      state ? "final state" : "o", of("max_abs"), of("at_sequence"), of("at_head"), state ? "row" : "token",
-      of(state ? "at_row" : "at_token"), of("at_column"), of("relative_rms"));
+  const auto place = [&](const std::string& at) {
+    return fmt::format("sequence {}, head {}, {} {}, column {}", of(at + "_sequence"), of(at + "_head"),
+                       state ? "row" : "token", of(at + (state ? "_row" : "_token")), of(at + "_column"));
+  };
+  std::string out;
+  if (numbers.contains(prefix + "not_finite"))
+    out = fmt::format("  {:<12}{} value(s) not finite, the first at {}; of the others\n",
+                      state ? "final state" : "o", of("not_finite"), place("not_finite"));
+  out += fmt::format("  {:<12}max abs {:.3g} at {}; relative RMS {:.3g}\n",
+                     out.empty() ? state ? "final state" : "o" : "", of("max_abs"), place("at"),
+                     of("relative_rms"));
   if (!numbers.contains(prefix + "allowed_max_abs")) return out;
   out += fmt::format(
       "  {:<12}max abs {:.3g}, relative RMS {:.3g} ({:.3g} expected): a right kernel stays within\n",
       "allowed", of("allowed_max_abs"), of("allowed_relative_rms"), of("expected_relative_rms"));
   return out;
+}
+
+/// What the gate that failed compares, with the error and the limit of its own: allowed values are of all heads together, of
+/// which one may be held to far less.
+std::string gate_text(const Judgement& j) {
+  if (!(j.bound > 0.0) || j.worst.head < 0) return "";
+  const std::string head = fmt::format("sequence {}, head {}", j.worst.sequence, j.worst.head);
+  if (j.gate.ends_with("state"))
+    return fmt::format(
+        "  gate        the state of {}: error {:.3g} of {:.3g} allowed (root of the squares' sum)\n", head,
+        j.error, j.bound);
+  if (j.gate == "head")
+    return fmt::format("  gate        o of {}: RMS of the error {:.3g} of {:.3g} allowed\n", head, j.error,
+                       j.bound);
+  return j.gate == "row" ? fmt::format(
+                               "  gate        o of {}, token {}: error {:.3g} of {:.3g} allowed (root of the "
+                               "squares' sum)\n",
+                               head, j.worst.token, j.error, j.bound)
+                         : "";
+}
+
+/// Says behind the reason of a failure what the values look like, of calls that are short enough to be looked at whole.
+void explain_call(Judgement& judgement, const fs::path& folder, const CapturedCall& call,
+                  const CapturedFunction& function, const CapturedWords& words) {
+  constexpr double kSeconds = 5.0;
+  if (judgement.verdict != Verdict::fail || judgement.gate == "outputs" || judgement.gate == "memory") return;
+  try {
+    const std::optional<RunFile> run = captured_run(folder, call, function, words);
+    if (!run) return;
+    Trace trace;
+    (void)judge_run_file(*run, &trace);
+    const Explanation e = explain_with_mutants(Resolved(parse_case(run->case_line)), trace, kSeconds);
+    if (!e.patterns.empty()) judgement.reason += "; it looks like this: " + e.patterns.front();
+  } catch (const Error&) {
+    return;  // an input that the contract's own kernels are not given: judged as it is, and not explained
+  }
 }
 
 void print_call(const JudgedCase& judged) {
@@ -120,6 +165,7 @@ void print_call(const JudgedCase& judged) {
   fmt::print("{}  {}  {}{}\n  {}\n", call.file, record.kernel, name_of(j.verdict),
              compared && j.ratio > 0 ? fmt::format("  ratio {:.3g} ({})", j.ratio, j.gate) : "", record.line);
   fmt::print("{}{}", numbers_line(call.numbers, ""), numbers_line(call.numbers, "state_"));
+  if (j.verdict == Verdict::fail && !call.numbers.empty()) fmt::print("{}", gate_text(j));
   if (call.numbers.empty() && compared && j.worst.sequence >= 0)
     fmt::print(
         "  worst       {:.6g} instead of {:.6g} at sequence {}, row {}, column {}: error {:.3g} of {:.3g} "
@@ -164,7 +210,7 @@ void add_captured_options(CLI::App& app, CapturedOptions& options) {
       ->check(named())
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("--ignore", options.ignored, "a tensor that changes nothing of what is computed")
+  app.add_option("--ignore", options.ignored, "an argument that changes nothing of what is computed")
       ->check(named())
       ->allow_extra_args(false)
       ->group(group);
@@ -180,9 +226,17 @@ void add_captured_options(CLI::App& app, CapturedOptions& options) {
 int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOptions& options) {
   const fs::path path(folder.folder);
   const CapturedFolder found = declared(path, options);
+  if (found.calls.empty()) {
+    fmt::print(
+        stderr,
+        "samestate: {}: no call was recorded: the function was never called, or not where it was replaced\n",
+        folder.folder);
+    return kVacuous;
+  }
   const double budget = seconds_of("--budget", options.budget);
   CapturedWords words{options.contract, options.chunk, {options.ignored.begin(), options.ignored.end()}};
   std::vector<FolderCase> cases;
+  std::vector<std::string> damaged, complaints;
   for (const CapturedCall& call : found.calls) {
     const CapturedFunction& function = found.functions.at(call.function);
     const std::string file = (path / call.file).string();
@@ -190,7 +244,7 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
     record.kernel = function.declaration->name;
     record.system = function.declaration->system, record.form = function.declaration->form;
     record.device = "elsewhere";
-    std::string unlike;
+    std::string unlike, unread;
     try {
       const Case c = captured_case(path, call, function, words);
       record.line = format_case(c);
@@ -198,6 +252,13 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
     } catch (const CapturedMismatch& other) {
       unlike = other.what();
       record.line = fmt::format("call {} of {}", call.number, call.function);
+    } catch (const Error& error) {
+      unread = error.what();
+    }
+    // A file that is cut or gone says nothing of the others.
+    if (!unread.empty()) {
+      damaged.push_back(call.file), complaints.push_back(unread);
+      continue;
     }
     cases.push_back({std::move(record), file,
                      [&, unlike](Record& judged) {
@@ -208,6 +269,7 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
                          CapturedJudgement result = judge_captured(path, call, function, words, budget);
                          judged.judgement = std::move(result.judgement);
                          numbers = std::move(result.numbers);
+                         explain_call(judged.judgement, path, call, function, words);
                        } catch (const CapturedMismatch& other) {
                          judged.judgement.verdict = Verdict::unsupported;
                          judged.judgement.reason = other.what();
@@ -218,8 +280,13 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
                      },
                      call.file});
   }
+  if (cases.empty()) throw Error(complaints.front());
+  for (const std::string& complaint : complaints) fmt::print(stderr, "samestate: {}\n", complaint);
   JudgeFolderOptions how = folder;
   how.nothing_judged = kVacuous;  // there were calls, and nothing was shown of any
+  if (!damaged.empty())
+    how.damaged = fmt::format("{} of {} calls cannot be read: {}", damaged.size(), found.calls.size(),
+                              fmt::join(damaged, " "));
   const JudgedFolder judged = judge_cases(how, std::move(cases));
   if (folder.json) {
     fmt::print("{}", gate_json(judged.records(), judged.end));

@@ -125,6 +125,7 @@ JudgedFolder judge_cases(const JudgeFolderOptions& options, std::vector<FolderCa
   RunEnd& end = out.end;
   const std::vector<Record> records = out.records();
   end.seconds = seconds.count();
+  end.not_complete = options.damaged;
   if (records.size() < cases.size())
     end.not_complete =
         fmt::format("Interrupted before {} of {} files.", cases.size() - records.size(), cases.size());
@@ -137,12 +138,13 @@ JudgedFolder judge_cases(const JudgeFolderOptions& options, std::vector<FolderCa
     if (verdict == Verdict::crash || verdict == Verdict::timeout) worst = Verdict::crash;
     if (verdict == Verdict::fail && worst != Verdict::crash) worst = Verdict::fail;
   }
-  end.exit = worst == Verdict::crash  ? kCrash
-             : worst == Verdict::fail ? kFail
-             : interrupted()          ? kVacuous
-             : judged                 ? kPass
-             : vacuous                ? kVacuous
-                                      : options.nothing_judged;
+  end.exit = worst == Verdict::crash    ? kCrash
+             : worst == Verdict::fail   ? kFail
+             : interrupted()            ? kVacuous
+             : !options.damaged.empty() ? kUsage
+             : judged                   ? kPass
+             : vacuous                  ? kVacuous
+                                        : options.nothing_judged;
   if (lines) lines->finish(end);
   if (!options.junit.empty()) write_junit(options.junit, records, run, end);
   if (!options.markdown.empty()) write_markdown(options.markdown, records, run, end);

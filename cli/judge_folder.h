@@ -17,6 +17,8 @@ struct JudgeFolderOptions {
   double timeout = 0.0;  ///< seconds a file
   bool json = false, strict = false;
   int nothing_judged = 77;  ///< exit code where no case was judged, and none was vacuous
+  std::string damaged =
+      {};  ///< files that are no cases, since they cannot be read: bad input if nothing is worse
 };
 
 /// A file of a folder that is to be judged.

@@ -201,14 +201,14 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
     words = script_words(c, table, options.plugins);
     std::filesystem::remove(options.script.file);  // --force: an old one would pass for this run's
   }
+  Judgement loss;
   const int code = print_apart([&] { return repro_page(c, table, options, before, words); }, timeout,
                                [&] { return planned_record(c, table); }, options.json,
-                               seconds_of("--card-budget", options.card_budget), &table);
+                               seconds_of("--card-budget", options.card_budget), &table, &loss);
   // A case that ended its process left no run, so that the script is the call alone.
   if (code == kCrash && !words.call.empty() && !std::filesystem::exists(options.script.file)) {
     Record record = planned_record(c, table);
-    record.judgement.verdict = Verdict::crash;
-    record.judgement.reason = "the call ends or holds its process";
+    record.judgement = loss;
     write_script(options.script, words, record, trace_without_run(Resolved(c), table), {});
     if (!options.json) fmt::print("script    {}\n", options.script.file);
   }
@@ -239,6 +239,11 @@ int run_repro(const ReproOptions& options) {
   if (std::error_code code; !options.dump.empty() && !std::filesystem::exists(options.dump, code))
     require_writable(options.dump);
   require_script_writable(options.script);
+  if (!options.script.file.empty() && !options.after.empty())
+    throw Error(
+        "--script: one file shows one case alone, and what --after runs before it would be missing, with the "
+        "failure "
+        "that it brings; leave --after out, or give the issue this command");
   if (options.line != "-") return repro_line(options, table, options.line, devices.get());
   if (!options.dump.empty()) throw Error("--dump: one file holds one run; name one line instead of -");
   if (!options.script.file.empty())

@@ -109,18 +109,41 @@ void declare(CapturedFunction& function, const Json& line, const std::string& wh
   if (line.contains("options")) function.options = values_of(object_in(line, "options", where));
 }
 
-CapturedCall call_of(const Json& line, const std::string& where) {
+CapturedCall call_of(const Json& line, const CapturedFunction& function, const std::string& where) {
   CapturedCall call;
+  call.function = function.name;
   call.file = text_in(line, "file", where);
   if (call.file == "." || call.file == ".." || call.file.find('/') != call.file.npos)
     refuse(where, fmt::format("{} is no file of this folder", quote(call.file)));
-  call.function = text_in(line, "function", where);
   if (line.contains("call") && line["call"].is_number_integer())
     call.number = line["call"].get<std::int64_t>();
   call.values = values_of(object_in(line, "values", where));
+  for (const auto& [name, value] : line["values"].items()) {
+    const auto usual = function.defaults.find(name);
+    if (usual == function.defaults.end() || usual->second != value.dump()) call.given.insert(name);
+  }
+  if (line.contains("none")) {
+    if (!line["none"].is_array() || line["none"].size() > kMostEntries)
+      refuse(where, fmt::format("\"none\" is no array of at most {} names", kMostEntries));
+    for (const Json& name : line["none"]) {
+      if (name.is_string()) call.nothing.insert(name.get<std::string>());
+    }
+  }
   for (const auto& [name, tensor] : object_in(line, "tensors", where).items())
     call.tensors.emplace(name, tensor_of(tensor, fmt::format("{}: tensor {}", where, quote(name, 60))));
   return call;
+}
+
+[[noreturn]] void differs_in_value(const CapturedCall& call, const std::string& name) {
+  const CapturedValue& value = call.values.at(name);
+  std::string text = "None, or an object";
+  if (const auto* const flag = std::get_if<bool>(&value)) text = *flag ? "True" : "False";
+  if (const auto* const number = std::get_if<double>(&value)) text = fmt::format("{:g}", *number);
+  if (const auto* const word = std::get_if<std::string>(&value)) text = quote(*word, 40);
+  throw CapturedMismatch(fmt::format(
+      "argument {0} is {1}, which is not its default, and the declaration says nothing of it: --argument "
+      "OURS={0}, or --ignore {0} where it changes nothing of what is computed",
+      name, text));
 }
 
 struct Names {
@@ -143,7 +166,11 @@ const std::vector<Names>& usual_names() {
       {"chunk", {"chunk", "chunk_size"}},
       {"l2norm", {"l2norm", "use_qk_l2norm_in_kernel", "use_qk_l2norm"}},
       {"head_map", {"head_map"}},
-      {"output_final_state", {"output_final_state"}},
+      {"output_final_state", {"output_final_state", "return_final_state"}},
+      {"epsilon",
+       {"epsilon", "eps", "norm_eps", "l2norm_eps", "rms_norm_eps", "layer_norm_eps", "variance_epsilon"}},
+      {"o", {"o", "out", "output"}},
+      {"final_state", {"final_state", "state", "ht", "recurrent_state"}},
   };
   return table;
 }
@@ -185,6 +212,11 @@ CapturedFolder parse_captured(std::string_view text, const std::string& path) {
       const std::string name = text_in(json, "function", where);
       CapturedFunction& function = out.functions[name];
       function.name = name;
+      function.defaults.clear();
+      if (json.contains("defaults")) {
+        for (const auto& [argument, value] : object_in(json, "defaults", where).items())
+          function.defaults[argument] = value.dump();
+      }
       declare(function, json, where);
     } else if (event == "declare") {
       const std::string name = text_in(json, "function", where);
@@ -192,14 +224,13 @@ CapturedFolder parse_captured(std::string_view text, const std::string& path) {
       if (found == out.functions.end()) refuse(where, fmt::format("no line of a function {}", quote(name)));
       declare(found->second, json, where);
     } else if (event == "call") {
-      CapturedCall call = call_of(json, where);
-      if (!out.functions.contains(call.function))
-        refuse(where, fmt::format("no line of a function {}", quote(call.function)));
-      out.calls.push_back(std::move(call));
+      const std::string name = text_in(json, "function", where);
+      const auto found = out.functions.find(name);
+      if (found == out.functions.end()) refuse(where, fmt::format("no line of a function {}", quote(name)));
+      out.calls.push_back(call_of(json, found->second, where));
     }
   }
   if (!known) refuse(path, fmt::format("no line of format {}: samestate.capture writes one", kFormat));
-  if (out.calls.empty()) refuse(path, "no call was recorded");
   return out;
 }
 
@@ -239,6 +270,56 @@ std::string argument_of(const CapturedCall& call, const CapturedFunction& functi
     }
   }
   return "";
+}
+
+std::string output_of(const CapturedCall& call, const CapturedFunction& function, std::size_t place,
+                      std::string_view ours) {
+  std::vector<std::string> names;
+  if (const auto said = function.arguments.find(ours); said != function.arguments.end())
+    names.push_back(said->second);
+  const auto& table = usual_names();
+  const auto row = std::ranges::find(table, ours, &Names::ours);
+  if (names.empty() && row != table.end()) names.assign(row->theirs.begin(), row->theirs.end());
+  names.emplace_back(ours);
+  const auto first = [&](auto&& fits) -> std::string {
+    const auto found = std::ranges::find_if(call.tensors, [&](const auto& tensor) {
+      return tensor.first.starts_with("output.") && fits(tensor.first);
+    });
+    return found == call.tensors.end() ? "" : found->first;
+  };
+  for (const std::string& name : names) {
+    const std::string last = "." + name;
+    if (std::string found = first([&](const std::string& known) { return known.ends_with(last); });
+        !found.empty())
+      return found;
+  }
+  const std::string at = fmt::format("output.{}", place), inside = at + ".";
+  if (call.tensors.contains(at)) return at;
+  // A named tuple of other names has its results in this order too; what holds several tensors has not.
+  const auto of_place = [&](const std::string& known) { return known.starts_with(inside); };
+  const auto several =
+      std::ranges::count_if(call.tensors, of_place, [](const auto& tensor) { return tensor.first; });
+  return several == 1 ? first(of_place) : "";
+}
+
+bool returned_none(const CapturedCall& call, std::size_t place) {
+  const auto begins = [](std::string_view with) {
+    return [with](const auto& tensor) { return tensor.first.starts_with(with); };
+  };
+  if (std::ranges::any_of(call.tensors, begins("after."))) return false;
+  return call.nothing.contains(fmt::format("{}", place)) ||
+         (call.nothing.contains("0") && std::ranges::none_of(call.tensors, begins("output.")));
+}
+
+void require_values_read(const CapturedCall& call, const CapturedFunction& function,
+                         const std::vector<std::string_view>& read,
+                         const std::set<std::string, std::less<>>& ignored) {
+  std::set<std::string, std::less<>> known;
+  for (const std::string_view ours : read) known.insert(argument_of(call, function, ours));
+  for (const std::string& name : call.given) {
+    if (known.contains(name) || ignored.contains(name) || function.options.contains(name)) continue;
+    differs_in_value(call, name);
+  }
 }
 
 }  // namespace samestate

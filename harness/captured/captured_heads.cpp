@@ -7,6 +7,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <vector>
 
 #include "fixtures/quote.h"
@@ -14,7 +16,6 @@
 #include "harness/cases/system.h"
 #include "harness/run/judge_batch.h"
 #include "oracles/contracts.h"
-#include "oracles/meaning.h"
 
 namespace samestate {
 namespace {
@@ -26,6 +27,10 @@ template <class... Arguments>
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+std::int64_t count_of(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 Format format_of(DType dtype, std::string_view tensor) {
@@ -111,8 +116,20 @@ CapturedHeads::CapturedHeads(const std::filesystem::path& folder, const Captured
   if (names_factor(decay) && std::ranges::find(said, "decay") == said.end())
     given.decay = Given::Decay::linear;
   given.strength = conventions_.beta;
+  take_norm(given);
+}
+
+void CapturedHeads::take_norm(Given& given) const {
+  constexpr double kLeastEpsilon = 1e-12, kLargestEpsilon = 1e-2;  // those of a declaration
   given.norm = conventions_.norm_place;
   given.norm_epsilon = conventions_.norm_epsilon;
+  const CapturedValue* const own = value("epsilon");
+  if (own == nullptr || !shape_.l2norm) return;
+  const double* const number = std::get_if<double>(own);
+  if (number == nullptr || !(*number >= kLeastEpsilon && *number <= kLargestEpsilon))
+    differs("argument {} is no epsilon from {:g} to {:g}", argument_of(call_, function_, "epsilon"),
+            kLeastEpsilon, kLargestEpsilon);
+  given.norm_epsilon = *number;
 }
 
 std::string CapturedHeads::tensor(std::string_view ours, bool required) {
@@ -227,30 +244,50 @@ void CapturedHeads::take_settings(Case& c, const CapturedWords& words) {
 }
 
 void CapturedHeads::take_outputs(Case& c) {
-  const auto output = [&](const char* number, const char* name) -> std::string {
-    for (const std::string& known : {fmt::format("output.{}", number), fmt::format("output.{}", name)}) {
-      if (call_.tensors.contains(known)) return known;
-    }
-    return "";
-  };
-  o_ = output("0", "o");
-  if (o_.empty()) differs("{}", "the function returned no tensor: o is asked for first");
-  std::vector<std::int64_t> wanted = file_.shape(v_);
-  if (file_.shape(o_) != wanted)
-    differs("o is {}, and {} is asked for, as v is", shape_text(file_.shape(o_)), shape_text(wanted));
+  o_ = output_of(call_, function_, 0, "o");
+  const std::vector<std::int64_t>& wanted = file_.shape(v_);
+  if (o_.empty()) {
+    if (!returned_none(call_, 0))
+      differs("{}", "no result is o, which is asked for first or by name: --argument o=NAME");
+    fault_ = "the call returned None where o is asked for";
+  } else if (file_.shape(o_) != wanted) {
+    if (count_of(file_.shape(o_)) == count_of(wanted))
+      differs("o is {}, and {} is asked for, as v is: is another layout meant?", shape_text(file_.shape(o_)),
+              shape_text(wanted));
+    fault_ =
+        fmt::format("o is {}, and {} is asked for, as v is", shape_text(file_.shape(o_)), shape_text(wanted));
+    o_.clear();
+  }
+  take_state(c);
+}
+
+void CapturedHeads::take_state(Case& c) {
+  const CapturedValue* const wish = value("output_final_state");
+  const bool wished =
+      wish != nullptr && (*wish == CapturedValue(true) ||
+                          (std::holds_alternative<double>(*wish) && std::get<double>(*wish) != 0.0));
+  const bool unwished = wish != nullptr && !wished;
   const bool in_place = conventions_.state == Conventions::State::in_place;
   if (in_place && !initial_.empty()) {
     const std::string after = "after." + argument_of(call_, function_, "initial_state");
     final_ = call_.tensors.contains(after) ? after : initial_;
-  } else {
-    final_ = output("1", "final_state");
+  } else if (!unwished) {
+    final_ = output_of(call_, function_, 1, "final_state");
+    if (final_.empty() && wished && fault_.empty())
+      fault_ = fmt::format("{} is True, and the call returned no final state",
+                           argument_of(call_, function_, "output_final_state"));
   }
   const std::int64_t N = lengths_.empty() ? c.B : std::ssize(c.lengths);
   const std::vector<std::int64_t> state =
       conventions_.values_first ? std::vector{N, c.Hv, c.dv, c.dk} : std::vector{N, c.Hv, c.dk, c.dv};
   for (const auto& [name, tensor] : {std::pair{"initial_state", &initial_}, {"final_state", &final_}}) {
-    if (!tensor->empty() && file_.shape(*tensor) != state)
-      differs("{} is {}, and {} is asked for", name, shape_text(file_.shape(*tensor)), shape_text(state));
+    if (tensor->empty() || file_.shape(*tensor) == state) continue;
+    const std::string wrong = fmt::format("{} is {}, and {} is asked for", name,
+                                          shape_text(file_.shape(*tensor)), shape_text(state));
+    if (tensor == &initial_ || count_of(file_.shape(*tensor)) == count_of(state))
+      differs("{}: are others declared (state kv or vk)?", wrong);
+    if (fault_.empty()) fault_ = wrong;
+    tensor->clear();
   }
   if (!initial_.empty()) c.state = "random";
   if (final_.empty()) c.final_state = "none";
@@ -258,7 +295,9 @@ void CapturedHeads::take_outputs(Case& c) {
 
 std::string CapturedHeads::contract(const CapturedWords& words) const {
   const Format q = format_of(file_.dtype(q_), "q"), k = format_of(file_.dtype(k_), "k"),
-               v = format_of(file_.dtype(v_), "v"), o = format_of(file_.dtype(o_), "o");
+               v = format_of(file_.dtype(v_), "v");
+  std::vector<Format> outputs;  // none where o is missing
+  if (!o_.empty()) outputs.push_back(format_of(file_.dtype(o_), "o"));
   std::vector<Format> states;
   for (const std::string& name : {initial_, final_}) {
     if (!name.empty()) states.push_back(format_of(file_.dtype(name), name));
@@ -274,7 +313,8 @@ std::string CapturedHeads::contract(const CapturedWords& words) const {
     const auto output = [&](Format is, Format asked) {
       return is == asked || (!exactly && is == Format::fp32);
     };
-    return input(q) && input(k) && input(v) && output(o, contract.output) &&
+    return input(q) && input(k) && input(v) &&
+           std::ranges::all_of(outputs, [&](Format is) { return output(is, contract.output); }) &&
            std::ranges::all_of(states, [&](Format is) { return output(is, contract.state); });
   };
   const std::vector<std::string> names =
@@ -285,7 +325,8 @@ std::string CapturedHeads::contract(const CapturedWords& words) const {
     }
   }
   differs("none of the contracts {} has the recorded dtypes (q {}, k {}, v {}, o {}{}): --contract NAME",
-          fmt::join(names, ", "), word_of(q), word_of(k), word_of(v), word_of(o),
+          fmt::join(names, ", "), word_of(q), word_of(k), word_of(v),
+          outputs.empty() ? "none" : word_of(outputs.front()),
           states.empty() ? "" : fmt::format(", states {}", word_of(states.back())));
 }
 
@@ -303,76 +344,10 @@ void CapturedHeads::require_all_named(const CapturedWords& words) {
           "where it changes nothing of what is computed",
           name.substr(9));
   }
+  require_values_read(call_, function_,
+                      {"q", "k", "v", "g", "beta", "initial_state", "cu_seqlens", "scale", "chunk", "l2norm",
+                       "head_map", "output_final_state", "epsilon"},
+                      words.ignored);
 }
-
-Matrix<double> CapturedHeads::token_rows(const std::string& name, std::int64_t n, std::int64_t h,
-                                         std::int64_t heads, std::int64_t width) const {
-  const std::int64_t b = shape_.offsets.empty() ? n : 0, begin = shape_.begin(n), end = shape_.end(n);
-  std::vector<double> values;
-  values.reserve(static_cast<std::size_t>((end - begin) * width));
-  if (conventions_.layout == Conventions::Tokens::BHTD) {
-    file_.read(name, ((b * heads + h) * shape_.T + begin) * width, (end - begin) * width, values);
-  } else {
-    for (std::int64_t t = begin; t < end; ++t)
-      file_.read(name, ((b * shape_.T + t) * heads + h) * width, width, values);
-  }
-  return Eigen::Map<const Matrix<double>>(values.data(), end - begin, width);
-}
-
-Matrix<double> CapturedHeads::state_in(const std::string& name, std::int64_t n, std::int64_t h) const {
-  std::vector<double> values;
-  const std::int64_t dk = shape_.dk, dv = shape_.dv;
-  file_.read(name, (n * shape_.Hv + h) * dk * dv, dk * dv, values);
-  if (conventions_.values_first) return Eigen::Map<const Matrix<double>>(values.data(), dv, dk).transpose();
-  return Eigen::Map<const Matrix<double>>(values.data(), dk, dv);
-}
-
-Sequence<double> CapturedHeads::sequence(std::int64_t n, std::int64_t h) const {
-  const auto finite = [&](const Matrix<double>& x, const std::string& name, bool lowest = false) {
-    for (Index t = 0; t < x.rows(); ++t) {
-      for (Index j = 0; j < x.cols(); ++j) {
-        if (std::isfinite(x(t, j)) || (lowest && x(t, j) < 0 && !std::isnan(x(t, j)))) continue;
-        throw CapturedMismatch(fmt::format(
-            "{} is {} at sequence {}, head {}, row {}, column {}: what it is judged by is not finite",
-            quote(name, 60), x(t, j), n, h, t, j));
-      }
-    }
-    return x;
-  };
-  const std::int64_t hk = key_head(h, shape_.Hk, shape_.Hv, shape_.head_map);
-  Sequence<double> x;
-  x.q = finite(token_rows(q_, n, hk, shape_.Hk, shape_.dk), q_);
-  x.k = finite(token_rows(k_, n, hk, shape_.Hk, shape_.dk), k_);
-  x.v = finite(token_rows(v_, n, h, shape_.Hv, shape_.dv), v_);
-  const Index T = x.k.rows();
-  x.g = Vector<double>::Zero(T);
-  x.beta = Vector<double>::Ones(T);
-  const Given& given = shape_.given;
-  const bool logs = given.decay == Given::Decay::ln || given.decay == Given::Decay::log2;
-  if (!g_.empty())
-    x.g = finite(token_rows(g_, n, h, shape_.Hv, 1), g_, logs).col(0).unaryExpr([&](double y) {
-      return meant_by_g(given, y);
-    });
-  if (!beta_.empty())
-    x.beta = finite(token_rows(beta_, n, h, shape_.Hv, 1), beta_).col(0).unaryExpr([&](double y) {
-      return meant_by_beta(given, y);
-    });
-  if (!x.g.allFinite())
-    throw CapturedMismatch(fmt::format("{} is below 0, which no decay is", quote(g_, 60)));
-  if (shape_.l2norm) {
-    x.q = given.normalised(x.q);
-    x.k = given.normalised(x.k);
-  }
-  x.scale = shape_.scale;
-  x.initial_state = initial_.empty() ? Matrix<double>::Zero(shape_.dk, shape_.dv)
-                                     : finite(state_in(initial_, n, h), initial_);
-  return x;
-}
-
-Matrix<double> CapturedHeads::rows(std::int64_t n, std::int64_t h) const {
-  return token_rows(o_, n, h, shape_.Hv, shape_.dv);
-}
-
-Matrix<double> CapturedHeads::state(std::int64_t n, std::int64_t h) const { return state_in(final_, n, h); }
 
 }  // namespace samestate

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "fixtures/run_file.h"
 #include "fixtures/safetensors.h"
 #include "harness/captured/captured_calls.h"
 #include "harness/cases/resolved.h"
@@ -37,7 +38,11 @@ class CapturedHeads {
   [[nodiscard]] const BatchShape& shape() const { return shape_; }
   /// An input that the call changed, and is not to; empty: none.
   [[nodiscard]] const std::string& edited() const { return edited_; }
-  /// Returns true if the call returned a final state.
+  /// The call's results themselves are not what was asked for: one is missing, or has another size; empty: they are.
+  [[nodiscard]] const std::string& fault() const { return fault_; }
+  /// Returns true if there is an o of the size that is asked for.
+  [[nodiscard]] bool has_o() const { return !o_.empty(); }
+  /// Returns true if the call returned a final state that was asked for.
   [[nodiscard]] bool has_state() const { return !final_.empty(); }
 
   /// One head of one sequence, in float64, and what the kernel made of it: o [T_n, dv], final state [dk, dv]. Throws
@@ -45,6 +50,8 @@ class CapturedHeads {
   [[nodiscard]] Sequence<double> sequence(std::int64_t n, std::int64_t h) const;
   [[nodiscard]] Matrix<double> rows(std::int64_t n, std::int64_t h) const;
   [[nodiscard]] Matrix<double> state(std::int64_t n, std::int64_t h) const;
+  /// The whole call as a run file, for an explanation; nothing where it is long, packed or has a norm of another epsilon.
+  [[nodiscard]] std::optional<RunFile> run_file() const;
 
  private:
   [[nodiscard]] std::string tensor(std::string_view ours, bool required);
@@ -53,6 +60,8 @@ class CapturedHeads {
   void take_lengths(Case& c);
   void take_settings(Case& c, const CapturedWords& words);
   void take_outputs(Case& c);
+  void take_state(Case& c);
+  void take_norm(Given& given) const;
   [[nodiscard]] std::string contract(const CapturedWords& words) const;
   void require_all_named(const CapturedWords& words);
   [[nodiscard]] Matrix<double> token_rows(const std::string& name, std::int64_t n, std::int64_t h,
@@ -63,7 +72,7 @@ class CapturedHeads {
   const CapturedFunction& function_;
   const Conventions& conventions_;
   Safetensors file_;
-  std::string q_, k_, v_, g_, beta_, initial_, lengths_, o_, final_, edited_;
+  std::string q_, k_, v_, g_, beta_, initial_, lengths_, o_, final_, edited_, fault_;
   const Family* family_ = nullptr;
   BatchShape shape_;
   std::optional<Resolved> resolved_;

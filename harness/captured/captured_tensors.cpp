@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <set>
 #include <vector>
 
@@ -74,6 +76,9 @@ CapturedTensors::CapturedTensors(const std::filesystem::path& folder, const Capt
     Case c = system.standard();
     c.form = declaration.form;
     if (words.chunk > 0) c.chunk = words.chunk;
+    if (const auto chunk = call_.values.find(argument_of(call_, function_, "chunk"));
+        words.chunk == 0 && chunk != call_.values.end() && std::holds_alternative<double>(chunk->second))
+      c.chunk = static_cast<std::int64_t>(std::clamp(std::get<double>(chunk->second), 1.0, 1048576.0));
     find(Resolved(c));
     std::vector<std::string> keys{"B", "T"};
     for (const auto& [key, unused] : c.parameters) keys.push_back(key);
@@ -99,11 +104,21 @@ CapturedTensors::CapturedTensors(const std::filesystem::path& folder, const Capt
     }
     for (const auto& [name, shape] : shapes_of(c)) {
       const auto place = places_.find(name);
-      if (place != places_.end() && file_.shape(place->second) != shape)
+      if (place == places_.end() || file_.shape(place->second) == shape) continue;
+      const std::vector<std::int64_t>& found = file_.shape(place->second);
+      const auto count = [](const std::vector<std::int64_t>& of) {
+        return std::accumulate(of.begin(), of.end(), std::int64_t{1}, std::multiplies<>());
+      };
+      if (name.starts_with(system.in_file.output) && count(found) != count(shape)) {
+        fault_ = fmt::format("result {} is [{}], and [{}] is asked for", quote(place->second.substr(7)),
+                             fmt::join(found, ", "), fmt::join(shape, ", "));
+      } else {
         differs("{} is [{}], and {} has [{}] there at the sizes that the other tensors show",
                 quote(place->second), fmt::join(file_.shape(place->second), ", "), declaration.system,
                 fmt::join(shape, ", "));
+      }
     }
+    require_values(c, words);
     c.contract = contract(Resolved(c), words);
     resolved_.emplace(c);
     const std::string_view broken = DeclaredLimits(declaration.limits, system).broken_by(c);
@@ -140,13 +155,40 @@ void CapturedTensors::find(const Resolved& r) {
   for (std::size_t i = 0; i < signature.outputs.size(); ++i) {
     const std::string& name = signature.outputs[i].name;
     std::string& place = places_[std::string(r.system->in_file.output) + name];
-    for (const std::string& known : {fmt::format("output.{}", name), fmt::format("output.{}", i),
-                                     fmt::format("after.{}", theirs(name))}) {
-      if (place.empty() && call_.tensors.contains(known)) place = known;
-    }
-    if (place.empty())
-      differs("the function returned no {}: outputs are {} in this order, or by name", name, i);
+    place = output_of(call_, function_, i, name);
+    if (const std::string known = "after." + theirs(name); place.empty() && call_.tensors.contains(known))
+      place = known;
+    if (!place.empty()) continue;
+    if (!returned_none(call_, i))
+      differs("no result is {0}, which is asked for by name or at place {1}: --argument {0}=NAME", name, i);
+    fault_ = fmt::format("the call returned None where {} is asked for", name);
+    places_.erase(std::string(r.system->in_file.output) + name);
   }
+}
+
+/// Sizes and an epsilon that arguments say are those of the case; nothing else that they say is read.
+void CapturedTensors::require_values(const Case& c, const CapturedWords& words) const {
+  constexpr double kEpsilon = 1e-6;  // of the systems that have one
+  std::vector<std::string_view> read{"chunk"};
+  const auto number_of = [&](std::string_view ours) -> const double* {
+    const auto found = call_.values.find(argument_of(call_, function_, ours));
+    return found == call_.values.end() ? nullptr : std::get_if<double>(&found->second);
+  };
+  const std::string epsilon = argument_of(call_, function_, "epsilon");
+  const double* const own = number_of("epsilon");
+  if (own != nullptr && !words.ignored.contains(epsilon) &&
+      system_named(c.system).equation.find("1e-6") != std::string_view::npos) {
+    if (static_cast<float>(*own) != static_cast<float>(kEpsilon))
+      differs("argument {} is {:g}, and {} has {:g}: nothing to judge it by", epsilon, *own, c.system,
+              kEpsilon);
+    read.push_back("epsilon");
+  }
+  for (const auto& [size, value] : c.parameters) {
+    const auto found = call_.values.find(size);
+    if (found == call_.values.end() || found->second != CapturedValue(static_cast<double>(value))) continue;
+    read.push_back(size);
+  }
+  require_values_read(call_, function_, read, words.ignored);
 }
 
 std::string CapturedTensors::contract(const Resolved& r, const CapturedWords& words) const {

@@ -20,18 +20,21 @@ class CapturedTensors {
 
   [[nodiscard]] const Resolved& resolved() const { return *resolved_; }
   [[nodiscard]] const std::string& edited() const { return edited_; }
+  /// As CapturedHeads::fault(); then there is no run file.
+  [[nodiscard]] const std::string& fault() const { return fault_; }
   /// With the data, each value as it was recorded.
   [[nodiscard]] RunFile run_file() const;
 
  private:
   void find(const Resolved& r);
+  void require_values(const Case& c, const CapturedWords& words) const;
   [[nodiscard]] std::string contract(const Resolved& r, const CapturedWords& words) const;
 
   const CapturedCall& call_;
   const CapturedFunction& function_;
   Safetensors file_;
   std::map<std::string, std::string> places_;  ///< a run file's name: this file's
-  std::string edited_;
+  std::string edited_, fault_;
   std::optional<Resolved> resolved_;
 };
 

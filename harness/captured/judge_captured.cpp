@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "harness/captured/captured_spans.h"
@@ -24,7 +25,8 @@ constexpr Index kFewestHeads = 2;
 /// Errors of an output, and what a right kernel's are within.
 struct Errors {
   double max_abs = -1.0;
-  Location at;
+  Location at, first;  ///< of the largest error, and of the first value that is not finite
+  std::int64_t not_finite = 0;
   double squares = 0.0, size = 0.0;  ///< of what was compared
   double held_size = 0.0, allowed = 0.0, expected = 0.0,
          most = 0.0;  ///< squares of what was held; largest row allowed
@@ -32,10 +34,15 @@ struct Errors {
   void compare(const Matrix<double>& exact, const Matrix<double>& actual, std::int64_t n, std::int64_t h) {
     for (Index i = 0; i < exact.rows(); ++i) {
       for (Index j = 0; j < exact.cols(); ++j) {
+        if (!std::isfinite(actual(i, j))) {
+          if (not_finite++ == 0) first = {n, h, i, j};
+          max_abs = std::max(max_abs, 0.0);
+          continue;
+        }
         const double off = std::abs(actual(i, j) - exact(i, j));
         squares += off * off;
         size += exact(i, j) * exact(i, j);
-        if (off <= max_abs || (std::isnan(off) && std::isnan(max_abs))) continue;
+        if (off <= max_abs) continue;
         max_abs = off;
         at = {n, h, i, j};
       }
@@ -50,11 +57,18 @@ struct Errors {
   void write(std::map<std::string, double>& numbers, const std::string& prefix) const {
     if (max_abs < 0.0) return;
     const auto root = [](double of, double over) { return over > 0.0 ? std::sqrt(of / over) : 0.0; };
+    const auto place = [&](const std::string& name, const Location& is) {
+      numbers[prefix + name + "_sequence"] = static_cast<double>(is.sequence);
+      numbers[prefix + name + "_head"] = static_cast<double>(is.head);
+      numbers[prefix + name + (prefix.empty() ? "_token" : "_row")] = static_cast<double>(is.token);
+      numbers[prefix + name + "_column"] = static_cast<double>(is.channel);
+    };
     numbers[prefix + "max_abs"] = max_abs;
-    numbers[prefix + "at_sequence"] = static_cast<double>(at.sequence);
-    numbers[prefix + "at_head"] = static_cast<double>(at.head);
-    numbers[prefix + (prefix.empty() ? "at_token" : "at_row")] = static_cast<double>(at.token);
-    numbers[prefix + "at_column"] = static_cast<double>(at.channel);
+    place("at", at);
+    if (not_finite > 0) {
+      numbers[prefix + "not_finite"] = static_cast<double>(not_finite);
+      place("not_finite", first);
+    }
     numbers[prefix + "relative_rms"] = root(squares, size);
     if (!(held_size > 0.0)) return;
     numbers[prefix + "allowed_max_abs"] = most;
@@ -70,6 +84,16 @@ void note_edited(Judgement& judgement, const std::string& edited) {
   judgement.gate = "memory";
   judgement.reason = fmt::format("the call changed its input {}{}{}", edited,
                                  judgement.reason.empty() ? "" : "; ", judgement.reason);
+}
+
+/// Results that are missing or of another size are the kernel's fault, however right the others are.
+void note_fault(Judgement& judgement, const std::string& fault) {
+  if (fault.empty()) return;
+  const bool failed = judgement.verdict == Verdict::fail;
+  judgement.verdict = Verdict::fail;
+  judgement.ratio = std::numeric_limits<double>::infinity();
+  judgement.gate = "outputs";
+  judgement.reason = fault + (failed ? "; " + judgement.reason : "");
 }
 
 bool of_family(const CapturedFunction& function) {
@@ -90,6 +114,11 @@ class Judge {
   [[nodiscard]] CapturedJudgement judge() {
     CapturedJudgement out;
     const BatchShape& s = call_.shape();
+    if (!call_.has_o()) {
+      note_fault(out.judgement, call_.fault());
+      note_edited(out.judgement, call_.edited());
+      return out;
+    }
     const ChosenHeads chosen = this->chosen();
     std::optional<Judgement> worst;
     for (std::int64_t n = 0; n < s.sequences(); ++n) {
@@ -110,10 +139,13 @@ class Judge {
     out.judgement = std::move(*worst);
     chosen.note(out.judgement, plain_);
     note_spans(out.judgement);
+    note_fault(out.judgement, call_.fault());
     note_edited(out.judgement, call_.edited());
     o_.write(out.numbers, "");
     state_.write(out.numbers, "state_");
-    if (o_.size > 0.0) out.judgement.relative_rms = out.numbers["relative_rms"];
+    if (o_.size > 0.0)
+      out.judgement.relative_rms =
+          o_.not_finite > 0 ? std::numeric_limits<double>::quiet_NaN() : out.numbers["relative_rms"];
     return out;
   }
 
@@ -253,6 +285,10 @@ CapturedJudgement judge_captured(const std::filesystem::path& folder, const Capt
   if (of_family(function)) return Judge(CapturedHeads(folder, call, function, words), budget).judge();
   const CapturedTensors tensors(folder, call, function, words);
   CapturedJudgement out;
+  if (!tensors.fault().empty()) {
+    note_fault(out.judgement, tensors.fault());
+    return out;
+  }
   try {
     out.judgement = judge_run_file(tensors.run_file()).judgement;
   } catch (const Error& error) {
@@ -260,6 +296,13 @@ CapturedJudgement judge_captured(const std::filesystem::path& folder, const Capt
   }
   note_edited(out.judgement, tensors.edited());
   return out;
+}
+
+std::optional<RunFile> captured_run(const std::filesystem::path& folder, const CapturedCall& call,
+                                    const CapturedFunction& function, const CapturedWords& words) {
+  if (of_family(function)) return CapturedHeads(folder, call, function, words).run_file();
+  const CapturedTensors tensors(folder, call, function, words);
+  return tensors.fault().empty() ? std::optional(tensors.run_file()) : std::nullopt;
 }
 
 }  // namespace samestate

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "harness/captured/captured_heads.h"
@@ -12,7 +13,8 @@ namespace samestate {
 struct CapturedJudgement {
   Judgement judgement;
   /// In a person's words, over all heads that were compared. Of o: max_abs at at_sequence, at_head, at_token, at_column;
-  /// relative_rms; what a right kernel stays within on these data, allowed_max_abs and allowed_relative_rms, and what it
+  /// relative_rms; both without the not_finite values, if there are any, whose first is at not_finite_sequence, .._head,
+  /// .._token, .._column; what a right kernel stays within on these data, allowed_max_abs and allowed_relative_rms, and what it
   /// is expected to have, expected_relative_rms. The same of the final state with state_ before it, where there is one.
   std::map<std::string, double> numbers;
 };
@@ -29,5 +31,10 @@ struct CapturedJudgement {
 [[nodiscard]] CapturedJudgement judge_captured(const std::filesystem::path& folder, const CapturedCall& call,
                                                const CapturedFunction& function, const CapturedWords& words,
                                                double budget);
+
+/// The call as a run file that can be explained; nothing where it cannot. Throws as captured_case does.
+[[nodiscard]] std::optional<RunFile> captured_run(const std::filesystem::path& folder,
+                                                  const CapturedCall& call, const CapturedFunction& function,
+                                                  const CapturedWords& words);
 
 }  // namespace samestate

@@ -161,6 +161,10 @@ std::string left_out(const Resolved& r, bool called) {
   return out;
 }
 
+/// In the reason of a failure by the memory guards that a script's own look at the inputs shows, and of a crash that ended
+/// the process which the kernel ran in.
+constexpr std::string_view kItsInput = "its input ", kItsProcess = "the subject's process";
+
 std::string source_of(const Resolved& r, const Record& record, const ScriptWords& words, const Parts& parts) {
   const bool called = !words.call.empty();
   std::string out = called ? fmt::format("It calls the kernel, evaluates {} in float64, and compares.",
@@ -258,6 +262,16 @@ std::string script_of(const Record& record, const Trace& trace, const ScriptWord
         "--script: the kernel gave no outputs ({}: {}), and nothing that Python can call; give the issue "
         "the case line and `samestate repro`",
         name_of(j.verdict), j.reason));
+  // A script has no guards around memory, and looks at inputs alone; what ended the process by a signal ends it where the
+  // memory happens to lie so.
+  const bool by_guard =
+      j.gate == "environment" || (j.gate == "memory" && j.reason.find(kItsInput) == j.reason.npos);
+  const bool ended = j.verdict == Verdict::crash && j.reason.find(kItsProcess) != j.reason.npos;
+  if (!ran && (by_guard || ended))
+    throw Error(fmt::format(
+        "--script: the verdict is {} by {} ({}), which a call without the judge's guards need not show; "
+        "give the issue the case line and `samestate repro`",
+        name_of(j.verdict), by_guard ? "gate " + j.gate : "the end of the kernel's process", j.reason));
   const auto check = [&](const Parts& parts) {
     if (!parts.judged)
       throw Error(

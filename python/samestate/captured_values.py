@@ -1,4 +1,5 @@
 """Arguments and results of a captured call: what is a tensor, copied byte by byte, and what is a value of JSON."""
+import dataclasses
 import inspect
 import math
 import sys
@@ -66,8 +67,30 @@ def split(name, value, tensors, values):
         values[name] = plain(value)
 
 
+def results_of(result):
+    """(place, value) of each result; of a named tuple and of a data class the field's name stands behind the place."""
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        fields = [(f.name, getattr(result, f.name)) for f in dataclasses.fields(result)]
+        return [(f"{i}.{name}", value) for i, (name, value) in enumerate(fields)]
+    if isinstance(result, tuple) and hasattr(result, "_fields"):
+        return [(f"{i}.{name}", value) for i, (name, value) in enumerate(zip(result._fields, result))]
+    if isinstance(result, (tuple, list)):
+        return [(str(i), value) for i, value in enumerate(result)]
+    return [("0", result)]
+
+
+def takes_self(function):
+    """True for a function whose first parameter is self or cls, as a method has it before it is bound."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return False
+    return bool(names) and names[0] in ("self", "cls")
+
+
 def bound(signature, args, kwargs):
-    """({name: tensor}, {name: value of JSON}) of a call, its defaults among them; TypeError where it does not fit."""
+    """({name: tensor}, {name: value of JSON}) of a call, its defaults among them; TypeError where it does not fit. The object
+    of a method is not an argument."""
     tensors, values = {}, {}
     if signature is None:
         named = {**{f"args.{i}": x for i, x in enumerate(args)}, **kwargs}
@@ -83,6 +106,9 @@ def bound(signature, args, kwargs):
                 named.update({f"{name}.{i}": x for i, x in enumerate(value)})
             else:
                 named[name] = value
+        first = next(iter(signature.parameters), "")
+        if first in ("self", "cls") and not is_tensor(named.get(first)):
+            named.pop(first, None)
     for name, value in named.items():
         split(name, value, tensors, values)
     return tensors, values

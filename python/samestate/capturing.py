@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 
-from .captured_values import bound, copied, size_of, split
+from .captured_values import bound, copied, plain, results_of, size_of, split, takes_self
 from .errors import DeclarationError
 
 FORMAT = "samestate-capture-1"
@@ -70,6 +70,10 @@ def declared(function=None, adapter=None, **declaration):
         system, form = words.pop("system", None), words.pop("form", None)
         if not system or not form:
             raise DeclarationError("a captured function is declared by its system and its form: say both, or name an adapter")
+        _require_known(system, form)
+        if takes_self(function):
+            # A method is called with its object, which no case has: its other arguments are declared.
+            function = _without_self(function)
         if isinstance(words.get("limits"), str):
             words["limits"] = [words["limits"]]
         made = Subject(function, system, form, **words)
@@ -77,6 +81,31 @@ def declared(function=None, adapter=None, **declaration):
     asked = {ours[0] if isinstance(ours, tuple) else ours: theirs for ours, theirs in made._asked.items()}
     keys = ("name", "system", "form", "contracts", "limits", "conventions")
     return {"declaration": {key: said[key] for key in keys}, "arguments": asked, "options": made.options}
+
+
+def _require_known(system, form):
+    """DeclarationError for a system or a form that the command does not list. Where the command is not installed, which
+    recording does not need, it is the one that judges which says so."""
+    from .errors import CommandError, nearest
+    from .strategies import _forms
+
+    try:
+        forms = _forms(system)
+    except (CommandError, OSError):
+        return
+    if form not in forms:
+        raise DeclarationError(f"form {form}{nearest(form, forms)}; {system} has {' '.join(forms)}")
+
+
+def _without_self(method):
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def of_object(*args, **kwargs):
+        return method(None, *args, **kwargs)
+
+    of_object.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+    return of_object
 
 
 # -- recording
@@ -103,6 +132,42 @@ class Recorder:
         except (TypeError, ValueError):
             self._signature = None
 
+        captured = self._wrapped(function)
+        captured.samestate_recorder = self
+        return captured
+
+    def _wrapped(self, function):
+        """A function of the same kind: a coroutine function stays one, whose results are recorded once they are there."""
+        if inspect.iscoroutinefunction(function):
+            @functools.wraps(function)
+            async def captured(*args, **kwargs):
+                before = self._before(args, kwargs)
+                if before is None:
+                    return await function(*args, **kwargs)
+                try:
+                    result = await function(*args, **kwargs)
+                except BaseException:
+                    self._drop(before, "raised")
+                    raise
+                self._after(before, result)
+                return result
+
+            return captured
+        if inspect.isgeneratorfunction(function):
+            @functools.wraps(function)
+            def captured(*args, **kwargs):
+                self._unrecordable()
+                return (yield from function(*args, **kwargs))
+
+            return captured
+        if inspect.isasyncgenfunction(function):
+            @functools.wraps(function)
+            def captured(*args, **kwargs):
+                self._unrecordable()
+                return function(*args, **kwargs)
+
+            return captured
+
         @functools.wraps(function)
         def captured(*args, **kwargs):
             if _compiling():
@@ -118,7 +183,6 @@ class Recorder:
             self._after(before, result)
             return result
 
-        captured.samestate_recorder = self
         return captured
 
     def introduce(self):
@@ -130,16 +194,18 @@ class Recorder:
         from .record import about
 
         os.makedirs(self.dir, exist_ok=True)
-        signature = [] if self._signature is None else [
-            {"name": p.name, "kind": p.kind.name.lower()} for p in self._signature.parameters.values()]
+        parameters = [] if self._signature is None else list(self._signature.parameters.values())
+        signature = [{"name": p.name, "kind": p.kind.name.lower()} for p in parameters]
+        defaults = {p.name: plain(p.default) for p in parameters if p.default is not p.empty}
         self._append({"event": "function", "format": FORMAT, "function": self.name, "process": os.getpid(),
-                      "signature": signature, "packages": about(), **(self.declaration or {})})
+                      "signature": signature, "defaults": defaults, "packages": about(), **(self.declaration or {})})
 
-    def close(self):
-        """Writes what was seen and recorded in this process."""
+    def close(self, replaced=False):
+        """Writes what was seen and recorded in this process, and whether something else has taken the function's place."""
         if self._introduced == os.getpid():
             try:
-                self._append({"event": "end", "function": self.name, "process": os.getpid(), **self.counts})
+                self._append({"event": "end", "function": self.name, "process": os.getpid(), "replaced": bool(replaced),
+                              **self.counts})
             except OSError:
                 pass  # the folder is gone, and with it what there was to say
 
@@ -148,6 +214,12 @@ class Recorder:
     def _count(self, why):
         with self._lock:
             self.counts[why] += 1
+
+    def _unrecordable(self):
+        with self._lock:
+            self.counts["seen"] += 1
+        self._failed(TypeError("a generator function, whose results are not there when it returns; record the function "
+                               "that it calls for each of them"))
 
     def _failed(self, error):
         with self._lock:
@@ -206,10 +278,11 @@ class Recorder:
     def _after(self, before, result):
         kept = False
         try:
+            if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+                raise TypeError(f"it returned a {type(result).__name__}, whose results are not there yet")
             outputs, nothing = {}, {}
-            several = isinstance(result, (tuple, list))
-            for i, one in enumerate(result if several else [result]):
-                split(f"{i}", one, outputs, nothing)
+            for name, one in results_of(result):
+                split(name, one, outputs, nothing)
             size = sum(size_of(value) for value in outputs.values())
             with self._lock:
                 fits = self.counts["bytes"] + size <= self.max_bytes
@@ -311,6 +384,12 @@ class Capture:
         setattr(owner, name, staticmethod(new) if isinstance(raw, staticmethod) else new)
         self._undo.append((owner, name, raw))
 
+    def close(self):
+        """Writes what was seen, and whether the program or another package has put something else in the function's place."""
+        owner, name, _ = self._undo[0]
+        now = getattr(owner, name, None)
+        self.recorder.close(replaced=getattr(now, "samestate_recorder", None) is not self.recorder)
+
     def __enter__(self):
         import importlib
 
@@ -319,11 +398,11 @@ class Capture:
         return self
 
     def __exit__(self, *_):
+        if self.recorder is not None:
+            self.close()
         for owner, name, raw in reversed(self._undo):
             setattr(owner, name, raw)
         self._undo = []
-        if self.recorder is not None:
-            self.recorder.close()
 
     @property
     def counts(self):

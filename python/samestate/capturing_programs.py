@@ -63,7 +63,7 @@ def _patched(capture, module):
 
     try:
         capture.patch(module)
-        atexit.register(capture.recorder.close)
+        atexit.register(capture.close)
     except Exception as error:
         print(f"samestate.capture: {capture.target} is not captured: {type(error).__name__}: {error}", file=sys.stderr)
 
@@ -171,17 +171,28 @@ def _summary(folder, before):
     lines = [line for line in lines_of(folder)[before:] if isinstance(line, dict)]
     counts = {}
     for line in lines:
-        one = counts.setdefault(line.get("function"), dict.fromkeys(("recorded", "seen") + WHY_NOT, 0))
-        if line.get("event") == "call":
+        one = counts.setdefault(line.get("function"), dict.fromkeys(("recorded", "seen", "ended", "begun", "replaced")
+                                                                    + WHY_NOT, 0))
+        if line.get("event") == "function":
+            one["begun"] += 1
+        elif line.get("event") == "call":
             one["recorded"] += 1
         elif line.get("event") == "end":
-            for key in ("seen",) + WHY_NOT:
+            one["ended"] += 1
+            for key in ("seen", "replaced") + WHY_NOT:
                 one[key] += line.get(key, 0)
     out = []
     for name, one in counts.items():
         others = ", ".join(f"{key} {one[key]}" for key in WHY_NOT if one[key])
-        seen = f" of {one['seen']} calls" if one["seen"] else " calls (the program did not end by itself)"
-        out.append(f"{name}: {one['recorded']}{seen} recorded{'; not recorded: ' + others if others else ''}")
+        killed = max(one["begun"] - one["ended"], 0)
+        seen = f" of {one['seen']} calls" if one["seen"] else " calls"
+        notes = [f"{killed} process(es) did not end by themselves"] if killed else []
+        if one["replaced"]:
+            notes.append("something else was put in its place after it was imported")
+        elif not one["seen"] and not killed:
+            notes.append("it was never called by the name that was replaced")
+        out.append(f"{name}: {one['recorded']}{seen} recorded{'; not recorded: ' + others if others else ''}"
+                   f"{'; ' + '; '.join(notes) if notes else ''}")
     return out or ["nothing was recorded: no Python of the command imported a module of the targets"]
 
 

@@ -10,6 +10,7 @@ CONTRACT (of named tensors), EDITED, and imports importlib, os, sys, types and n
 import ast
 import inspect
 import json
+import os
 import sys
 
 from .errors import DeclarationError, Error
@@ -160,8 +161,6 @@ def _of_file(subject, where, attribute):
         lines = ['sys.path.insert(0, os.getcwd())', f'function = importlib.import_module("{where}"){_lookup(path)}']
         library = "" if subject.array == "numpy" else f", {subject.array}"
         return "", lines, None, f"numpy{library} and {where}"
-    import os
-
     name = os.path.basename(where)
     before = f'''def function_of(path):
     """{path} of the kernel's file."""
@@ -324,6 +323,9 @@ def text_of(subject, name, function="kernel"):
         before, lookup, wrapper, needs = _of_file(subject, where, attribute)
     device = {"cuda": "gpu"}.get(subject.device, subject.device) if subject.array == "jax" else subject.device
     numpy, back = _NUMPY[subject.bf16 if subject.array == "numpy" else "float32"]
+    if os.environ.get("TRITON_INTERPRET") == "1" and subject.array == "torch":
+        # Triton reads it when it is imported, which the kernel's module does.
+        lookup.insert(0, 'os.environ.setdefault("TRITON_INTERPRET", "1")  # it was judged in Triton\'s interpreter')
     tools = _TO[subject.array].format(device=device, numpy=numpy, back=back)
     inside = "" if subject.device == "cpu" else ", on a GPU"
     head = "x, state, cu_seqlens, chunk" if subject.family else "x, chunk"

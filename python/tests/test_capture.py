@@ -216,6 +216,65 @@ class Recorded(Folder):
         self.assertIs(other.by_name, gated_delta_rule)
         self.assertEqual(lines(self.folder, "end")[0]["seen"], 2)
 
+    def test_coroutines_methods_and_generators(self):
+        """A coroutine function stays one and its results are recorded; a method's object is no argument; what a generator
+        will yield is not there, which is counted and said."""
+        import asyncio
+        import inspect
+
+        async def later(q, k, v, g, beta, initial_state=None):
+            await asyncio.sleep(0)
+            return gated_delta_rule(q, k, v, g, beta, initial_state=initial_state)
+
+        words = {**FAMILY, "scale": "dk"}
+        captured = samestate.capture(later, dir=self.folder, **words)
+        self.assertTrue(inspect.iscoroutinefunction(captured))
+        o, _ = asyncio.run(captured(**inputs()))
+        np.testing.assert_array_equal(o, gated_delta_rule(**inputs())[0])
+        self.assertIn("output.1", lines(self.folder)[0]["tensors"])
+
+        class Layer:
+            @samestate.capture(dir=self.folder + "2", **words)
+            def rule(self, q, k, v, g, beta, initial_state=None):
+                return gated_delta_rule(q, k, v, g, beta, initial_state=initial_state)
+
+        Layer().rule(**inputs())
+        self.assertEqual(lines(self.folder + "2")[0]["values"], {})
+
+        def parts(x):
+            yield x
+            return 7
+
+        captured = samestate.capture(parts, dir=self.folder + "3")
+        self.assertTrue(inspect.isgeneratorfunction(captured))
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            self.assertEqual(list(captured(np.ones(2, np.float32)))[0].tolist(), [1, 1])
+            hidden = samestate.capture(lambda x: parts(x), dir=self.folder + "4")
+            self.assertEqual(len(list(hidden(np.ones(2, np.float32)))), 1)
+        self.assertIn("generator", said.getvalue())
+        for recorder in (captured.samestate_recorder, hidden.samestate_recorder):
+            self.assertEqual((recorder.counts["seen"], recorder.counts["recorded"], recorder.counts["failed"]), (1, 0, 1))
+
+    def test_defaults_and_names_of_results(self):
+        import collections
+
+        Results = collections.namedtuple("Results", "final_state o")
+
+        def named(x, n=2, kind="a"):
+            return Results(x, x + n)
+
+        samestate.capture(named, dir=self.folder)(np.ones(2, np.float32), kind="b")
+        self.assertEqual(lines(self.folder, "function")[0]["defaults"], {"n": 2, "kind": "a"})
+        self.assertEqual(sorted(lines(self.folder)[0]["tensors"]), ["argument.x", "output.0.final_state", "output.1.o"])
+
+    @needs_command
+    def test_a_system_that_nobody_knows(self):
+        for words, said in ((dict(system="gated_delta_rul", form="recurrent"), "gated_delta_rule"),
+                            (dict(system="gated_delta_rule", form="recurent"), "recurrent")):
+            with self.assertRaisesRegex(samestate.DeclarationError, said):
+                samestate.capture(gated_delta_rule, dir=self.folder, **words)
+
     def test_a_declaration_that_contradicts_itself(self):
         with self.assertRaisesRegex(samestate.DeclarationError, "row"):
             samestate.capture(gated_delta_rule, dir=self.folder, adapter="nobody.s")
@@ -249,6 +308,15 @@ class Programs(Folder):
         self.assertEqual(done.returncode, 7)
         self.assertIn("nothing was recorded", done.stderr)
 
+    def test_a_function_that_is_never_called_or_replaced(self):
+        for program, said in (("import captured_kernels", "never called"), ("import captured_kernels as c; c.gated_delta_rule = c.inputs; "
+                              "c.gated_delta_rule()", "something else was put in its place")):
+            done = self.run_program(*self.target(), command_words=[sys.executable, "-c", program])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertNotIn("by themselves", done.stderr)
+            self.assertIn("0 calls recorded", done.stderr)
+            self.assertIn(said, done.stderr)
+
     def test_a_child_process_and_its_own_sitecustomize(self):
         os.makedirs(self.folder)
         with open(os.path.join(self.folder, "sitecustomize.py"), "w", encoding="utf-8") as file:
@@ -274,7 +342,7 @@ class Programs(Folder):
         program = [sys.executable, os.path.join(HERE, "captured_kernels.py"), "5", "killed"]
         done = self.run_program(*self.target(), command_words=program)
         self.assertEqual(done.returncode, 128 + 9)
-        self.assertIn("the program did not end by itself", done.stderr)
+        self.assertIn("1 process(es) did not end by themselves", done.stderr)
         with open(os.path.join(self.folder, MANIFEST), "a", encoding="utf-8") as file:
             file.write('{"event": "call", "function": "captured_kern')
         code, records, out, err = judged(self.folder)
@@ -294,9 +362,41 @@ class Judged(Folder):
         return captured(**given, fault=fault)
 
     def verdict(self, *words):
-        code, records, out, err = judged(self.folder, *words)
+        code, records, out, err = judged(self.folder, "--ignore", "fault", *words)
         self.assertEqual(len(records), 1, out + err)
         return code, records[0], out
+
+    def test_an_argument_that_nobody_reads_is_no_pass(self):
+        def more(q, k, v, g, beta, initial_state=None, reverse=False, **words):
+            return gated_delta_rule(q, k, v, g, beta, initial_state=initial_state)
+
+        captured = samestate.capture(more, dir=self.folder, scale="dk", **FAMILY)
+        captured(**inputs(), reverse=False)
+        self.assertEqual(self.verdict()[0], 0)
+        for word in ("reverse", "other"):
+            self.folder += "x"
+            samestate.capture(more, dir=self.folder, scale="dk", **FAMILY)(**inputs(), **{word: True})
+            code, record, out = self.verdict()
+            self.assertEqual((code, record["verdict"]), (3, "unsupported"), out)
+            self.assertIn(f"--ignore {word}", record["reason"])
+            self.assertEqual(self.verdict("--ignore", word)[0], 0)
+
+    def test_an_epsilon_that_the_system_has_not(self):
+        def norm(x, weight, eps=1e-6):
+            x = x.astype(np.float64)
+            return {"y": (x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight).astype(np.float32)}
+
+        draw = np.random.default_rng(0)
+        x, w = draw.standard_normal((2, 5, 2, 32)).astype(np.float32), draw.standard_normal(32).astype(np.float32)
+        captured = samestate.capture(norm, dir=self.folder, system="rms_norm", form="fused")
+        captured(x, w)
+        code, record, out = self.verdict()
+        self.assertEqual((code, record["verdict"]), (0, "pass"), out)
+        self.folder += "x"
+        samestate.capture(norm, dir=self.folder, system="rms_norm", form="fused")(x, w, eps=1e-2)
+        code, record, out = self.verdict()
+        self.assertEqual((code, record["verdict"]), (3, "unsupported"), out)
+        self.assertIn("eps is 0.01", record["reason"])
 
     def test_a_right_kernel_passes(self):
         for given in (inputs(), inputs(state=False), inputs(B=1, T=1, Hk=4), {**inputs(), "use_qk_l2norm_in_kernel": True},

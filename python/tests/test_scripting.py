@@ -56,6 +56,22 @@ class Adapters(unittest.TestCase):
         self.assertNotIn("def _tokens(", text)
 
 
+class Interpreted(unittest.TestCase):
+    def test_what_was_interpreted_is_interpreted_in_the_script(self):
+        row = next(row for row in adapters.ROWS if row.package == "transformers")
+        said = os.environ.pop("TRITON_INTERPRET", None)
+        try:
+            plain = scripting.text_of(subject_of(row, "cpu"), row.name)[0]
+            os.environ["TRITON_INTERPRET"] = "1"
+            text = scripting.text_of(subject_of(row, "cpu"), row.name)[0]
+        finally:
+            os.environ.pop("TRITON_INTERPRET", None)
+            if said is not None:
+                os.environ["TRITON_INTERPRET"] = said
+        self.assertNotIn("TRITON_INTERPRET", plain)
+        self.assertLess(text.index("TRITON_INTERPRET"), text.index("import_module"))
+
+
 class Pools(unittest.TestCase):
     """Slots as each convention of `null_slot` has them, in the text that runs."""
 

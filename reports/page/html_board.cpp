@@ -33,7 +33,7 @@ std::string rows_section(const Board& board) {
                    {"vacuous", true, "nothing could be judged: no pass"},
                    {"unsupported", true, "outside of what the kernel takes"},
                    {"median ratio", true, "error over bound, of the cases that passed"},
-                   {"worst", true},
+                   {"worst", true, "of the cases that passed and of the failures"},
                    {"beyond the twin", true},
                    {"date"},
                    {"the worst"}});
@@ -70,7 +70,9 @@ std::string defects_section(const Board& board) {
       const std::string line = d.lines.empty() ? "" : d.lines.front();
       table.row();
       table.copy(line);
-      for (const std::string* text : {&row.kernel, &row.device, &row.contract, &d.what}) table.text(*text);
+      table.text(row.newest ? row.kernel
+                            : fmt::format("{}, an older version ({})", row.kernel, row.versions));
+      for (const std::string* text : {&row.device, &row.contract, &d.what}) table.text(*text);
       table.count(std::ssize(d.lines));
       table.text(d.reason, "wide");
       table.command(line);

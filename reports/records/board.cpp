@@ -1,10 +1,8 @@
 #include "reports/records/board.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,6 +10,8 @@
 #include <utility>
 
 #include "reference/error.h"
+#include "reports/records/failure_groups.h"
+#include "reports/records/packages.h"
 #include "reports/records/summary.h"
 
 namespace samestate {
@@ -29,45 +29,49 @@ struct Newest {
   const Run* run = nullptr;
 };
 
-/// A package's version, and no switch of the environment, device or interpreter that is recorded beside it.
-bool is_package(std::string_view name) {
-  if (name == "python" || name == "device" || name.empty()) return false;
-  return std::ranges::all_of(name, [](char c) {
-    return std::islower(static_cast<unsigned char>(c)) != 0 ||
-           std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
-  });
-}
-
 std::string versions_of(const Run& run, const Record& record) {
   std::string packages = packages_of(run.plugins, record.options);
   if (!packages.empty() || !record.options.empty()) return packages;
   return fmt::format("samestate {}{}{}", run.version, run.commit.empty() ? "" : " ", run.commit);
 }
 
-std::string kind_of(const Record& r) { return r.law.empty() ? "regime " + r.regime : "law " + r.law; }
-
 void add(BoardRow& row, const Record& r) {
   const Judgement& j = r.judgement;
   ++row.cases;
   if (j.verdict == Verdict::vacuous) ++row.vacuous;
   if (j.verdict == Verdict::unsupported) ++row.unsupported;
-  if (is_failure(j.verdict)) {
-    ++row.failed;
-    const std::string what = kind_of(r);
-    auto defect = std::ranges::find(row.defects, what, &BoardDefect::what);
-    if (defect == row.defects.end())
-      defect = row.defects.insert(row.defects.end(),
-                                  {what, j.reason.empty() ? std::string(name_of(j.verdict)) : j.reason, {}});
-    defect->lines.push_back(r.line);
-  }
+  if (is_failure(j.verdict)) ++row.failed;
+  if (j.verdict != Verdict::pass && !is_failure(j.verdict)) return;
+  const double ratio =
+      is_judged(j.verdict) && !std::isnan(j.ratio) ? j.ratio : std::numeric_limits<double>::infinity();
+  if (!(ratio <= row.worst)) row.worst = ratio, row.worst_line = r.line;
   if (j.verdict != Verdict::pass) return;
   ++row.passed;
   row.passing.insert(r.line);
   if (row.nearest() && j.twin_ratio > 1.0) ++row.beyond;
-  if (!(j.ratio <= row.worst)) row.worst = j.ratio, row.worst_line = r.line;
 }
 
-Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+/// The failures of a row, a defect each kind.
+std::vector<BoardDefect> defects_of(const std::vector<Record>& records) {
+  std::vector<BoardDefect> out;
+  for (const FailureGroup& group : failure_groups(records)) {
+    const Record& first = records[group.example];
+    BoardDefect defect{
+        fmt::format("form {}{}: {}{}", group.form, group.law.empty() ? "" : ", law " + group.law, group.cause,
+                    group.only.empty() ? "" : " (only with " + group.only + ")"),
+        first.judgement.reason.empty() ? std::string(name_of(first.judgement.verdict))
+                                       : first.judgement.reason,
+        {first.line}};
+    for (const std::size_t i : group.members) {
+      if (i != group.example) defect.lines.push_back(records[i].line);
+    }
+    out.push_back(std::move(defect));
+  }
+  return out;
+}
+
+/// JSON has no infinity.
+Json number(double x) { return std::isfinite(x) ? Json(x) : std::isinf(x) ? Json("inf") : Json(nullptr); }
 
 /// What two rows of one kernel, device and contract differ in.
 class Differences {
@@ -130,60 +134,35 @@ class Differences {
   std::vector<BoardChange>& changes_;
 };
 
-/// The newest row of each kernel, device and contract: of several versions the last run's.
+/// The newest row of each kernel, device and contract: of several versions the last run's. A board from a file has no order of
+/// runs beyond their dates.
 std::map<std::tuple<std::string, std::string, std::string>, const BoardRow*> newest_rows(const Board& board) {
   std::map<std::tuple<std::string, std::string, std::string>, const BoardRow*> out;
   for (const BoardRow& row : board.rows) {
     const BoardRow*& kept = out[{row.kernel, row.device, row.contract}];
-    if (kept == nullptr || kept->date <= row.date) kept = &row;
+    if (kept == nullptr || std::tie(kept->date, kept->order) <= std::tie(row.date, row.order)) kept = &row;
   }
   return out;
 }
 
-}  // namespace
-
-std::string packages_of(std::string_view plugins, std::string_view options) {
-  // "SPEC (hash) {..}, SPEC (hash) {..}": the objects are JSON, and a SPEC may hold anything.
-  std::vector<std::string> found;
-  for (std::size_t at = plugins.find(") {"); at != plugins.npos; at = plugins.find(") {", at + 1)) {
-    std::size_t end = at + 2, depth = 0;
-    bool text = false;
-    for (; end < plugins.size(); ++end) {
-      const char c = plugins[end];
-      if (text && c == '\\') {
-        ++end;
-        continue;
-      }
-      if (c == '"') text = !text;
-      if (text) continue;
-      if (c == '{') ++depth;
-      if (c == '}' && --depth == 0) break;
-    }
-    if (end >= plugins.size()) break;
-    const Json about = Json::parse(plugins.substr(at + 2, end - at - 1), nullptr, /*allow_exceptions=*/false);
-    const std::size_t open = plugins.rfind(" (", at);
-    const std::size_t begin = open == plugins.npos ? plugins.npos : plugins.rfind("}, ", open);
-    const std::string_view spec = open == plugins.npos
-                                      ? std::string_view()
-                                      : plugins.substr(begin == plugins.npos ? 0 : begin + 3,
-                                                       open - (begin == plugins.npos ? 0 : begin + 3));
-    if (!about.is_object() || spec.empty() || options.find(spec) == options.npos) continue;
-    for (const auto& [name, value] : about.items()) {
-      if (value.is_string() && is_package(name))
-        found.push_back(fmt::format("{} {}", name, value.get<std::string>()));
-    }
-    break;
-  }
-  return fmt::format("{}", fmt::join(found, ", "));
+void mark_newest(Board& board) {
+  const auto newest = newest_rows(board);
+  for (BoardRow& row : board.rows) row.newest = newest.at({row.kernel, row.device, row.contract}) == &row;
 }
 
-Board read_board(const std::filesystem::path& folder) {
+}  // namespace
+
+Board read_board(const std::filesystem::path& folder, const std::function<void(const Record&)>& check) {
   std::error_code code;
   if (!std::filesystem::is_directory(folder, code))
     throw Error(fmt::format("{}: no folder; name one that holds what `gate --jsonl` wrote", folder.string()));
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".jsonl") paths.push_back(entry.path());
+    if (entry.path().extension() != ".jsonl") continue;
+    // A pipe would be waited for.
+    if (!entry.is_regular_file(code))
+      throw Error(fmt::format("{}: no regular file; take it out of the folder", entry.path().string()));
+    paths.push_back(entry.path());
   }
   std::ranges::sort(paths);
   Board board;
@@ -191,10 +170,22 @@ Board read_board(const std::filesystem::path& folder) {
   for (const std::filesystem::path& path : paths) {
     files.push_back(read_json_lines(path));
     const std::string name = path.filename().string();
+    for (std::size_t i = 0; check && i < files.back().records.size(); ++i) {
+      try {
+        check(files.back().records[i]);
+      } catch (const Error& error) {
+        throw Error(fmt::format("{}: damaged, case {}: {}; take the file out, or record it anew",
+                                path.string(), files.back().places[i].number, error.what()));
+      }
+    }
     const std::size_t noted = board.notes.size();
     if (files.back().records.empty()) board.notes.push_back(name + ": no case in it");
     for (const std::string& sentence : shortcomings(files.back()))
       board.notes.push_back(name + ": " + sentence);
+    for (std::size_t i = 0; i < files.back().records.size(); ++i) {
+      if (!files.back().places[i].ended)
+        board.notes.push_back(name + ": was started and never ended: " + files.back().records[i].line);
+    }
     board.incomplete += board.notes.size() > noted ? 1 : 0;
   }
   // Runs in the order of their dates; of the same date as their files are named.
@@ -209,12 +200,16 @@ Board read_board(const std::filesystem::path& folder) {
   std::ranges::stable_sort(parts, {}, [](const Part& part) { return part.file->runs[part.run].date; });
   std::map<Key, std::map<std::string, Newest>> lines;
   std::map<Key, BoardRow> rows;
+  std::int64_t order = 0;
   for (const auto& [file, number] : parts) {
+    ++order;
     const Run& run = file->runs[number];
     std::set<Key> of_run;
     for (std::size_t i = 0; i < file->records.size(); ++i) {
       const Record& r = file->records[i];
-      if (file->places[i].run != number || r.judgement.verdict == Verdict::skipped) continue;
+      // A process that was ended from outside says nothing of its kernel.
+      if (file->places[i].run != number || !file->places[i].ended || r.judgement.verdict == Verdict::skipped)
+        continue;
       const Key key{r.kernel, versions_of(run, r), r.device == "cuda" ? run.device : r.device, r.contract};
       lines[key][r.line] = {&r, &run};
       of_run.insert(key);
@@ -222,6 +217,7 @@ Board read_board(const std::filesystem::path& folder) {
     for (const Key& key : of_run) {
       BoardRow& row = rows[key];
       if (!run.date.empty()) row.date = run.date;
+      row.order = order;
       // A plan is of a run, whose records may be of several contracts.
       if (of_run.size() == 1) row.planned += run.planned;
     }
@@ -229,10 +225,13 @@ Board read_board(const std::filesystem::path& folder) {
   for (auto& [key, row] : rows) {
     std::tie(row.kernel, row.versions, row.device, row.contract) = key;
     std::vector<double> ratios;
+    std::vector<Record> records;
     for (const auto& [line, newest] : lines[key]) {
       add(row, *newest.record);
+      records.push_back(*newest.record);
       if (newest.record->judgement.verdict == Verdict::pass) ratios.push_back(newest.record->judgement.ratio);
     }
+    row.defects = defects_of(records);
     if (!ratios.empty()) {
       std::ranges::sort(ratios);
       const std::size_t half = ratios.size() / 2;
@@ -244,6 +243,7 @@ Board read_board(const std::filesystem::path& folder) {
     throw Error(
         fmt::format("{}: no case in its .jsonl files; name a folder that holds what `gate --jsonl` wrote",
                     folder.string()));
+  mark_newest(board);
   return board;
 }
 
@@ -269,6 +269,7 @@ std::string board_json(const Board& board, const std::vector<BoardChange>& chang
                            {"median", number(row.median)},
                            {"worst", number(row.worst)},
                            {"worst_line", row.worst_line},
+                           {"order", row.order},
                            {"beyond_twin", row.beyond},
                            {"defects", std::move(defects)}});
   }
@@ -289,6 +290,7 @@ Board parse_board(const std::string& text, const std::string& name) {
   Board board;
   try {
     const auto real = [](const Json& x) {
+      if (x == "inf") return std::numeric_limits<double>::infinity();
       return x.is_null() ? std::numeric_limits<double>::quiet_NaN() : x.get<double>();
     };
     for (const Json& x : all.at("rows")) {
@@ -303,6 +305,7 @@ Board parse_board(const std::string& text, const std::string& name) {
       row.beyond = x.at("beyond_twin").get<std::int64_t>();
       row.median = real(x.at("median")), row.worst = real(x.at("worst"));
       row.worst_line = x.at("worst_line").get<std::string>();
+      row.order = x.value("order", std::int64_t{0});
       for (const Json& d : x.at("defects"))
         row.defects.push_back({d.at("what").get<std::string>(), d.at("reason").get<std::string>(),
                                d.at("lines").get<std::vector<std::string>>()});
@@ -312,6 +315,7 @@ Board parse_board(const std::string& text, const std::string& name) {
     throw Error(fmt::format("{}: a damaged board, row {}: {}; make it anew with `samestate board --json`",
                             name, board.rows.size(), error.what()));
   }
+  mark_newest(board);
   return board;
 }
 

@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "reports/records/json_lines.h"
@@ -13,27 +13,31 @@
 /// What recorded gates of several kernels, packages and devices say together, and what changed between two of them.
 namespace samestate {
 
-/// Failures of one kind: of a law, or of a regime.
+/// Failures that are one fault to a reader, as a gate's summary groups them (failure_groups.h).
 struct BoardDefect {
-  std::string what;                ///< "law reset", "regime extremes"
+  std::string what;                ///< "form chunked, law reset: CAUSE (only with l2norm=1)"
   std::string reason;              ///< of the first
-  std::vector<std::string> lines;  ///< the case lines, in order
+  std::vector<std::string> lines;  ///< the case lines, that of the smallest case first
 };
 
 /// A kernel of one version on one device under one contract.
 struct BoardRow {
   std::string kernel;
-  std::string
-      versions;  ///< of the packages that it was imported with: "fla 0.6.0, torch 2.11.0"; of ours samestate's
+  /// Of the packages that it was imported with: "fla 0.6.0, torch 2.11.0", behind them the hash of a kernel's own file,
+  /// "mine.py e961848c"; of ours samestate's.
+  std::string versions;
   std::string device;  ///< cpu, or the accelerator's name
   std::string contract;
   std::string date;  ///< of the newest run, as 2026-11-29; empty: its file says none
   std::int64_t cases = 0, passed = 0, failed = 0, vacuous = 0, unsupported = 0;
   std::int64_t planned = 0;  ///< what the runs' plans had; 0: nobody recorded it
-  /// Error over bound of the cases that passed; NaN: none did.
+  /// Error over bound: the median of the cases that passed, and the worst of those and of the failures, of which one that
+  /// gave nothing to compare counts as infinite. NaN: there is none.
   double median = std::numeric_limits<double>::quiet_NaN();
   double worst = std::numeric_limits<double>::quiet_NaN();
   std::string worst_line;
+  std::int64_t order = 0;   ///< of its newest run among the board's, by date
+  bool newest = true;       ///< no other row of this kernel, device and contract is of a later run
   std::int64_t beyond = 0;  ///< of a nearest card: passes that lie beyond the twin's limit
   std::vector<BoardDefect> defects;
   std::set<std::string> passing = {};  ///< lines that passed; not in a board's data file
@@ -54,9 +58,11 @@ struct BoardChange {
   bool worse = false;  ///< a failure that was none, a ratio that grew
 };
 
-/// The board of the *.jsonl files of a folder. Of a case line that several runs have, the newest run's record counts. Throws
-/// Error for a file that is no record of runs, and where no file holds a case.
-[[nodiscard]] Board read_board(const std::filesystem::path& folder);
+/// The board of the *.jsonl files of a folder. Of a case line that several runs have, the newest run's record counts; a case
+/// that was started and never ended is a note. `check` is called with each record and throws Error for one that cannot be.
+/// Throws Error for a file that is none or no record of runs, and where no file holds a case.
+[[nodiscard]] Board read_board(const std::filesystem::path& folder,
+                               const std::function<void(const Record&)>& check = {});
 
 /// The rows as JSON, `changes` beside them; and back. parse_board throws Error, naming `name`, for what is none.
 [[nodiscard]] std::string board_json(const Board& board, const std::vector<BoardChange>& changes);
@@ -65,9 +71,5 @@ struct BoardChange {
 /// What is different of `after`, the worse first: kernels, devices and contracts that are new or gone, versions, failures that
 /// are new, gone or no longer run, verdicts' counts, a worst ratio that is twice what it was, a card.
 [[nodiscard]] std::vector<BoardChange> board_changes(const Board& before, const Board& after);
-
-/// "fla 0.6.0, torch 2.11.0": of the packages that a run's head lists for a subject; empty where it lists none.
-/// `plugins`: Run::plugins; `options`: Record::options, by which the subject is known.
-[[nodiscard]] std::string packages_of(std::string_view plugins, std::string_view options);
 
 }  // namespace samestate

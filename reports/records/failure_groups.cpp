@@ -223,7 +223,8 @@ std::vector<FailureGroup> failure_groups(std::span<const Record> records) {
   std::vector<std::pair<std::ptrdiff_t, FailureGroup>> ranked;
   for (const auto& [key, members] : found) {
     const auto& [rank, kernel, form, law, cause] = key;
-    FailureGroup group{kernel, form, law, cause, std::ssize(members.of), members.of.front(), 0.0, ""};
+    FailureGroup group{kernel, form, law, cause, std::ssize(members.of), members.of, members.of.front(),
+                       0.0,    ""};
     std::set<std::string> common = keys_of(records[members.of.front()].line);
     std::set<std::string, std::less<>> sizes;
     for (const std::size_t i : members.of) {

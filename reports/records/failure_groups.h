@@ -15,6 +15,7 @@ struct FailureGroup {
   std::string kernel, form, law;
   std::string cause;  ///< likely_cause of each
   std::int64_t cases = 0;
+  std::vector<std::size_t> members = {};  ///< indices of all of them
   std::size_t example =
       0;  ///< index of the records: of those that were run again, and with other tuning, if any, that of the fewest elements, then of the shortest line
   double largest = 0.0;  ///< ratio

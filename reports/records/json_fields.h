@@ -30,6 +30,7 @@ inline Json encoded(double value) {
 
 struct Writer {
   Json& object;
+  void possible(const Judgement& /*as it was made*/) const {}
   void operator()(const char* name, const std::string& text) const { object[name] = text; }
   void unless_empty(const char* name, const std::string& text) const {
     if (!text.empty()) object[name] = text;
@@ -195,6 +196,15 @@ struct Reader {
       }
     }
     reject(name, value, "a verdict");
+  }
+  /// Throws Error for a judgement that no judge makes: its record was damaged, or written by hand.
+  void possible(const Judgement& j) const {
+    const bool within = j.ratio >= 0.0 && j.ratio <= 1.0;
+    if ((j.verdict != Verdict::pass || within) && !(j.ratio < 0.0)) return;
+    throw Error(
+        fmt::format("verdict {} with ratio {:g}: a ratio is at least 0, and a pass's at most 1; the record "
+                    "is damaged, take the line out",
+                    name_of(j.verdict), j.ratio));
   }
   [[nodiscard]] Reader inside(const char* name) const {
     const Json& value = field(name);

@@ -54,6 +54,7 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit("verdict", judgement.verdict);
   visit("gate", judgement.gate);
   visit("ratio", judgement.ratio);
+  visit.possible(judgement);
   visit("error", judgement.error);
   visit("bound", judgement.bound);
   visit("worst", judgement.worst);

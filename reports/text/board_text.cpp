@@ -19,7 +19,7 @@ std::string code(const std::string& text) {
   return out.empty() ? out : "`" + out + "`";
 }
 
-std::string figure(double x) { return std::isfinite(x) ? fmt::format("{:.3g}", x) : ""; }
+std::string figure(double x) { return std::isnan(x) ? "" : fmt::format("{:.3g}", x); }
 
 }  // namespace
 
@@ -49,10 +49,12 @@ std::string board_markdown(const Board& board, const std::vector<BoardChange>& c
   if (defects) out += fmt::format("\n{} Known defects\n\n", compared ? "##" : "###");
   for (const BoardRow& row : board.rows) {
     for (const BoardDefect& d : row.defects)
-      out += fmt::format("* {}, {}, {}, {}: {} case{}, first {}: {}\n", code(row.kernel),
-                         markdown_cell(row.device), code(row.contract), markdown_cell(d.what), d.lines.size(),
-                         d.lines.size() == 1 ? "" : "s", code(d.lines.empty() ? "" : d.lines.front()),
-                         markdown_cell(d.reason));
+      out +=
+          fmt::format("* {}{}, {}, {}, {}: {} case{}, first {}: {}\n", code(row.kernel),
+                      row.newest ? "" : markdown_cell(fmt::format(", an older version ({})", row.versions)),
+                      markdown_cell(row.device), code(row.contract), markdown_cell(d.what), d.lines.size(),
+                      d.lines.size() == 1 ? "" : "s", code(d.lines.empty() ? "" : d.lines.front()),
+                      markdown_cell(d.reason));
   }
   if (!board.notes.empty())
     out += fmt::format(

@@ -59,14 +59,30 @@ says 'reason'
 record tail 1 tail
 run 1 judge tail
 says 'token 69'
+# The gate that failed says its own place, error and limit, and what the values look like.
+grep -qE '^  gate        o of sequence [01], head [0-3], token 69: error .* allowed' out || complain 'no line of the gate'
+says 'it looks like this: only the last token'
 
 printf '{"event":"call","fun' >>calls/calls.jsonl
 run 0 judge calls
 says '1 line(s) of the manifest are cut off'
 file="$(ls calls/*.safetensors | head -1)"
 truncate -s -8 "$file"
-bad "$(basename "$file")" judge calls
+# One file that cannot be read does not end the judgement of the others.
+run 2 judge calls
+says '1 of 3 calls cannot be read'
+says 'pass 2'
+grep -q "$(basename "$file").*cut" err || complain 'does not name the file that is cut'
 rm "$file"
-bad "$(basename "$file")" judge calls
+run 2 judge calls --jsonl left.jsonl
+grep -q "$(basename "$file").*not found" err || complain 'does not name the file that is gone'
+grep -q '"not_complete":"1 of 3' left.jsonl || complain 'the record does not say that a call is missing'
+rm calls/*.safetensors
+bad 'not found' judge calls
+# A file of the folder is no run file; a folder without a call shows nothing.
+bad 'samestate judge ' judge "$(ls wrong/*.safetensors | head -1)"
+head -1 wrong/calls.jsonl >none.jsonl && mkdir none && mv none.jsonl none/calls.jsonl
+run 3 judge none
+grep -q 'never called' err || complain 'does not say that nothing was recorded'
 
 finish

@@ -127,6 +127,20 @@ def edits(q, k, v, g, beta, scale, initial_state):
     return o, S
 
 
+@samestate.kernel("gated_delta_rule", "recurrent", heads="repeated", strided=False, name="strays")
+def strays(q, k, v, g, beta, scale, initial_state):
+    o, S = rule(q, k, v, g, beta, scale, initial_state)
+    import ctypes
+    ctypes.c_float.from_address(q.ctypes.data + q.nbytes + 8192).value  # a page behind its last
+    return o, S
+
+
+@samestate.kernel("gated_delta_rule", "recurrent", heads="repeated", name="dies")
+def dies(q, k, v, g, beta, scale, initial_state):
+    import os
+    os.abort()
+
+
 @samestate.kernel("gated_delta_rule", "recurrent", heads="repeated", name="throws")
 def throws(q, k, v, g, beta, scale, initial_state):
     raise ValueError("not today")
@@ -175,6 +189,15 @@ grep -q 'usage: python3' said || complain 'a script without the kernel'\''s file
 # An input that is written to: the limits on the outputs do not show it, and the script's own look does.
 subject 1 edits edits.recurrent "$family"
 grep -q 'wrote to its input q' said || complain 'does not name the input'
+# What only the guards around memory show, or a signal, a call without them need not show; nor does a call alone show what
+# comes after others only.
+bad 'gate memory' repro --subject "python:$folder/kernels.py:strays" "$family kernel=strays.recurrent" --script strays.py
+absent strays.py
+run 2 repro --subject "python:$folder/kernels.py:dies" "$family kernel=dies.recurrent" --script dies.py
+grep -q 'end of the kernel.*signal 6' err || complain 'does not name the signal'
+absent dies.py
+bad 'leave --after out' repro "$line" --after "$line" --script after.py
+absent after.py
 # Too much for one file, where the kernel wants all of it.
 run 2 repro --subject "python:$folder/kernels.py:plain" 'v1 gated_delta_rule form=recurrent T=700 Hk=16 Hv=16 dk=64 dv=64' --script much.py
 grep -q -- '--shrink' err || complain 'names no remedy'

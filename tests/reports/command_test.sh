@@ -72,13 +72,14 @@ gives 1 'verdict worse' compare one.jsonl worse.jsonl --markdown made.md
 grep -q '1 regressions' made.md || complain 'the Markdown does not count the regression'
 gives 1 '"regressions": 1' compare one.jsonl worse.jsonl --json
 gives 0 'verdict better' compare worse.jsonl one.jsonl
-# A record cut in the middle, a number that is none: what can be compared is.
+# A record cut in the middle: what can be compared is.
 gives 3 'cases in common' compare "$examples/sweep.jsonl" cut.jsonl
 grep -q 'It is cut' out || complain 'compare does not say that a record is cut'
-sed 's/"ratio":[0-9.e-]*/"ratio":"nan"/' one.jsonl >nan_ratio.jsonl
-gives 1 'ratio grew' compare one.jsonl nan_ratio.jsonl
-sed 's/"ratio":[0-9.e-]*/"ratio":"inf"/' one.jsonl >inf_ratio.jsonl
-gives 1 'ratio grew' compare one.jsonl inf_ratio.jsonl
+# A ratio that no judge passes is a damaged record.
+for ratio in '"nan"' '"inf"' 1e308 -5; do
+  sed "s/\"ratio\":[0-9.e-]*/\"ratio\":$ratio/" one.jsonl >ratio.jsonl
+  bad 'ratio.jsonl:2: verdict pass with ratio' compare one.jsonl ratio.jsonl
+done
 bad 'no case in it' compare one.jsonl empty.jsonl
 bad 'schema 2' compare schema.jsonl one.jsonl
 bad '--factor' compare one.jsonl one.jsonl --factor 0.5
@@ -129,6 +130,8 @@ bad 'no case in its .jsonl files' board none
 bad 'no folder' board board.json
 cp damaged.jsonl hurt/
 bad 'damaged.jsonl:3' board hurt
+sed 's/T=[0-9]*/T=99999999999999999999/' older/a.jsonl >hurt/damaged.jsonl
+bad 'damaged, case' board hurt
 bad 'no board' board older --since file
 bad 'name one file' board older --html one --markdown one
 

@@ -46,6 +46,33 @@ TEST(CapturedCalls, WhatWasRecorded) {
   EXPECT_EQ(found.unfinished, 0);
 }
 
+TEST(CapturedCalls, ValuesThatAreNoDefaultsAreKnown) {
+  const std::string begin = kFunction.substr(0, kFunction.rfind('}'));
+  const CapturedFolder found = parse_captured(begin +
+                                                  R"(,"defaults":{"n":2,"on":false,"no":null}})"
+                                                  "\n" +
+                                                  kCall,
+                                              "calls.jsonl");
+  EXPECT_EQ(found.calls.at(0).given, (std::set<std::string, std::less<>>{"on", "x"})) << "x has no default";
+  EXPECT_TRUE(parse_captured(kFunction, "calls.jsonl").calls.empty());
+}
+
+/// By name wherever it stands, else by place; what holds several tensors has no place for one.
+TEST(CapturedCalls, OutputsAreFoundByNameOrByPlace) {
+  const auto of = [](const std::vector<std::string>& names, std::size_t place, std::string_view ours) {
+    CapturedCall call;
+    for (const std::string& name : names) call.tensors["output." + name] = {};
+    return output_of(call, {}, place, ours);
+  };
+  EXPECT_EQ(of({"0", "1"}, 1, "final_state"), "output.1");
+  EXPECT_EQ(of({"0.final_state", "0.o"}, 0, "o"), "output.0.o");
+  EXPECT_EQ(of({"0.final_state", "1.o"}, 0, "o"), "output.1.o") << "a named tuple the other way round";
+  EXPECT_EQ(of({"0.y"}, 0, "y"), "output.0.y");
+  EXPECT_EQ(of({"0.first", "1.second"}, 1, "final_state"), "output.1.second");
+  EXPECT_EQ(of({"0.first", "0.second"}, 0, "o"), "");
+  EXPECT_EQ(of({"0"}, 1, "final_state"), "");
+}
+
 TEST(CapturedCalls, ALineThatWasCutOffIsCounted) {
   const CapturedFolder found = parse_captured(
       kFunction + kCall + kCall.substr(0, 50) + "\n" + kCall + kCall.substr(0, 20), "calls.jsonl");
@@ -60,7 +87,6 @@ TEST(CapturedCalls, NothingIsTrusted) {
   const std::string deep(200, '[');
   for (const auto& [text, word] : std::vector<std::pair<std::string, std::string>>{
            {"", "samestate-capture-1"},
-           {kFunction, "no call"},
            {kCall, "no line of a function"},
            {"[1]\n", "no object"},
            {"{" + deep + "}\n", "no object"},

@@ -29,6 +29,7 @@ struct CapturedFolderOfCase {
   Outputs outputs;
   std::map<std::string, Tensor> tensors;  ///< by name, for write()
   std::string declaration, values = R"("use_qk_l2norm_in_kernel":false)", arguments = "{}";
+  std::string none;  ///< results that were None, quoted
   std::filesystem::path folder;
 
   /// `dtype`: of q, k, v and o. `line` has neither a packed form nor conventions.
@@ -83,9 +84,9 @@ struct CapturedFolderOfCase {
     std::ofstream(folder / "calls.jsonl") << fmt::format(
         R"({{"event":"function","format":"samestate-capture-1","function":"m:f","declaration":{},"arguments":{}}})"
         "\n"
-        R"({{"event":"call","function":"m:f","call":1,"file":"call-1-00001.safetensors","values":{{{}}},"tensors":{{{}}}}})"
+        R"({{"event":"call","function":"m:f","call":1,"file":"call-1-00001.safetensors","values":{{{}}},"none":[{}],"tensors":{{{}}}}})"
         "\n",
-        declaration, arguments, values, said);
+        declaration, arguments, values, none, said);
     return read_captured(folder);
   }
 };

@@ -2,6 +2,7 @@
 
 #include <numbers>
 
+#include "harness/systems/saved_run.h"
 #include "tests/harness/captured/captured_folder.h"
 
 namespace samestate {
@@ -102,7 +103,13 @@ TEST(CapturedHeads, WhatIsNotTheDeclarationsCallIsSaid) {
               made.tensors["output.1"].shape = {2, 4, 8, 16};
             }),
             "final_state"},
-           {changed([](auto& made) { made.tensors.erase("output.0"); }), "no tensor"},
+           {changed([](auto& made) { made.tensors.erase("output.0"); }), "no result is o"},
+           {changed([](auto& made) {
+              made.tensors["output.0"].shape = {2, 4, 33, 8};
+            }),
+            "another layout"},
+           {changed([](auto& made) { made.values = R"("reverse":true)"; }), "argument reverse is True"},
+           {changed([](auto& made) { made.values = R"("epsilon":0.5,"l2norm":true)"; }), "no epsilon"},
            {changed([](auto& made) { made.tensors.erase("argument.beta"); }), "no tensor for beta"},
            {changed([](auto& made) {
               made.put("argument.slots", DType::i64, {2}, {0, 1});
@@ -120,6 +127,37 @@ TEST(CapturedHeads, WhatIsNotTheDeclarationsCallIsSaid) {
        }) {
     EXPECT_NE(said.find(word), std::string::npos) << word << ": " << said;
   }
+}
+
+TEST(CapturedHeads, TheRunFileIsTheCall) {
+  const CapturedFolderOfCase made(kLine);
+  const CapturedFolder folder = made.write();
+  const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+  const std::optional<RunFile> run = heads.run_file();
+  ASSERT_TRUE(run.has_value());
+  for (const auto& [name, values] : {std::pair{"q", &made.batch.q},
+                                     {"v", &made.batch.v},
+                                     {"g", &made.batch.g},
+                                     {"beta", &made.batch.beta},
+                                     {"initial_state", &made.batch.initial_state},
+                                     {"o", &made.outputs.o},
+                                     {"final_state", &made.outputs.final_state}})
+    EXPECT_EQ(run->tensors.at(name).values, std::vector<double>(values->begin(), values->end())) << name;
+  EXPECT_EQ(judge_run_file(*run).judgement.verdict, Verdict::pass);
+}
+
+TEST(CapturedHeads, AnEpsilonOfTheCallIsRead) {
+  CapturedFolderOfCase made(kLine);
+  const auto epsilon = [&] {
+    const CapturedFolder folder = made.write();
+    return CapturedHeads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {})
+        .shape()
+        .given.norm_epsilon;
+  };
+  made.values = R"("eps":0.001,"l2norm":true)";
+  EXPECT_EQ(epsilon(), 0.001);
+  made.values = R"("l2norm":true)";
+  EXPECT_EQ(epsilon(), 1e-6);
 }
 
 TEST(CapturedHeads, WhatTheManifestAndTheFileSayIsTheSame) {

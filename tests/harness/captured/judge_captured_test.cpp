@@ -1,5 +1,7 @@
 #include "harness/captured/judge_captured.h"
 
+#include <limits>
+
 #include "tests/harness/captured/captured_folder.h"
 
 namespace samestate {
@@ -48,6 +50,61 @@ TEST(JudgeCaptured, AnInputThatTheCallChangedFails) {
   EXPECT_EQ(found.judgement.verdict, Verdict::fail);
   EXPECT_EQ(found.judgement.gate, "memory");
   EXPECT_NE(found.judgement.reason.find("input q"), std::string::npos);
+}
+
+/// A result that is missing or cut fails, whatever the others are; a state that nobody asked for is not looked at.
+TEST(JudgeCaptured, ResultsThatAreMissingOrCutFail) {
+  const std::string line = "v1 gated_delta_rule chunk=16 T=70 Hv=2 dk=16 dv=8 state=random";
+  const std::string asked = R"("output_final_state":true)", not_asked = R"("output_final_state":false)";
+  CapturedFolderOfCase whole(line);
+  whole.values = asked;
+  EXPECT_EQ(judge(whole).judgement.verdict, Verdict::pass);
+  const auto fault = [&](auto&& change) {
+    CapturedFolderOfCase made(line);
+    made.values = asked;
+    change(made);
+    const CapturedJudgement found = judge(made);
+    EXPECT_EQ(found.judgement.verdict, Verdict::fail);
+    EXPECT_EQ(found.judgement.gate, "outputs");
+    return found.judgement.reason;
+  };
+  EXPECT_EQ(fault([](auto& made) { made.tensors.erase("output.1"); }),
+            "output_final_state is True, and the call returned no final state");
+  EXPECT_EQ(fault([](auto& made) {
+              Tensor& o = made.tensors.at("output.0");
+              o.shape[1] = 64, o.values.resize(std::size_t{64} * 2 * 8);
+            }),
+            "o is [1, 64, 2, 8], and [1, 70, 2, 8] is asked for, as v is");
+  EXPECT_EQ(fault([](auto& made) {
+              Tensor& state = made.tensors.at("output.1");
+              state.shape[3] = 4, state.values.resize(std::size_t{2} * 16 * 4);
+            }),
+            "final_state is [1, 2, 16, 4], and [1, 2, 16, 8] is asked for");
+  EXPECT_EQ(fault([](auto& made) {
+              made.tensors.erase("output.0"), made.tensors.erase("output.1"), made.none = "\"0\"";
+            }),
+            "the call returned None where o is asked for");
+  CapturedFolderOfCase unread(line);
+  unread.values = not_asked;
+  for (double& value : unread.tensors.at("output.1").values) value = 0.0;
+  EXPECT_EQ(judge(unread).judgement.verdict, Verdict::pass);
+  unread.values = asked;
+  EXPECT_EQ(judge(unread).judgement.verdict, Verdict::fail);
+}
+
+/// The place of a NaN is said, and the errors of the other values are theirs alone.
+TEST(JudgeCaptured, ANanIsNamed) {
+  CapturedFolderOfCase made("v1 gated_delta_rule chunk=16 T=70 B=2 Hk=2 Hv=4 dk=16 dv=8 state=random");
+  made.at("output.0", 1, 37, 2, 5) = std::numeric_limits<double>::quiet_NaN();
+  const CapturedJudgement found = judge(made);
+  EXPECT_EQ(found.judgement.verdict, Verdict::fail);
+  EXPECT_EQ(found.numbers.at("not_finite"), 1);
+  EXPECT_EQ(found.numbers.at("not_finite_sequence"), 1);
+  EXPECT_EQ(found.numbers.at("not_finite_head"), 2);
+  EXPECT_EQ(found.numbers.at("not_finite_token"), 37);
+  EXPECT_EQ(found.numbers.at("not_finite_column"), 5);
+  EXPECT_LT(found.numbers.at("relative_rms"), found.numbers.at("allowed_relative_rms"));
+  EXPECT_TRUE(std::isnan(found.judgement.relative_rms));
 }
 
 constexpr const char* kManyHeads = "v1 gated_delta_rule chunk=64 T=256 B=8 Hk=2 Hv=8 dk=32 dv=32";

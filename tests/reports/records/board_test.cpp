@@ -1,9 +1,11 @@
 #include "reports/records/board.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "reference/error.h"
 #include "reports/page/html_board.h"
@@ -76,14 +78,15 @@ TEST_F(BoardFolder, HasARowAKernelVersionDeviceAndContract) {
   EXPECT_EQ(row.vacuous, 1);
   EXPECT_EQ(row.unsupported, 1);
   EXPECT_EQ(row.median, 0.5);
-  EXPECT_EQ(row.worst, 0.75);
-  EXPECT_EQ(row.worst_line, "v1 g");
+  EXPECT_EQ(row.worst, 3.0) << "of the failures too";
+  EXPECT_EQ(row.worst_line, "v1 c");
   ASSERT_EQ(row.defects.size(), 1U);
-  EXPECT_EQ(row.defects[0].what, "law reset");
+  EXPECT_EQ(row.defects[0].what,
+            "form chunked, law reset: o has more error than the contract's roundings make");
   EXPECT_EQ(row.defects[0].lines, std::vector<std::string>{"v1 c"});
   const std::string page = board_markdown(board, {}, false);
   EXPECT_NE(page.find("**1**"), page.npos) << page;
-  EXPECT_NE(page.find("law reset: 1 case, first `v1 c`"), page.npos) << page;
+  EXPECT_NE(page.find("roundings make: 1 case, first `v1 c`"), page.npos) << page;
   EXPECT_EQ(page.find("What changed"), page.npos);
 }
 
@@ -98,13 +101,72 @@ TEST_F(BoardFolder, TakesTheNewestRecordOfALine) {
   EXPECT_EQ(board.rows[0].passed, 1);
 }
 
+/// One fault fails in many regimes and is one defect; its smallest case stands first.
+TEST_F(BoardFolder, GroupsFailuresAsTheGateDoes) {
+  const auto a = folder("a");
+  std::vector<Record> records{of(Verdict::pass, 0.5, "v1 gated_delta_rule T=1")};
+  for (const char* regime : {"slow", "normal", "huge_v", "exact_reset"}) {
+    records.push_back(of(Verdict::fail, 3.0, std::string("v1 gated_delta_rule T=65 regime=") + regime));
+    records.back().regime = regime;
+  }
+  records.push_back(of(Verdict::fail, 2.0, "v1 gated_delta_rule T=9"));
+  records.push_back(of(Verdict::crash, 0.0, "v1 gated_delta_rule T=7"));
+  records.back().judgement.reason = "signal 11 (Segmentation fault)";
+  write(a / "one.jsonl", run("0.6.0", "2026-11-27"), records);
+  const Board board = read_board(a);
+  const BoardRow& row = board.rows.at(0);
+  ASSERT_EQ(row.defects.size(), 2U);
+  EXPECT_EQ(row.defects[0].lines, std::vector<std::string>{"v1 gated_delta_rule T=7"}) << "a crash first";
+  ASSERT_EQ(row.defects[1].lines.size(), 5U);
+  EXPECT_EQ(row.defects[1].lines.front(), "v1 gated_delta_rule T=9");
+  EXPECT_EQ(row.worst, std::numeric_limits<double>::infinity()) << "a crash gave nothing to compare";
+  EXPECT_EQ(row.worst_line, "v1 gated_delta_rule T=7");
+  EXPECT_EQ(parse_board(board_json(board, {}), "x").rows.at(0).worst, row.worst);
+}
+
+/// A case that never ended was ended from outside, or the process died in one beside it: the kernel is not to blame.
+TEST_F(BoardFolder, RemarksWhatNeverEnded) {
+  const auto a = folder("a");
+  {
+    JsonLinesWriter writer(a / "one.jsonl", run("0.6.0", "2026-11-27"));
+    const Record passed = of(Verdict::pass, 0.5, "v1 a");
+    writer.end(writer.start(passed), passed);
+    (void)writer.start(of(Verdict::pass, 0.5, "v1 killed"));
+  }
+  const Board board = read_board(a);
+  EXPECT_EQ(board.rows.at(0).cases, 1);
+  EXPECT_EQ(board.rows.at(0).failed, 0);
+  EXPECT_TRUE(board.rows.at(0).defects.empty());
+  EXPECT_EQ(board.notes, std::vector<std::string>{"one.jsonl: was started and never ended: v1 killed"});
+}
+
+/// Two states of one file are two rows, and what failed in the older is said to be of it.
+TEST_F(BoardFolder, KeepsTheVersionsOfAFileApart) {
+  const auto a = folder("a");
+  Record failed = of(Verdict::fail, 3.0, "v1 a"), passed = of(Verdict::pass, 0.5, "v1 b");
+  failed.options = passed.options = " --subject 'python:mine.py:f'";
+  samestate::Run old = run("0", "2026-11-29"), now = old;
+  old.plugins = "python:mine.py:f (9999999900000000) {\"torch\":\"2\"}";
+  now.plugins = "python:mine.py:f (1111111100000000) {\"torch\":\"2\"}";
+  write(a / "a.jsonl", old, {failed});
+  write(a / "b.jsonl", now, {passed});
+  const Board board = read_board(a);
+  ASSERT_EQ(board.rows.size(), 2U);
+  EXPECT_EQ(board.rows[0].versions, "torch 2, mine.py 11111111");
+  EXPECT_TRUE(board.rows[0].newest);
+  EXPECT_EQ(board.rows[0].failed, 0);
+  EXPECT_FALSE(board.rows[1].newest) << "of the same date, the file that is named last counts";
+  const std::string page = board_markdown(board, {}, false);
+  EXPECT_NE(page.find("an older version (torch 2, mine.py 99999999)"), page.npos) << page;
+}
+
 TEST_F(BoardFolder, NamesWhatChanged) {
   const auto a = folder("a"), b = folder("b");
   write(a / "x.jsonl", run("0.5.1", "2026-11-20"),
         {of(Verdict::fail, 3.0, "v1 fixed"), of(Verdict::pass, 0.2, "v1 broken"),
          of(Verdict::fail, 2.0, "v1 still"), of(Verdict::fail, 2.0, "v1 gone")});
   write(b / "x.jsonl", run("0.6.0", "2026-11-28"),
-        {of(Verdict::pass, 0.9, "v1 fixed"), of(Verdict::fail, 5.0, "v1 broken"),
+        {of(Verdict::pass, 0.9, "v1 fixed"), of(Verdict::fail, 7.0, "v1 broken"),
          of(Verdict::fail, 2.0, "v1 still"), of(Verdict::fail, 2.0, "v1 new")});
   const Board before = read_board(a), after = read_board(b);
   const auto changes = board_changes(before, after);
@@ -114,7 +176,7 @@ TEST_F(BoardFolder, NamesWhatChanged) {
                            "worse: 1 case passed before and fails now: v1 broken",
                            "1 case failed before and was not run again: v1 gone",
                            "worse: 1 case fails and was not recorded before: v1 new",
-                           "worse: worst ratio 0.2 is now 0.9: v1 fixed"}) {
+                           "worse: worst ratio 3 is now 7: v1 broken"}) {
     EXPECT_NE(said.find(text), said.npos) << text << "\n" << said;
   }
   EXPECT_EQ(said.find("still"), said.npos) << said;
@@ -164,6 +226,22 @@ TEST_F(BoardFolder, RefusesWhatIsNone) {
   EXPECT_NE(error_of([&] { (void)read_board(path("absent")); }).find("no folder"), std::string::npos);
   spit(a / "foreign.jsonl", "{\"event\":\"run\"}\n{\"event\":\"run\"}\n");
   EXPECT_NE(error_of([&] { (void)read_board(a); }).find("foreign.jsonl"), std::string::npos);
+  // A pipe would be waited for.
+  const auto b = folder("b");
+  ASSERT_EQ(::mkfifo((b / "pipe.jsonl").c_str(), 0600), 0);
+  EXPECT_NE(error_of([&] { (void)read_board(b); }).find("pipe.jsonl: no regular file"), std::string::npos);
+  // No judge passes a ratio above 1, and none is negative.
+  const auto c = folder("c");
+  for (const auto& [verdict, ratio] :
+       {std::pair{Verdict::pass, 1e308}, {Verdict::pass, -5.0}, {Verdict::fail, -5.0}}) {
+    write(c / "x.jsonl", run("0.6.0", "2026-11-27"), {of(verdict, ratio, "v1 a")});
+    EXPECT_NE(error_of([&] { (void)read_board(c); }).find("x.jsonl:3: verdict"), std::string::npos) << ratio;
+  }
+  write(c / "x.jsonl", run("0.6.0", "2026-11-27"), {of(Verdict::pass, 0.5, "v1 a")});
+  EXPECT_NE(error_of([&] {
+              (void)read_board(c, [](const Record& r) { throw Error(r.line + " is no case"); });
+            }).find("x.jsonl: damaged, case 0: v1 a is no case"),
+            std::string::npos);
   for (const char* text :
        {"", "[]", "{\"format\":\"other\",\"rows\":[]}", "{\"format\":\"samestate-board-1\"}"})
     EXPECT_NE(error_of([&] { (void)parse_board(text, "x.json"); }).find("x.json: no board"),
@@ -173,14 +251,6 @@ TEST_F(BoardFolder, RefusesWhatIsNone) {
               (void)parse_board(R"({"format":"samestate-board-1","rows":[{"kernel":1}]})", "x.json");
             }).find("x.json: a damaged board, row 0"),
             std::string::npos);
-}
-
-TEST(Packages, AreOfTheSubjectOfTheRecord) {
-  EXPECT_EQ(
-      packages_of("python:a (1) {\"numpy\":\"2\"}, python:b (2) {\"torch\":\"3\"}", " --subject python:b"),
-      "torch 3");
-  EXPECT_EQ(packages_of("mine.so (0123456789abcdef)", " --plugin mine.so"), "");
-  EXPECT_EQ(packages_of("python:a (1) {\"numpy\":\"2\"", " --subject python:a"), "") << "cut off";
 }
 
 }  // namespace

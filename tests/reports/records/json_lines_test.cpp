@@ -85,7 +85,7 @@ TEST_F(JsonLines, EveryFieldComesBackBitForBit) {
     records.push_back(record(verdict, 0.1 * static_cast<double>(records.size())));
     records.back().law = "split";
   }
-  records[0].judgement.ratio = std::numeric_limits<double>::quiet_NaN();
+  records[1].judgement.ratio = std::numeric_limits<double>::quiet_NaN();
   records[1].judgement.error = infinity;
   records[2].judgement.actual = -infinity;
   records[3].judgement.worst = {};
