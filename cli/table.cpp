@@ -105,6 +105,7 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
                       : [conventions = d.conventions](
                             const Contract& contract) { return given_of(conventions, contract); },
             formats_of(d.conventions));
+        if (d.interpreted) table.interpreted(d.name);
       }
     } catch (const Error& error) {
       throw Error(fmt::format("{} {}: {}", subject ? "subject" : "plugin", plugin, error.what()));

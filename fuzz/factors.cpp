@@ -10,6 +10,7 @@
 #include <span>
 
 #include "fuzz/boundaries.h"
+#include "fuzz/interpreted.h"
 #include "fuzz/token_factors.h"
 #include "harness/cases/keys.h"
 #include "harness/cases/layout.h"
@@ -340,8 +341,9 @@ double work_of(const KernelRow& kernel, const Case& c) {
   // Each row of a far tensor lies on a page of its own, which the machine has to make and to take back.
   constexpr double kFar = 8.0;
   try {
-    return kernel.system->work(c) * (c.layout == "far" ? kFar : 1.0);
-  } catch (const Error&) {  // sizes that are impossible together
+    return std::max(kernel.system->work(c) * (c.layout == "far" ? kFar : 1.0),
+                    interpreted_seconds(kernel, c));  // a second is what one drawn case may take
+  } catch (const Error&) {                            // sizes that are impossible together
     return std::numeric_limits<double>::infinity();
   }
 }

@@ -14,6 +14,7 @@
 #include "fuzz/draw.h"
 #include "fuzz/edges.h"
 #include "fuzz/filtered.h"
+#include "fuzz/interpreted.h"
 #include "fuzz/ordinary_calls.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/shards.h"
@@ -39,9 +40,9 @@ std::shared_ptr<const Covering> pairs_of(const KernelRow& kernel, const std::vec
                                          std::span<const Case> edges, std::uint64_t seed) {
   static std::mutex mutex;
   static std::map<std::string, std::shared_ptr<const Covering>> known;
-  const std::string key =
-      fmt::format("{} {} {} {} {} {} {}", kernel.system->name, kernel.form, fmt::join(kernel.contracts, ","),
-                  kernel.strided, kernel.limits.text(), not_planned(kernel), seed);
+  const std::string key = fmt::format("{} {} {} {} {} {} {} {}", kernel.system->name, kernel.form,
+                                      fmt::join(kernel.contracts, ","), kernel.strided, kernel.limits.text(),
+                                      not_planned(kernel), kernel.interpreted, seed);
   {
     const std::scoped_lock lock(mutex);
     if (const auto found = known.find(key); found != known.end()) return found->second;
@@ -89,6 +90,12 @@ class Planner {
  private:
   [[nodiscard]] double cost(const Case& c) const { return seconds_of_call(kernel_, c); }
 
+  /// What a drawn case counts as. Of a filter that leaves small cases alone millions would fit into the time, which say no more than
+  /// the first thousands and take minutes to draw.
+  [[nodiscard]] double drawn_cost(const Case& c) const {
+    return filter_.empty() ? cost(c) : std::max(cost(c), kLeastOfFiltered);
+  }
+
   [[nodiscard]] Case named(Case c) const {
     if (!table_.is_standard(kernel_, c)) c.kernel = kernel_.name;
     return c;
@@ -99,7 +106,8 @@ class Planner {
   [[nodiscard]] std::vector<Case> taken(const std::vector<Case>& cases) const {
     std::vector<Case> kept;
     for (const Case& c : cases) {
-      if (takes(c)) kept.push_back(named(c));
+      const bool too_dear = kernel_.interpreted && cost(c) > kMostInterpreted;
+      if (takes(c) && !too_dear) kept.push_back(named(c));
     }
     return kept;
   }
@@ -176,7 +184,7 @@ class Planner {
         continue;
       }
       c.seed = (options_.seed << 32) ^ (static_cast<std::uint64_t>(drawn_) + 1);
-      spent_ += cost(c);
+      spent_ += drawn_cost(c);
       misses = 0;
       cases.push_back(std::move(c));
     }
@@ -218,7 +226,7 @@ class Planner {
       if (!lines.insert(line).second) continue;
       misses = 0;
       made.insert(pair);
-      spent_ += cost(call.c);
+      spent_ += drawn_cost(call.c);
       out_.calls.push_back({std::move(line), &kernel_, call.model, call.kind, call.smaller, {}});
       cases.push_back(std::move(call.c));
     }
@@ -236,6 +244,7 @@ class Planner {
   static constexpr std::int64_t kMostMisses = 400;  // draws in a row that gave no case
   static constexpr double kLargestDrawn = 6.0;      // System::work
   static constexpr double kMostOfFiltered = 4.0;    // of kSecondsOfCall, where a filter asks for a size
+  static constexpr double kLeastOfFiltered = 0.02;  // seconds: 10,000 cases of a plan of effort 1
 
   const KernelTable& table_;
   const KernelRow& kernel_;

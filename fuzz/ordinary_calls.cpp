@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fuzz/factors.h"
+#include "fuzz/interpreted.h"
 #include "fuzz/token_factors.h"
 #include "harness/cases/keys.h"
 #include "harness/cases/shards.h"
@@ -378,6 +379,8 @@ class Smaller {
 double seconds_of_call(const KernelRow& kernel, const Case& c) {
   constexpr double kOfToken = 0.5;  // each decoded token is a call that gets all weights anew
   double work = work_of(kernel, c);
+  if (kernel.interpreted && std::isfinite(work))
+    return kSecondsOfWork * (kStartingWork + kernel.system->work(c)) + interpreted_seconds(kernel, c);
   if (!is_family(kernel)) {
     work *= measured_share(kernel.system->name);
     if (kernel.system->form(c.form)->decodes) {

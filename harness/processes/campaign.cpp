@@ -207,23 +207,31 @@ class Campaign {
     }
     if (now.judgement.gate == kNoDevice && options_.devices != nullptr && options_.devices->left() == 0)
       now.judgement.gate = kDevicesLost;
-    losses_.add(now);
+    // A case that is run again is so in a process of its own, which ends anyway.
+    if (failed == failed_.end() || now.judgement.gate != "memory") losses_.add(now);
     if (each_device_ && failed == failed_.end() && each_device_->begin(index, now)) return;
     if (failed == failed_.end()) {
-      if (verdict != Verdict::fail) return conclude(index, now);
+      if (verdict != Verdict::fail && !is_repeated_crash(now, task)) return conclude(index, now);
       if (repeats_left_-- <= 0) return finish(index, not_run_again(std::move(now), task));
       const int runs = now.device == "cpu" ? kRuns : kRunsOnDevice;
-      failed_.emplace(index, Failed{std::move(now), task, runs - 1});
+      failed_.emplace(index, Failed{std::move(now), task, verdict == Verdict::fail ? runs - 1 : 1});
       again_.push_back(index);
       return;
     }
     Failed& first = failed->second;
     repeating_ += result.seconds;
     if (repeating_ > kRepeatSeconds) repeats_left_ = 0;
-    if (verdict == Verdict::fail && --first.left > 0) return again_.push_back(index);
+    const bool repeated = verdict == first.record.judgement.verdict;
+    if (repeated && --first.left > 0) return again_.push_back(index);
     Unrepeated alone{index, std::move(first.record), std::move(first.task), verdict};
     failed_.erase(failed);
-    if (verdict == Verdict::fail) return conclude(index, alone.record);
+    if (repeated && verdict == Verdict::crash) ++repeated_crashes_[alone.record.kernel];
+    if (repeated) return conclude(index, alone.record);
+    // Stray accesses meet other memory each time, and end the process or not.
+    if (alone.record.judgement.gate == "memory" && is_repeatable_failure(verdict)) {
+      alone.record.judgement.reason += fmt::format("; run again alone: {}", name_of(verdict));
+      return finish(index, alone.record);
+    }
     // Others may still run in its process; what is looked for there waits until they have ended.
     unrepeated_.push_back(std::move(alone));
   }
@@ -248,6 +256,16 @@ class Campaign {
     if (const std::size_t before = history_.before(task).size(); before > 0)
       reason += fmt::format("{}{}{}{}", reason.empty() ? "" : "; ", kSeenAfter, before, kNotRunAgain);
     return record;
+  }
+
+  /// Returns true if the case is run again alone because its subject threw: after a call that damaged its process every later one
+  /// may throw. A kernel that throws alone too, several times, is taken at its word.
+  [[nodiscard]] bool is_repeated_crash(const Record& record, const Task& task) const {
+    constexpr int kEnough = 3;
+    const Judgement& j = record.judgement;
+    if (j.verdict != Verdict::crash || j.gate != "exception" || record.spent.calls == 0) return false;
+    const auto known = repeated_crashes_.find(record.kernel);
+    return (known == repeated_crashes_.end() || known->second < kEnough) && !history_.before(task).empty();
   }
 
   /// Of a case that another device ran before.
@@ -295,10 +313,10 @@ class Campaign {
           found.after.size(), count, name_of(failure.alone), kKeepsSomething, j.reason);
       return finish(failure.index, failure.record);
     }
-    j.verdict = Verdict::flaky;
+    const Verdict first = std::exchange(j.verdict, Verdict::flaky);
     j.reason = fmt::format(
-        "runs of the same case disagree: fail, then {} in a process of its own{}; the first: {}",
-        name_of(failure.alone),
+        "runs of the same case disagree: {}, then {} in a process of its own{}; the first: {}",
+        name_of(first), name_of(failure.alone),
         looked ? ", and behind the cases that ran before it too, as far as the time allowed to look"
         : can  ? fmt::format(", and it is not looked for: {} failures of the kernel were", kReplayed)
                : "",
@@ -350,6 +368,7 @@ class Campaign {
   std::map<std::size_t, Failed> failed_;
   std::vector<Unrepeated> unrepeated_;
   OtherTuning other_tuning_;
+  std::map<std::string, int> repeated_crashes_;                  ///< by kernel: crashes that came alone too
   std::map<std::string, int> replayed_;                          ///< by kernel
   std::map<std::string, std::vector<std::vector<Case>>> known_;  ///< by kernel: cases that brought a failure
   double tried_known_ = 0.0;                                     ///< seconds

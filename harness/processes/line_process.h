@@ -38,6 +38,8 @@ class LineProcess {
   LineProcess& operator=(LineProcess&& other) noexcept;
 
   [[nodiscard]] bool open() const { return socket_ >= 0; }
+  /// True if it was started here and not stopped; false of one that was connected to, which nobody here can end.
+  [[nodiscard]] bool is_child() const { return child_ > 0; }
   /// A newline is added. Empty, or what went wrong.
   [[nodiscard]] Said send(std::string line, double seconds);
   /// The next line, without its end. `stop` is asked while it waits, at a signal and a few times a second; nobody waits

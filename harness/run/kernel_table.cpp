@@ -421,6 +421,11 @@ void KernelTable::converts(std::string_view name, bool strided, std::vector<std:
   row.formats = std::move(formats);
 }
 
+void KernelTable::interpreted(std::string_view name) {
+  (void)row_named(name);
+  std::ranges::find(all_, name, &KernelRow::name)->interpreted = true;
+}
+
 void KernelTable::compiled_for(std::string_view name, std::vector<std::string> keys) {
   const KernelRow& row = row_named(name);
   for (const std::string_view key : keys)

@@ -50,6 +50,7 @@ struct KernelRow {
   Companion companion = {};            ///< of the recurrent family; without a name elsewhere
   /// Of named tensors: in which formats it is given inputs, where these are not the contract's.
   std::map<std::string, Format, std::less<>> formats = {};
+  bool interpreted = false;  ///< an interpreter runs it, statement by statement: a plan gives it small calls
 };
 
 /// What a call shows of its case, with nothing of the call's own behind it: a call names its sizes and tensors by views of
@@ -163,6 +164,8 @@ class KernelTable {
   void converts(std::string_view name, bool strided, std::vector<std::string> compiled_for,
                 std::function<Given(const Contract&)> given,
                 std::map<std::string, Format, std::less<>> formats = {});
+  /// Of one that was added: an interpreter runs it.
+  void interpreted(std::string_view name);
   /// Sets the keys for which an added kernel is compiled anew. Throws Error as converts does.
   void compiled_for(std::string_view name, std::vector<std::string> keys);
   /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).

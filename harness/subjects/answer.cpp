@@ -107,6 +107,7 @@ SubjectAnswer parse_answer(std::string_view line, std::int64_t id) {
   read_tuned(json, out);
   out.fatal = json.contains("fatal") && json["fatal"] == true;
   out.trespass = json.contains("trespass") && json["trespass"] == true;
+  out.environment = json.contains("environment") && json["environment"] == true;
   return out;
 }
 

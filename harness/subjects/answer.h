@@ -27,6 +27,8 @@ struct SubjectAnswer {
   bool fatal = false;  ///< of an error: it is to be started anew
   bool trespass =
       false;  ///< of an error: the kernel touched memory that is not its to touch, as `reason` says
+  bool environment =
+      false;  ///< of an error: the kernel left other floating-point control bits, as `reason` says
 };
 
 /// Reads the line as the answer to call `id`; nothing in it is trusted. Throws Error, "answered .., which ..", for what is

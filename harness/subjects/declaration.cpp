@@ -179,9 +179,9 @@ Declaration declaration_of(const Json& object, std::size_t number) {
     } else if (key == "conventions") {
       out.conventions = conventions_of(value, of);
       for (const auto& [said, what] : value.items()) out.said.push_back(said);
-    } else if (key == "strided") {
-      if (!value.is_boolean()) refuse(of, "\"strided\" is true or false");
-      out.strided = value.get<bool>();
+    } else if (key == "strided" || key == "interpreted") {
+      if (!value.is_boolean()) refuse(of, fmt::format("\"{}\" is true or false", key));
+      (key == "strided" ? out.strided : out.interpreted) = value.get<bool>();
     } else if (key == "memory") {
       out.device_memory = one_of(kMemories, value, of, key);
     } else if (key == "about") {

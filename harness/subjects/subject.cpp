@@ -15,8 +15,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -24,247 +22,44 @@
 
 #include "fixtures/quote.h"
 #include "harness/cases/system.h"
-#include "harness/processes/line_process.h"
 #include "harness/run/call_loop.h"
 #include "harness/run/call_variant.h"
 #include "harness/run/collect_spent.h"
-#include "harness/subjects/answer.h"
+#include "harness/subjects/conversation.h"
 #include "harness/subjects/edge.h"
 #include "harness/subjects/said_once.h"
-#include "harness/subjects/shared_memory.h"
 #include "reference/error.h"
-#include "samestate_version.h"
 
 namespace samestate {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
-
-/// Names the variant that a call of this thread needs.
-std::string variant_of_call(const std::string& kernel) {
-  return kernel + '\n' + CallVariant::of_this_thread();
-}
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// One conversation.
-class Conversation {
- public:
-  /// `traces`: of kernels that threw, which are said once; null: nobody calls one.
-  Conversation(const std::string& spec, const SubjectPatience& patience, SaidOnce* traces)
-      : patience_(patience), traces_(traces) {
-    constexpr std::string_view kPython = "python:", kSocket = "socket:";
-    const std::string option = "--subject " + quote(spec);
-    if (spec.starts_with(kSocket)) {
-      process_ = LineProcess::connect(spec.substr(kSocket.size()), option);
-    } else if (spec.starts_with(kPython)) {
-      const char* python = std::getenv("SAMESTATE_PYTHON");
-      process_ = LineProcess::start(fmt::format("exec {} -m samestate.serve {}",
-                                                python != nullptr && *python != '\0' ? python : "python3",
-                                                shell_quoted(spec.substr(kPython.size()))),
-                                    option, patience.log);
-    } else {
-      process_ = LineProcess::start(spec, option, patience.log);
-    }
-    const Json hello{
-        {"type", "hello"}, {"protocol", 1}, {"samestate", SAMESTATE_VERSION}, {"memory", memory_.path()}};
-    LineProcess::Said said = process_.send(hello.dump(), patience.start);
-    if (said.wrong.empty()) said = process_.receive(patience.start, patience.stop);
-    if (!said.wrong.empty()) {
-      const bool late = said.kind == LineProcess::Said::Kind::late;
-      const std::string how = process_.stop(late || said.kind == LineProcess::Said::Kind::stopped);
-      // Its output says why, and a person who only sees the error would have to look for it.
-      fmt::print(own_stderr(), "{}", process_.printed().text());
-      if (late)
-        throw Error(fmt::format("{}: not ready: {}, and it was killed; --start-timeout gives it longer",
-                                option, said.wrong));
-      throw Error(
-          fmt::format("{}: not ready: {}{}{}", option, said.wrong, how.empty() ? "" : ", with ", how));
-    }
-    try {
-      ready = parse_ready(said.line);
-      for (const Declaration& d : ready.kernels) {
-        if (d.device_memory)
-          throw Error(
-              fmt::format("the declaration of {}: \"memory\" is cuda: a process is given memory of the "
-                          "host; a library in C, samestate/subject.h, gets the device's",
-                          quote(d.name, 60)));
-      }
-    } catch (const Error& error) {
-      throw Error(fmt::format("{}: {}", option, error.what()));
-    }
-  }
-
-  ~Conversation() {
-    if (process_.open()) (void)process_.send(R"({"type":"bye"})", 1.0);
-  }
-  Conversation(const Conversation&) = delete;
-  Conversation& operator=(const Conversation&) = delete;
-
-  /// False once nobody knows what it would say next.
-  [[nodiscard]] bool good() const { return process_.open(); }
-
-  /// Throws Trespass, and runtime_error where it died or spoke nonsense, which is a crash of the case.
-  Outcome run(EdgeCall& call, const std::string& kernel) {
-    spent_ = {};
-    configurations_.clear();
-    const auto began = Clock::now();
-    const auto note = [&] {
-      const double all = std::chrono::duration<double>(Clock::now() - began).count();
-      spent_.passing = std::max(0.0, all - spent_.seconds());
-      CollectSpent::note(spent_);
-      for (const std::string& chosen : configurations_) CollectSpent::note_tuned(tuned_by_, chosen);
-    };
-    try {
-      Outcome outcome = answered(call, kernel);
-      note();
-      return outcome;
-    } catch (...) {
-      spent_.lost = !good();
-      note();
-      throw;
-    }
-  }
-
-  /// Returns true if it has made a call of that kind.
-  [[nodiscard]] bool has_compiled(const std::string& variant) const { return compiled_.contains(variant); }
-
-  Ready ready;
-
- private:
-  Outcome answered(EdgeCall& call, const std::string& kernel) {
-    const std::vector<EdgePlace> places = place_in_memory(call);
-    call.write(places);
-    const std::int64_t id = ++id_;
-    // A call that compiles has the time of a start, whatever a case's is.
-    const std::string variant = variant_of_call(kernel);
-    const bool first = !compiled_.contains(variant);
-    const double patience = first ? patience_.start : patience_.call;
-    std::optional<ExcusedTime> excused;
-    if (first) excused.emplace();
-    if (process_.has_more()) lose("said something that it was not asked: it answers a call once");
-    const auto last = Clock::now() + seconds(kBusyTimes * patience);
-    LineProcess::Said said = process_.send(call.message(id, kernel, memory_.size(), places), patience);
-    while (true) {
-      if (said.wrong.empty()) said = process_.receive(patience);
-      if (!said.wrong.empty()) lose(said.wrong, said.kind == LineProcess::Said::Kind::late, first);
-      SubjectAnswer answer;
-      try {
-        answer = parse_answer(said.line, id);
-      } catch (const Error& error) {
-        lose(error.what());
-      }
-      // A choice that did not run is taken back by the next message.
-      if (!answer.configurations.empty())
-        tuned_by_ = answer.tuned_by, configurations_ = answer.configurations;
-      if (answer.kind != SubjectAnswer::Kind::busy) spent_ = answer.spent;
-      switch (answer.kind) {
-        case SubjectAnswer::Kind::busy:
-          if (Clock::now() > last)
-            lose(fmt::format("was busy for {:g} s", kBusyTimes * patience), true, first);
-          said = {};
-          continue;
-        case SubjectAnswer::Kind::ran:
-          compiled_.insert(variant);
-          require_object();
-          if (const std::string what = memory_.touched(call.regions()); !what.empty())
-            throw Trespass("the kernel " + what);
-          call.read(places);
-          return {Outcome::Kind::ran, answer.function};
-        case SubjectAnswer::Kind::unsupported:
-          return {Outcome::Kind::unsupported, answer.reason};
-        case SubjectAnswer::Kind::no_device:
-          return {Outcome::Kind::no_device, answer.reason};
-        case SubjectAnswer::Kind::error:
-          break;
-      }
-      if (answer.trespass) {
-        const std::string what = quote(answer.reason, 400);
-        throw Trespass("the kernel " + what.substr(1, what.size() - 2));
-      }
-      tell(answer.trace);
-      const std::string what = answer.reason.empty() ? "it gave no reason" : quote(answer.reason, 400);
-      if (!answer.fatal)
-        throw ThrewElsewhere(answer.where.empty() ? what : fmt::format("{} ({})", what, answer.where),
-                             answer.refusal);
-      process_.stop(true);
-      throw std::runtime_error(what);
-    }
-  }
-
-  /// A subject that changed the object itself is one that nobody can go on with.
-  void require_object() {
-    const std::string what = memory_.changed();
-    if (what.empty()) return;
-    process_.stop(true);
-    throw Trespass("the kernel's process " + what);
-  }
-
-  std::vector<EdgePlace> place_in_memory(const EdgeCall& call) {
-    require_object();
-    return memory_.place(call.regions());
-  }
-
-  static Clock::duration seconds(double s) {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
-  }
-
-  /// A gate calls a kernel that throws thousands of times, and a case that threw again, alone.
-  void tell(const std::string& trace) {
-    if (trace.empty() || traces_ == nullptr) return;
-    switch (traces_->say(trace)) {
-      case SaidOnce::Answer::new_text:
-        fmt::print(own_stderr(), "{}\n", trace);
-        break;
-      case SaidOnce::Answer::last_new:
-        fmt::print(own_stderr(),
-                   "{}\nsamestate: other traces are left out; `samestate repro` of a line shows its own\n",
-                   trace);
-        break;
-      case SaidOnce::Answer::nothing:
-        break;
-    }
-  }
-
-  [[noreturn]] void lose(const std::string& why, bool late = false, bool first = false) {
-    const std::string how = process_.stop(late);
-    const std::string last = process_.printed().last_line();
-    const std::string printed = last.empty() ? "" : fmt::format("; it last printed {}", quote(last, 400));
-    if (late)
-      throw std::runtime_error(fmt::format("the subject's process: {}, and it was killed; {}{}", why,
-                                           first ? "--start-timeout gives the first call of a variant longer"
-                                                 : "SAMESTATE_CALL_TIMEOUT gives a call longer",
-                                           printed));
-    throw std::runtime_error(
-        fmt::format("the subject's process: {}{}{}{}", why, how.empty() ? "" : ", with ", how, printed));
-  }
-
-  SubjectPatience patience_;
-  SaidOnce* traces_;
-  SharedMemory memory_;
-  LineProcess process_;
-  std::int64_t id_ = 0;
-  Spent spent_;                              ///< of the call under way
-  std::string tuned_by_;                     ///< the setting of its tuners
-  std::vector<std::string> configurations_;  ///< that they chose for it
-  std::set<std::string> compiled_;           ///< kernels and what of them a call has compiled
-};
-
 /// The conversations of a process: each process that calls has its own, and each of its threads while it calls. Where they are
 /// limited, a thread that calls waits for one, and other threads judge meanwhile what came of their calls.
 class Line {
   static constexpr int kMostFailures = 3;
+  /// Processes that are started to try a call which threw, and seconds that they took: once both are spent no other is.
+  static constexpr int kMostTried = 20;
+  static constexpr double kMostTrying = 60.0;
+
+  /// Of all processes that were forked off.
+  struct Shared {
+    std::atomic<int> failures = 0;  ///< starts running that failed
+    std::atomic<int> tried = 0;
+    std::atomic<double> trying = 0.0;
+  };
 
  public:
   Line(std::string spec, const SubjectPatience& patience) : spec_(std::move(spec)), patience_(patience) {
     // Kept while the process lives, as the rows are.
-    void* shared =
-        ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* shared = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) throw Error(fmt::format("no memory to share ({})", std::strerror(errno)));
-    failures_ = new (shared) std::atomic<int>(0);
+    shared_ = new (shared) Shared();
   }
 
   Outcome run(EdgeCall& call, const std::string& kernel) {
@@ -273,7 +68,7 @@ class Line {
       {
         const std::scoped_lock lock(mutex_);
         compiling_.erase(variant_of_call(kernel));
-        if (own->good())
+        if (own != nullptr && own->good())
           idle_.push_back(std::move(own));
         else
           --open_;
@@ -281,7 +76,7 @@ class Line {
       free_.notify_all();
     };
     try {
-      Outcome outcome = own->run(call, kernel);
+      Outcome outcome = run_in(own, call, kernel);
       give_back();
       return outcome;
     } catch (...) {
@@ -294,6 +89,51 @@ class Line {
   void limit(int most) { most_ = most; }
 
  private:
+  /// Calls. Where the kernel throws after other calls of its process, at a place where none is known to throw that had run nothing
+  /// before, a new process takes the place of that one and is given the same call. If it throws there too, that is the kernel's own
+  /// way. If not, the calls before damaged the other process, whose later answers would say nothing about the kernel.
+  Outcome run_in(std::unique_ptr<Conversation>& own, EdgeCall& call, const std::string& kernel) {
+    try {
+      return own->run(call, kernel);
+    } catch (const ThrewElsewhere& thrown) {
+      const std::string place = kernel + '\n' + own->thrown();
+      {
+        const std::scoped_lock lock(mutex_);
+        if (own->calls() == 1) known_.insert(place);
+        const bool spent = shared_->tried.load() >= kMostTried && shared_->trying.load() >= kMostTrying;
+        if (known_.contains(place) || spent || !own->is_child()) throw;
+      }
+      shared_->tried.fetch_add(1);
+      const auto began = Clock::now();
+      {
+        const ExcusedTime excused;
+        own.reset();
+        try {
+          own = std::make_unique<Conversation>(spec_, patience_, &traces_);
+        } catch (const Error& error) {
+          throw std::runtime_error(fmt::format("{}; and a new process: {}", thrown.what(), error.what()));
+        }
+        CollectSpent::note({.start = seconds_since(began)});
+      }
+      shared_->trying.fetch_add(seconds_since(began));
+      const auto damaged = [&thrown](const char* how) {
+        return ThrewElsewhere(
+            fmt::format("{}; a new process {} in the same call: an earlier call damaged the process that did",
+                        thrown.what(), how),
+            false);
+      };
+      try {
+        (void)own->run(call, kernel);
+      } catch (const ThrewElsewhere&) {
+        if (kernel + '\n' + own->thrown() != place) throw damaged("threw elsewhere");
+        const std::scoped_lock lock(mutex_);
+        known_.insert(place);
+        throw;
+      }
+      throw damaged("did not throw");
+    }
+  }
+
   /// One that nobody talks to, which has compiled the call where there is such; null: one may be started.
   std::unique_ptr<Conversation> idle_one(const std::string& kernel) {
     const std::string variant = variant_of_call(kernel);
@@ -344,7 +184,7 @@ class Line {
       }
       free_.notify_all();
     };
-    if (const int times = failures_->load(); times >= kMostFailures) {
+    if (const int times = shared_->failures.load(); times >= kMostFailures) {
       not_started();
       throw std::runtime_error(
           fmt::format("--subject {}: it failed to start {} times running, and is not started again",
@@ -355,13 +195,13 @@ class Line {
       const auto began = Clock::now();
       std::unique_ptr<Conversation> own = std::make_unique<Conversation>(spec_, patience_, &traces_);
       CollectSpent::note({.start = seconds_since(began)});
-      failures_->store(0);
+      shared_->failures.store(0);
       return own;
     } catch (const Error& error) {
       not_started();
       if (patience_.stop && patience_.stop())
         throw Unavailable({Outcome::Kind::no_device, "interrupted while the subject started"});
-      failures_->fetch_add(1);
+      shared_->failures.fetch_add(1);
       // A case's, here.
       throw std::runtime_error(error.what());
     }
@@ -377,8 +217,8 @@ class Line {
   std::set<std::string> compiling_;  ///< variants whose first call is under way
   int open_ = 0;                     ///< idle ones, and those that are talked to
   int most_ = 0;                     ///< 0: no limit
-  std::atomic<int>* failures_ =
-      nullptr;  ///< starts running that failed, in all processes that were forked off
+  std::set<std::string> known_;  ///< kernels and where they threw in a process that had run nothing before
+  Shared* shared_ = nullptr;
 };
 
 bool is_family(const std::string& system) { return system_named(system).kernel_rows == kFamilyRows; }

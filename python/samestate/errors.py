@@ -7,7 +7,10 @@ class Error(Exception):
 
 
 class DeclarationError(Error, ValueError):
-    """A declaration that contradicts itself or the function's signature, or names what there is not."""
+    """A declaration that contradicts itself or the function's signature, or names what there is not. `missing`: {word: guess}
+    of all that a plain function's declaration lacks."""
+
+    missing = {}
 
 
 class CommandError(Error):
@@ -34,6 +37,10 @@ class Trespass(Error):
     """The kernel touched memory that is not its to touch; the text says what it did."""
 
 
+class ChangedEnvironment(Error):
+    """The kernel left other floating-point control bits than it found; the text says which."""
+
+
 class Failed(AssertionError):
     """A kernel failed; `record` is the case's record as `--jsonl` writes it, None where there is no such case;
     `summary`, of samestate.check, is the Summary of the whole gate."""
@@ -53,3 +60,11 @@ def nearest(word, words, count=3):
 
     found = difflib.get_close_matches(str(word), [str(w) for w in words], count, 0.5)
     return f", did you mean {' or '.join(found)}?" if found else ""
+
+
+def text_of(error, of=str):
+    """The text of an exception, by str or repr, which may fail to give one: that of somebody else's class runs that class."""
+    try:
+        return of(error)
+    except BaseException as failure:  # sys.exit too: the text of an error ends no process
+        return f"(its text could not be had: __{of.__name__}__ raised {type(failure).__name__})"

@@ -24,10 +24,16 @@ def choose(name):
         _chosen.append(name)
 
 
+def is_on():
+    """True if the kernels of Triton that this process imported run in its interpreter."""
+    return os.environ.get("TRITON_INTERPRET") == "1" and "triton" in sys.modules
+
+
 def chosen():
-    """A sentence that names the adapters that run in the interpreter without having been asked to; "" if there are none."""
+    """A sentence on what runs in the interpreter: adapters without having been asked to, or what was asked to; "" if nothing."""
     if not _chosen:
-        return ""
+        return ("Triton's interpreter on the CPU runs these kernels, some 1,000 times slower than the GPU, so that the plan has "
+                "small calls alone; --effort 4 gives it four times as many") if is_on() else ""
     return (f"no GPU is visible here: Triton's interpreter on the CPU runs {' '.join(_chosen)}, far slower and not what "
             f"the GPU compiles; on a machine with a GPU python:{_chosen[0]} runs there, and ?device=cpu asks for the "
             "interpreter")

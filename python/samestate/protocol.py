@@ -11,8 +11,8 @@ import sys
 import threading
 import traceback
 
-from . import compilers, refusals
-from .errors import DeclarationError, Error, NoDevice, ProtocolError, Trespass, Unsupported
+from . import compilers, float_environment, refusals
+from .errors import ChangedEnvironment, DeclarationError, Error, NoDevice, ProtocolError, Trespass, Unsupported, text_of
 from .guarding import Guard
 from .ledger import LEDGER
 
@@ -44,11 +44,12 @@ class Stream:
         return message
 
     def write(self, message):
-        """Writes one message. A process that was forked off by the kernel and came back ends here instead: two
-        would answer."""
+        """Writes one message; half of a surrogate pair, which UTF-8 cannot hold, becomes a question mark. A process that was
+        forked off by the kernel and came back ends here instead: two would answer."""
         if os.getpid() != self._process:
             os._exit(1)
-        line = (json.dumps(message, separators=(",", ":"), allow_nan=False) + "\n").encode("utf-8")
+        line = (json.dumps(message, separators=(",", ":"), allow_nan=False, ensure_ascii=False) + "\n").encode(
+            "utf-8", "replace")
         with self._lock:
             self._sink.write(line)
             self._sink.flush()
@@ -139,7 +140,25 @@ def extents(tensor, most=1 << 26):
 
 
 def one_line(text):
-    return " ".join(str(text).split())[:LONGEST_REASON] or "(no text)"
+    """Printable text of one line: control characters, which a terminal would obey, are left out."""
+    line = " ".join(text_of(text)[:16 * LONGEST_REASON].split())
+    return "".join(c for c in line if c.isprintable() or 0xD800 <= ord(c) <= 0xDFFF)[:LONGEST_REASON] or "(no text)"
+
+
+def _trace_of(error):
+    """The traceback's text without control characters but for newlines; "" where it cannot be had."""
+    try:
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-LONGEST_TRACE:]
+    except BaseException:  # of an exception whose own attributes raise
+        return ""
+    return "".join(c for c in trace if c == "\n" or c.isprintable() or 0xD800 <= ord(c) <= 0xDFFF)
+
+
+def _where_of(error):
+    try:
+        return refusals.where(error)
+    except Exception:
+        return ""
 
 
 # What torch and CUDA say once the context of the process is lost: every later call fails alike.
@@ -152,28 +171,30 @@ _traced = set()  # (exception, where) of the errors whose traceback this convers
 
 def answer_to(error, identity):
     """The answer of a call that raised: unsupported, no_device or error, with one line of reason. An error also says where it
-    was raised, and the first error of each kind in a conversation carries its traceback."""
+    was raised, and the first error of each kind in a conversation carries its traceback. Whatever was raised has an answer."""
     if isinstance(error, Unsupported):
         return {"type": "unsupported", "id": identity, "reason": one_line(error)}
     if isinstance(error, NoDevice):
         return {"type": "no_device", "id": identity, "reason": one_line(error)}
+    text = text_of(error)
     if isinstance(error, SystemExit):
-        reason = f"the kernel called sys.exit({'' if error.code is None else error.code!r})"
+        reason = f"the kernel called sys.exit({'' if error.code is None else text_of(error.code, repr)})"
     elif isinstance(error, Error):
-        reason = str(error)
+        reason = text
     else:
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {text}"
     answer = {"type": "error", "id": identity, "reason": one_line(reason)}
     if isinstance(error, Trespass):
         answer["trespass"] = True
+    if isinstance(error, ChangedEnvironment):
+        answer["environment"] = True
     if not isinstance(error, Error):
-        kind = answer["exception"], answer["where"] = type(error).__name__, refusals.where(error)
+        kind = answer["exception"], answer["where"] = type(error).__name__, _where_of(error)
         if kind not in _traced:
             _traced.add(kind)
-            trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            answer["trace"] = trace[-LONGEST_TRACE:]
-        lost = not isinstance(error, MemoryError) and "out of memory" not in str(error)
-        if lost and any(sign in str(error) for sign in _LOST):
+            answer["trace"] = _trace_of(error)
+        lost = not isinstance(error, MemoryError) and "out of memory" not in text
+        if lost and any(sign in text for sign in _LOST):
             answer["fatal"] = True
     return answer
 
@@ -250,6 +271,7 @@ def run(subjects, request, memory, stream):
         with Busy(stream, identity, "first call of these sizes" if new else ""):
             subject.run(request, mapped)
         memory.guard.check()
+        subject.require_environment()
         answer = {"type": "ran", "id": identity, **LEDGER.report()}
         if subject.ran_by(request):
             answer["function"] = subject.ran_by(request)
@@ -293,6 +315,7 @@ def converse(stream, subjects, about, call=run, seconds=None):
                 if memory is not None:
                     memory.close()
                 memory = Memory(message["memory"])
+                float_environment.note_imports()
                 _traced.clear()  # a new conversation has seen no traceback
                 declared = [subject.declaration() for subject in subjects.values()]
                 ready = {"type": "ready", "protocol": PROTOCOL, "kernels": declared, "about": about()}

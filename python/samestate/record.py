@@ -49,13 +49,15 @@ def about():
     """The record of this process: versions of what is imported, and switches that change numerics. Strings."""
     from importlib import metadata
 
-    from . import __version__, interpreter, tuning
+    from . import __version__, float_environment, interpreter, tuning
 
     out = {"samestate.python": __version__, "python": sys.version.split()[0]}
     if tuning.setting():
         out["autotune"] = tuning.setting()
     if interpreter.chosen():
         out["interpreter"] = interpreter.chosen()
+    if float_environment.about():
+        out["float_environment"] = float_environment.about()
     for module, distribution in PACKAGES.items():
         if module in sys.modules:
             try:

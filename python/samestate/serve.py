@@ -144,7 +144,15 @@ def subjects_of(name, options=None):
             names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
             raise DeclarationError(f"{where} has no {attribute}{nearest(attribute, names)}")
         function = getattr(function, part)
-    return [subject_of(function, **declaration)]
+    try:
+        return [subject_of(function, **declaration)]
+    except DeclarationError as error:
+        if not error.missing:
+            raise
+        whole = {**{key: value for key, value in declaration.items() if value not in (None, [], {})}, **error.missing}
+        raise DeclarationError(
+            f"{error}; missing: {', '.join(error.missing)}. The whole declaration, with guesses to be put right: "
+            f"--subject 'python:{joined_name(name, whole)}'") from None
 
 
 def _arguments(words):
@@ -185,6 +193,18 @@ def _seconds_until_now():
         return None
 
 
+def _not_started(stream, why):
+    """Says why there is nothing to serve, to a person and to the judge, and ends at once: threads of a library that was
+    imported may take longer to end than the judge waits."""
+    print(f"samestate.serve: {why}", file=sys.stderr)
+    sys.stderr.flush()
+    try:
+        stream.write({"type": "error", "id": None, "reason": why})
+    except (OSError, ValueError):
+        pass  # nobody listens
+    os._exit(2)
+
+
 def main(words=None):
     from . import compilers, protocol, tuning
 
@@ -202,19 +222,15 @@ def main(words=None):
         for subject in made:
             subject.library()
     except ImportError as error:
-        print(f"samestate.serve: {' '.join(words)}: {protocol.one_line(error)}; install what is missing for "
-              f"{sys.executable}, or set SAMESTATE_PYTHON", file=sys.stderr)
-        return 2
+        return _not_started(stream, f"{' '.join(words)}: {protocol.one_line(error)}; install what is missing for "
+                                    f"{sys.executable}, or set SAMESTATE_PYTHON")
     except Error as error:
-        print(f"samestate.serve: {protocol.one_line(error)}", file=sys.stderr)
-        return 2
+        return _not_started(stream, protocol.one_line(error))
     except (Exception, SystemExit) as error:
         import traceback
 
         traceback.print_exc()
-        print(f"samestate.serve: {' '.join(words)} cannot be imported: {type(error).__name__}: "
-              f"{protocol.one_line(error)}", file=sys.stderr)
-        return 2
+        return _not_started(stream, f"{' '.join(words)} cannot be imported: {type(error).__name__}: {protocol.one_line(error)}")
     try:
         protocol.converse(stream, subjects, about, seconds=_seconds_until_now())
     except KeyboardInterrupt:

@@ -23,7 +23,8 @@ import inspect
 import os
 import re
 
-from .errors import DeclarationError, ReturnError, Unsupported, nearest
+from . import float_environment, interpreter, undeclared
+from .errors import DeclarationError, ReturnError, Unsupported, nearest, text_of
 from .ledger import LEDGER
 from .record import _sha256, _short, _where, about  # noqa: F401
 from .refusals import is_refusal
@@ -44,7 +45,7 @@ CONVENTIONS = {  # docs/subjects.md, the default first
     "null_slot": ("-1", "0", "none"),
 }
 OF_POOLS = ("null_slot",)  # conventions of systems of named tensors
-ARRAYS = ("numpy", "torch", "jax", "mlx")
+ARRAYS = undeclared.ARRAYS
 DTYPES = ("fp32", "bf16", "fp16", "int32", "int64")
 
 # Names of a signature, by what they are given.
@@ -96,18 +97,22 @@ def _checked_conventions(given):
 class Subject:
     """One kernel: what `ready` says of it, and how a `run` calls it. Making one imports no array library."""
 
-    def __init__(self, function, system, form, *, contracts=("fp32",), limits=(), array="numpy", device="cpu",
+    def __init__(self, function, system, form, *, contracts=("fp32",), limits=(), array=None, device="cpu",
                  name=None, bf16="float32", strided=None, compiles=None, variant=(), taps=(), arguments=None,
                  options=None, about=None, **conventions):
         """`arguments`: {what it is given: the name the function has for it}, where the names above do not fit;
         `options`: keyword arguments that never change; `compiles`: whether the first call of new sizes may take long
         (it says `busy` then); `variant`: keys of the case line for each of whose values it is compiled anew, such as dk
         contract state, of which the gate takes few (--compiles); `strided`: whether it is given tensors with gaps;
+        `array`: the library of the tensors that it is given; without it the one that it names or imports (undeclared.py);
         `taps`: of a layer, what it hands out between its stages (docs/plugins.md): it returns a dict by name then."""
         if not callable(function):
             raise DeclarationError(f"{function!r:.80} is no function")
         self.function, self.system, self.form = function, system, form
         self.family = system in FAMILY
+        why = ""
+        if array is None:
+            array, why = undeclared.array_of(function)
         if array not in ARRAYS:
             raise DeclarationError(f"array {array!r}; known are {' '.join(ARRAYS)}")
         if device not in ("cpu", "cuda"):
@@ -122,13 +127,15 @@ class Subject:
         self.strided = array in ("numpy", "torch") if strided is None else bool(strided)
         self.compiles = (device == "cuda" or array == "jax") if compiles is None else bool(compiles)
         self.options, self._about = dict(options or {}), dict(about or {})
+        if why:
+            self._about["array_by"] = why
         self.conventions = _checked_conventions(conventions)
         self._require_conventions()
         self._read_signature(dict(arguments or {}))
         self._complete()
         self.name = self._name_of(name)
         self._library, self._seen, self._lengths, self._ran_by = None, set(), None, {}
-        self._refusal = None, False
+        self._refusal, self._environment = (None, False), float_environment.Call()
 
     # -- the declaration
 
@@ -211,9 +218,10 @@ class Subject:
                                        f"argument {' or '.join(ALIASES[tensor])}, or say arguments=")
         if asked.get("g") in ("alpha", "decay"):
             say.setdefault("decay", "linear")
+        lacking = []
         if "scale" not in asked and say.setdefault("scale", "argument") == "argument":
-            raise DeclarationError(f"{self._called()} takes no scale: say scale='dk', 'dv' (its own dk^-1/2 or "
-                                   "dv^-1/2) or 'folded' (none: q is multiplied before)")
+            lacking.append("takes no scale: say scale='dk', 'dv' (its own dk^-1/2 or dv^-1/2) or 'folded' (none: q is "
+                           "multiplied before)")
         if "head_map" not in asked and say.get("heads", "both") == "both":
             say["heads"] = "interleaved"
         if "l2norm" not in asked and say.get("l2norm", "argument") == "argument":
@@ -226,8 +234,10 @@ class Subject:
             self._limit("ranks = 1")
         if "chunk" not in asked and self.form in ("chunked", "sequence_parallel", "head_parallel") and not any(
                 limit.split(" ")[0] == "chunk" for limit in self.limits):
-            raise DeclarationError(f"{self._called()} goes in chunks, and takes no chunk: say limits=['chunk in 64'] "
-                                   "with the tokens of its chunks, or take the argument chunk")
+            lacking.append("goes in chunks, and takes no chunk: say limits=['chunk in 64'] with the tokens of its chunks, or "
+                           "take the argument chunk")
+        if lacking:
+            raise DeclarationError(f"{self._called()} {'; it '.join(lacking)}")
         in_place = say.get("state_argument") == "in_place"
         if in_place and self.array in ("jax", "mlx"):
             raise DeclarationError(f"state_argument in_place: arrays of {self.array} are not updated in place")
@@ -255,6 +265,8 @@ class Subject:
         said = {"name": self.name, "system": self.system, "form": self.form, "device": self.device,
                 "contracts": self.contracts, "limits": self.limits, "conventions": self.conventions,
                 "strided": self.strided, "about": about}
+        if interpreter.is_on() and self.device == "cpu":
+            said["interpreted"] = True
         if self.variant:
             said["variant"] = self.variant
         if self.taps:
@@ -318,12 +330,20 @@ class Subject:
     def _called_with(self, request, positional, named):
         """Calls the function. An exception that it raises is noted, together with whether it refuses the call."""
         try:
-            return self._watched(request, positional, named)
+            with self._environment:
+                return self._watched(request, positional, named)
         except Exception as error:
             seconds = LEDGER.seconds()
             spent = seconds.get("kernel", 0.0) + seconds.get("tune", 0.0)
-            self._refusal = error, is_refusal(error, LEDGER.launches, spent)
+            try:
+                self._refusal = error, is_refusal(error, LEDGER.launches, spent)
+            except Exception:  # its text or its frames cannot be had
+                self._refusal = error, False
             raise
+
+    def require_environment(self):
+        """Raises ChangedEnvironment where the last call left other control bits of the floating-point unit than it found."""
+        self._environment.require()
 
     def refused(self, error):
         """True if the function raised this exception and refuses the call by it (refusals.py)."""
@@ -344,15 +364,18 @@ class Subject:
 
     def hint(self, request, error, refused):
         """What a kernel that threw may not have expected of a call or of the machine; "" where there is nothing of the kind."""
-        if "0 active drivers" in str(error):
+        if "0 active drivers" in text_of(error):
             return ("; Triton finds no GPU here: with TRITON_INTERPRET=1 in the environment its kernels run in its interpreter, on "
                     "the CPU")
+        if self.array == "numpy" and "numpy.ndarray" in text_of(error) and "attribute" in text_of(error):
+            return ("; it is given arrays of numpy, since no array= is declared: say array=torch (or jax, mlx) for a function "
+                    "of that library")
         size = request.get("parameters", {})
         heads = {str(size.get("Hk")), str(size.get("Hv"))}
         # Only an error that speaks of both numbers of heads, as one of shapes that do not fit does; refusals are grouped by their
         # words, which are to be alike whatever the heads are.
         if refused or not self.family or self.conventions.get("heads") == "repeated" or len(heads) < 2 or not heads <= set(
-                re.findall(r"\d+", str(error))):
+                re.findall(r"\d+", text_of(error))):
             return ""
         return (f"; q and k have {size.get('Hk')} heads here, and v {size.get('Hv')}: a kernel whose heads are as many "
                 "declares heads=repeated")
@@ -477,7 +500,11 @@ def subject_of(function, system=None, form=None, **declaration):
             raise DeclarationError(f"{made.name} is declared where it is defined; what is said besides: "
                                    f"{' '.join(declaration)}")
         return made
-    if not system or not form:
-        raise DeclarationError(f"{getattr(function, '__qualname__', function)} is not declared: say its system and "
-                               "form, or write @samestate.kernel(system, form) above it")
-    return Subject(function, system, form, **declaration)
+    try:
+        if not system or not form:
+            raise DeclarationError(f"{getattr(function, '__qualname__', function)} is not declared: say its system and "
+                                   "form, or write @samestate.kernel(system, form) above it")
+        return Subject(function, system, form, **declaration)
+    except DeclarationError as error:
+        error.missing = undeclared.proposed(function, _MEANS, system, form, declaration, FAMILY)
+        raise

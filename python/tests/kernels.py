@@ -1,5 +1,7 @@
 """Plain functions of numpy that the tests serve: right ones under every convention, and hostile ones."""
+import ctypes
 import os
+import struct
 import sys
 
 import numpy as np
@@ -167,6 +169,59 @@ def prints(q, k, v, initial_state, scale):
     os.write(1, b"y" * (1 << 20))
     os.system("echo from a child")
     return _zeros(v, q)
+
+
+@_hostile
+def half_a_pair(q, k, v, initial_state, scale):
+    raise ValueError("\x00\ud800\x1b[2J" + "A" * 5_000_000)
+
+
+@_hostile
+def no_text(q, k, v, initial_state, scale):
+    class Mute(Exception):
+        def __str__(self):
+            raise SystemExit("no text")
+    raise Mute()
+
+
+def _environment(change):
+    libm = ctypes.CDLL("libm.so.6")
+    now = ctypes.create_string_buffer(256)
+    libm.fegetenv(now)
+    change(now)
+    libm.fesetenv(now)
+
+
+@_hostile
+def rounds_down(q, k, v, initial_state, scale):
+    ctypes.CDLL("libm.so.6").fesetround(0x400)  # FE_DOWNWARD of x86-64
+    return right("linear_attention", q, k, v, initial_state=initial_state, scale=scale)
+
+
+@_hostile
+def flushes(q, k, v, initial_state, scale):
+    out = right("linear_attention", q, k, v, initial_state=initial_state, scale=scale)
+    _environment(lambda now: struct.pack_into("<I", now, 28, 0x1F80 | 0x8040))  # FTZ and DAZ of MXCSR
+    return out
+
+
+@_hostile
+def flushes_and_restores(q, k, v, initial_state, scale):
+    _environment(lambda now: struct.pack_into("<I", now, 28, 0x1F80 | 0x8040))
+    out = right("linear_attention", q, k, v, initial_state=initial_state, scale=scale)
+    _environment(lambda now: struct.pack_into("<I", now, 28, 0x1F80))
+    return out
+
+
+@_hostile
+def flushes_and_raises(q, k, v, initial_state, scale):
+    _environment(lambda now: struct.pack_into("<I", now, 28, 0x1F80 | 0x8040))
+    raise ValueError("after the change")
+
+
+def in_pieces(q, k, v, g, beta, initial_state):
+    BT = 16
+    raise NotImplementedError(BT)
 
 
 @_hostile

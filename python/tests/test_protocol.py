@@ -1,6 +1,8 @@
 """The conversation, with the judge's side of judge.py: every system of the family, every convention, hostile kernels."""
 import json
 import os
+import platform
+import re
 import subprocess
 import sys
 import unittest
@@ -199,6 +201,33 @@ class Conversation(unittest.TestCase):
         self.assertEqual((answer["type"], answer["reason"]), ("unsupported", "dk of 8"))
         self.right(*family_run(judge, "kernels.retention.recurrent", "retention"))
 
+    def test_any_exception_is_answered(self):
+        """One whose text UTF-8 cannot hold, and one that has no text."""
+        judge = self.serve(KERNELS)
+        for name, words in {"half_a_pair": "ValueError: ?[2JAAA", "no_text": "Mute: (its text could not be had"}.items():
+            answer, _, _ = family_run(judge, f"hostile.{name}.recurrent", "linear_attention")
+            self.assertEqual(answer["type"], "error", answer)
+            self.assertIn(words, answer["reason"])
+            self.assertNotIn("\x1b", answer["reason"] + answer.get("trace", ""))
+        self.right(*family_run(judge, "kernels.retention.recurrent", "retention"))
+
+    @unittest.skipIf(platform.machine() != "x86_64", "MXCSR is of x86-64")
+    def test_float_environment(self):
+        judge = self.serve(KERNELS)
+        self.assertNotIn("float_environment", judge.ready["about"])
+        for name, words in {"rounds_down": "rounding toward minus infinity, x87 rounding toward minus infinity",
+                            "flushes": "flush-to-zero (FTZ) on, denormals-are-zero (DAZ) on"}.items():
+            for _ in range(2):  # what the first call left is no matter of the second
+                answer, _, _ = family_run(judge, f"hostile.{name}.recurrent", "linear_attention")
+                self.assertEqual((answer["type"], answer.get("environment")), ("error", True), answer)
+                self.assertIn(words + ";", answer["reason"])
+            self.right(*family_run(judge, "kernels.retention.recurrent", "retention"))
+        answer, _, _ = family_run(judge, "hostile.flushes_and_restores.recurrent", "linear_attention")
+        self.assertEqual(answer["type"], "ran", answer)
+        answer, _, _ = family_run(judge, "hostile.flushes_and_raises.recurrent", "linear_attention")
+        self.assertIn("after the change", answer["reason"])
+        self.right(*family_run(judge, "kernels.retention.recurrent", "retention"))
+
     def test_hostile_output(self):
         for name in ("prints", "closes_stdout", "reads_stdin", "forks"):
             with self.subTest(name):
@@ -280,8 +309,24 @@ class Start(unittest.TestCase):
         child = subprocess.run([sys.executable, "-m", "samestate.serve", *words], stdin=subprocess.DEVNULL,
                                capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=side.PYTHON))
         self.assertEqual(child.returncode, 2, child)
-        self.assertEqual(child.stdout, "")
+        said = json.loads(child.stdout)  # the judge is told the same
+        self.assertEqual((said["type"], "samestate.serve: " + said["reason"] + "\n"), ("error", child.stderr))
         return child.stderr
+
+    def test_all_that_is_missing_at_once(self):
+        """A declaration of the words that it proposes is one."""
+        text = self.fails(KERNELS + ":in_pieces")
+        for word in ("system", "form", "limits", "scale"):
+            self.assertIn(word, text.partition("missing: ")[2].partition(".")[0])
+        proposed = re.search("--subject 'python:(.*)'", text).group(1)
+        self.assertIn("chunk%20in%2016", proposed)
+        judge = side.Judge([sys.executable, "-m", "samestate.serve", proposed])
+        self.addCleanup(judge.close)
+        declared = judge.ready["kernels"][0]
+        self.assertEqual((declared["system"], declared["form"]), ("gated_delta_rule", "chunked"))
+        text = self.fails(KERNELS + ":in_pieces?system=gated_delta_rule&form=chunked")
+        self.assertIn("takes no scale", text)
+        self.assertIn("takes no chunk", text)
 
     def test_one_line_that_says_what_to_do(self):
         missing = os.path.join(HERE, "missing_package.py")

@@ -217,7 +217,10 @@ std::vector<FailureGroup> failure_groups(std::span<const Record> records) {
     const Verdict verdict = r.judgement.verdict;
     if (verdict == Verdict::pass) passed[r.kernel].push_back(i);
     if (!is_failure(verdict)) continue;
-    const auto rank = std::find(kSeverity.begin(), kSeverity.end(), verdict) - kSeverity.begin();
+    // Memory first: what a kernel did outside its tensors may be the cause of all that follows.
+    const auto rank = r.judgement.gate == "memory"
+                          ? -1
+                          : std::find(kSeverity.begin(), kSeverity.end(), verdict) - kSeverity.begin();
     found[{rank, r.kernel, r.form, r.law, likely_cause(r.judgement)}].of.push_back(i);
   }
   std::vector<std::pair<std::ptrdiff_t, FailureGroup>> ranked;

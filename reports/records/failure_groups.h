@@ -30,7 +30,7 @@ struct FailureGroup {
 /// "output o beyond its worst case".
 [[nodiscard]] std::string likely_cause(const Judgement& judgement);
 
-/// Crash first, then timeout, fail and flaky, each the most cases first. The records that passed are read for
+/// Gate memory first, then crash, timeout, fail and flaky, each the most cases first. The records that passed are read for
 /// FailureGroup::only.
 [[nodiscard]] std::vector<FailureGroup> failure_groups(std::span<const Record> records);
 

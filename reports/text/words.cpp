@@ -322,6 +322,26 @@ constexpr std::array kWords = {
          "of a case in a *record*: the setting of `--autotune` and the configurations that the tuners of a "
          "subject chose under it; `retuned`: of a failure, what its repeat with the other setting gave, and "
          "what was chosen there ([subjects.md](subjects.md))"},
+    Word{"waiting",
+         "of a subject's seconds (`--timings`, *spent*): for a process that was busy with the calls of other "
+         "cases"},
+    Word{"tune",
+         "of a subject's seconds: in a tuner of its package that timed configurations (`--autotune`)"},
+    Word{"passing",
+         "of a subject's seconds: what its calls took beyond that which it says itself: messages, and "
+         "tensors that the judge wrote "
+         "and read"},
+    Word{"variant",
+         "what of a kernel one compilation serves: the calls that share the values of the keys for each of "
+         "which it is compiled "
+         "anew (`dk`, `contract`, `T%16`), as its subject declares or the gate learns from its first calls"},
+    Word{"compiles",
+         "how many *variants* of a kernel a gate takes (`--compiles`); the summary says which it left out"},
+    Word{"autotune",
+         "what a subject's tuners do (`--autotune`): first, their first configuration that runs, untimed; "
+         "cached, their own choice, "
+         "kept on disk; full, their own choice, made anew. A record has it among what its subject says of "
+         "itself"},
     Word{
         "refused",
         "the *gate* of cases that are *unsupported* since their kernel threw before it launched anything and "

@@ -82,6 +82,25 @@ for fault in grows seals seals_writes puts_back; do
   grep -q '^20 cases, 20 judged: fail 20$' out || complain "$fault: $(head -1 out)"
 done
 bad 'a name of 1048586 characters, at most 200' gate --subject "$subject long_name" --max-cases 4
+# A call that left its memory may have damaged the process: the next one has another. In one process all after it would throw.
+run 1 gate --threads 1 --subject "$subject damages" --kernel "$name" --where 'T=1..8,33 form=recurrent dk=..16 dv=..16' --max-cases 60
+grep -qE 'judged:.* fail ' out && ! grep -qE 'judged:.*(crash|flaky|refused)' out || complain "a damaged process goes on: $(grep judged out)"
+says 'wrote outside o'
+# Of damage that nobody saw: the process is found out by a new one that does not throw, and the cases before it are named.
+attempt gate --threads 1 --subject "$subject damages_unseen" --kernel "$name" --where 'T=1..8,33 form=recurrent dk=..16 dv=..16' --max-cases 60
+grep -qE '^60 cases, .*pass' out && ! grep -qE 'judged:.*refused' out || complain "damage is a refusal: $(grep judged out)"
+says 'only after 1 other case(s) in one process'
+says 'an earlier call damaged the process that did'
+run 1 repro --subject "$subject environment" "$line"
+says 'left rounding toward zero'
+says 'environment'
+# Why it does not start is in the last line, and how it was killed by who gave it up is not.
+bad 'it ended, or closed its output, with exit code 3' gate --subject "$subject dies_at_start" --max-cases 4
+SAMESTATE_PYTHON=/nowhere/python3 bad 'set SAMESTATE_PYTHON to a Python' gate --subject python:mine.py:f --max-cases 4
+PYTHONPATH=none SAMESTATE_PYTHON='python3 -S -E' bad 'pip install samestate' gate --subject python:mine.py:f --max-cases 4
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$package" bad "there is no file mine.py" gate --subject python:mine.py:f --max-cases 4
+[[ "$(tail -1 err)" == *'not ready: there is no file mine.py'* ]] || complain "the last line is $(tail -1 err)"
+grep -q 'signal 9' err && complain 'says signal 9 of a process that said why it ends'
 # Offsets that 32 bits do not hold, of tokens, sequences, heads, states and bytes: rows that lie far apart show each.
 run 0 gate --subject "$subject strided" --kernel "$name" --layout far --max-cases 60
 says 'pass'

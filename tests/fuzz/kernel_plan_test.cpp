@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fuzz/edges.h"
+#include "fuzz/interpreted.h"
 #include "fuzz/ordinary_calls.h"
 
 namespace samestate {
@@ -34,6 +35,58 @@ struct Planned {
   KernelPlan plan;
   double calls = 0.0, others = 0.0;  ///< seconds of ordinary calls, and of all else
 };
+
+// A filter that leaves small calls alone: as many as fit into the time by their cost would take minutes to draw.
+TEST(KernelPlan, AFilterOfSmallSizesMakesNoMillionCases) {
+  const Planned of("cpu.gated_delta_rule.chunked", 200.0, "T=..70 dk=..32 dv=..32 B=..2 Hv=..4");
+  EXPECT_GT(of.plan.turns.size(), 5000U);
+  EXPECT_LT(of.plan.turns.size(), 15000U);
+}
+
+// As Triton's interpreter: of the same row interpreted, every call is one of seconds, and there are hundreds of them.
+TEST(KernelPlan, AnInterpretedKernelGetsCallsOfSeconds) {
+  for (const char* name : {"cpu.gated_delta_rule.chunked", "cpu.retention.recurrent", "cpu.rms_norm.fused"}) {
+    KernelRow kernel = table().row_named(name);
+    kernel.interpreted = true;
+    const KernelPlan plan = plan_of_kernel(table(), kernel, {}, kSecondsOfPlan);
+    std::vector<Case> cases = plan.edges;
+    for (const Turn& turn : plan.turns) cases.push_back(turn.c);
+    double all = 0.0;
+    for (const Case& c : cases) {
+      EXPECT_LE(interpreted_seconds(kernel, c), kMostInterpreted) << format_case(c);
+      all += seconds_of_call(kernel, c);
+    }
+    EXPECT_GE(cases.size(), 250U) << name;
+    EXPECT_LE(all, 1.1 * kSecondsOfPlan) << name;
+    // The planted fault: the plan of the row that is compiled has calls of minutes.
+    kernel.interpreted = false;
+    KernelRow interpreted = kernel;
+    interpreted.interpreted = true;
+    double dearest = 0.0;
+    for (const Turn& turn : plan_of_kernel(table(), kernel, {}, kSecondsOfPlan).turns)
+      dearest = std::max(dearest, interpreted_seconds(interpreted, turn.c));
+    EXPECT_GT(dearest, 5 * kMostInterpreted) << name;
+  }
+}
+
+// The calls that took longest in Triton 3.9 (seconds): the estimate is within a factor of four.
+TEST(KernelPlan, WhatAnInterpreterTakesIsWhatWasMeasured) {
+  KernelRow kernel = table().row_named("cpu.gated_delta_rule.chunked");
+  kernel.interpreted = true;
+  for (const auto& [line, seconds] : std::vector<std::pair<std::string, double>>{
+           {"v1 gated_delta_rule chunk=32 T=512 Hk=16 Hv=48 dk=128 layout=padded", 461.8},
+           {"v1 gated_delta_rule chunk=32 T=3588 Hk=16 dk=128 state=random layout=fused final=in_place",
+            264.3},
+           {"v1 gated_delta_rule chunk=32 B=4 T=1 Hk=32 dk=128 state=random final=in_place repeat=1", 196.4},
+           {"v1 gated_delta_rule chunk=32 T=35 Hk=4 Hv=512 dk=32 dv=16 regime=tiny_norms", 51.5},
+           {"v1 gated_delta_rule chunk=32 B=96 T=37 dk=8 dv=4 state=random final=in_place", 15.2},
+           {"v1 gated_delta_rule chunk=32 T=33 Hk=64 dk=24 dv=8 regime=beta_two", 9.7},
+           {"v1 gated_delta_rule chunk=32 T=3001 dk=16 dv=8 state=random", 7.0}}) {
+    const double estimate = interpreted_seconds(kernel, parse_case(line));
+    EXPECT_GT(estimate, seconds / 4) << line;
+    EXPECT_LT(estimate, seconds * 4) << line;
+  }
+}
 
 TEST(KernelPlan, HalfOfTheTimeGoesToOrdinaryCalls) {
   for (const char* name :

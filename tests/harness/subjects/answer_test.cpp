@@ -32,6 +32,8 @@ TEST(Answer, IsRead) {
   EXPECT_EQ(error.trace, "a\nb");
   EXPECT_TRUE(error.fatal);
   EXPECT_FALSE(parse_answer(R"({"type":"error","id":3,"fatal":"true"})", 3).fatal);
+  EXPECT_TRUE(parse_answer(R"({"type":"error","id":3,"environment":true})", 3).environment);
+  EXPECT_FALSE(parse_answer(R"({"type":"error","id":3,"environment":1})", 3).environment);
 }
 
 TEST(Answer, SaysWhereItsTimeWentAndNothingThatIsNoTime) {
