@@ -126,7 +126,7 @@ for config in list(tuner.configs):
         return tuned_kernels.tuned(q, k, v, g, scale, initial_state)
 
     name = f"size{config.kwargs['size']}"
-    globals()[name] = samestate.kernel("retention", "recurrent", name="mine." + name, heads="repeated", limits=["T <= 64"])(one)
+    globals()[name] = samestate.kernel("retention", "recurrent", name="mine." + name, heads="repeated", array="numpy", limits=["T <= 64"])(one)
 """)
         for wrong, code in ((0, 0), (64, 1)):
             ran = self.command_on(path, wrong)

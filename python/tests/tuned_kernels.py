@@ -39,7 +39,7 @@ def _tuner():
     return _tuners[0]
 
 
-@samestate.kernel("retention", "recurrent", name="tuned.retention", heads="repeated", limits=["T <= 64"])
+@samestate.kernel("retention", "recurrent", name="tuned.retention", array="numpy", heads="repeated", limits=["T <= 64"])
 def tuned(q, k, v, g, scale, initial_state):
     _call.update(inputs=(q, k, v, g, scale, initial_state), tuned=False)
     tuner = _tuner()
@@ -70,4 +70,4 @@ def untuned(q, k, v, g, scale, initial_state):
     return _call["outputs"]
 
 
-samestate.kernel("retention", "recurrent", name="untuned.retention", heads="repeated", limits=["T <= 64"])(untuned)
+samestate.kernel("retention", "recurrent", name="untuned.retention", array="numpy", heads="repeated", limits=["T <= 64"])(untuned)

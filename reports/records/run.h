@@ -60,7 +60,7 @@ struct RunEnd {
   /// Declared limits of each kernel that refused a call before it launched anything, as one text: which calls of such a
   /// kernel count as refused is decided of all shards together.
   std::map<std::string, std::string> limits{};
-  std::int64_t left_out = 0;           ///< cases of the whole plan outside limits that kernels keep and do not declare
+  std::int64_t left_out = 0;  ///< cases of the whole plan outside limits that kernels keep and do not declare
   std::vector<std::string> lacking{};  ///< a sentence about each of those kernels
 };
 
