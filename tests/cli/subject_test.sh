@@ -423,7 +423,7 @@ run 0 gate --subject "$subject jit_declared" --where 'T=..64 dk=..64' --max-case
 says 'variants are compiled'
 grep -q 'a few calls' err && complain 'learns what the declaration says'
 # Shards of a kernel that refuses calls are, together, what the one run is: verdicts, proposed limits, exit code.
-verdicts() { grep -E '^(not judged|  +[0-9]+ (unsupported|crash)|judged:|[0-9]+ cases: )' out; }
+verdicts() { grep -E '^(not judged|  +[0-9]+ (unsupported|crash)|judged:|[0-9]+ cases, )' out; }
 for refuses in narrow jit; do
   one=(gate --subject "$subject $refuses" --where 'T=..64' --max-cases 60)
   run 3 "${one[@]}"
