@@ -309,9 +309,10 @@ Command add_gate(CLI::App& app) {
       ->check(number_in(0.0, 1.0));
   app.add_option(
          "--compiles", options->plan.compiles,
-         "variants to compile of a kernel that is compiled anew for other sizes or settings; the cases of "
-         "other "
-         "variants get the sizes of these (0: all; default: up to 24, as many as compile in the first 210 s)")
+         "how many times a kernel may be compiled that is compiled anew for other sizes or settings: sizes "
+         "of "
+         "public models come first, and cases of other sizes are given these (0: as often as the plan asks; "
+         "default: up to 24 times, within the first 210 s)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1000000}));
   add_commit_option(app, options->commit);
   app.add_option("--budget", options->budget,
@@ -340,8 +341,10 @@ Command add_gate(CLI::App& app) {
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
   app.add_flag("--list", options->list, "print the case lines, run none");
   app.add_flag("--strict", options->plan.strict, kStrictHelp);
-  app.add_flag("--timings", options->timings,
-               "end with where the seconds of the cases went: start, compile, copies, kernel, judge");
+  app.add_flag(
+      "--timings", options->timings,
+      "end with where the seconds of the cases went: start, waiting, compile, tune, copy, kernel, passing, "
+      "judge (samestate explain WORD)");
   app.add_flag("--fail-fast", options->fail_fast, "start no case after the first failure");
   app.add_flag("--json", options->json, "machine-readable, instead of the summary; with --list too");
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout (0: no limit)")

@@ -1,13 +1,16 @@
 #include "fuzz/compiled_variants.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "fuzz/ordinary_calls.h"
@@ -196,6 +199,25 @@ bool afford(Case& c, const KernelRow& kernel) {
   return true;
 }
 
+/// Values of the plan's variants that no kept one has, those of the most cases first.
+std::vector<std::string> lost_values(
+    const KernelRow& row, const std::map<Values, std::vector<std::size_t>>& found,
+    const std::function<bool(std::size_t key, const std::string& value)>& kept) {
+  std::map<std::string, std::int64_t> cases;
+  for (const auto& [values, places] : found) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!kept(i, values[i]))
+        cases[fmt::format("{}={}", row.compiled_for[i], values[i])] += std::ssize(places);
+    }
+  }
+  std::vector<std::pair<std::int64_t, std::string>> order;
+  for (const auto& [value, count] : cases) order.emplace_back(-count, value);
+  std::ranges::sort(order);
+  std::vector<std::string> out;
+  for (auto& [count, value] : order) out.push_back(std::move(value));
+  return out;
+}
+
 /// One kernel's cases on their way to the variants that are kept.
 class Variants {
  public:
@@ -213,6 +235,10 @@ class Variants {
   }
 
   [[nodiscard]] std::size_t size() const { return kept_.size(); }
+
+  [[nodiscard]] bool has(std::size_t key, const std::string& value) const {
+    return std::ranges::any_of(kept_, [&](const Kept& one) { return one.chosen.values[key] == value; });
+  }
 
   /// The number of the variant that the case has; nothing where it is not kept.
   [[nodiscard]] std::optional<std::size_t> of(const Values& values) const {
@@ -293,6 +319,8 @@ std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& 
     const auto& now = variants.try_emplace(row, *row, by_values, cases, most).first->second;
     left[row].variants = std::ssize(by_values);
     left[row].kept = static_cast<std::int64_t>(now.size());
+    left[row].lost = lost_values(
+        *row, by_values, [&](std::size_t key, const std::string& value) { return now.has(key, value); });
   }
   // The variants of a kernel stand where its first case stood, a part of each before more of any: a run that ends before its cases
   // do has compiled them all.
@@ -354,6 +382,14 @@ std::string text_of(const LeftOut& left) {
       text += fmt::format(
           " (--compiles takes more), and {} cases of the others have their sizes and settings", left.brought);
     if (left.left > 0) text += fmt::format(", {} that cannot were left out", left.left);
+    constexpr std::size_t kMostNamed = 8;
+    if (!left.lost.empty()) {
+      const std::span<const std::string> named(left.lost.data(), std::min(left.lost.size(), kMostNamed));
+      text += fmt::format("; no variant has {}{}", fmt::join(named, ", "),
+                          left.lost.size() > kMostNamed
+                              ? fmt::format(" and {} more values", left.lost.size() - kMostNamed)
+                              : "");
+    }
   }
   if (left.outside > 0)
     text += fmt::format("{} {} cases of the plan lie outside its limits or need a kernel of the other form",

@@ -16,6 +16,8 @@ struct LeftOut {
   std::int64_t variants = 0, kept = 0;  ///< that the others ask for; 0: it is not compiled by the call
   std::int64_t brought = 0;             ///< cases that were given the values of a variant that was kept
   std::int64_t left = 0;                ///< cases for which that was not possible
+  std::vector<std::string> lost =
+      {};  ///< values that no kept variant has, "dk=192", those of the most cases first
   std::map<std::string, std::string> lines = {};  ///< of the brought ones: the line before, the line now
 };
 

@@ -77,6 +77,16 @@ TEST(CompiledVariants, SizesThatOccurOnceDoNotTakeThePlaceOfASettingThatOccursOf
       << "six of its own, and the one whose sizes occur once";
 }
 
+TEST(CompiledVariants, ValuesThatNoVariantHasAreNamed) {
+  const KernelTable table = with_subject({"dk"});
+  std::vector<Case> cases =
+      lines({"T=1 dk=8", "T=2 dk=8", "T=3 dk=8", "T=1 dk=16", "T=2 dk=32", "T=3 dk=32"});
+  EXPECT_EQ(text_of(keep_callable(cases, table, 1).at(0)),
+            "mine.retention.recurrent: 1 of 3 variants are compiled (--compiles takes more), and 3 cases of "
+            "the others "
+            "have their sizes and settings; no variant has dk=32, dk=16");
+}
+
 TEST(CompiledVariants, ValuesOfOneKindShareAVariantWhereAKeyGoesBySixteens) {
   const KernelTable table = with_subject({"T%16"});
   std::vector<Case> cases = lines({"T=16", "T=1", "T=48", "T=17", "T=33"});
