@@ -30,6 +30,7 @@ class OtherTuning(unittest.TestCase):
                            SAMESTATE_CACHE=os.path.join(self.folder, "cache"), PYTHONPATH=os.pathsep.join(
                                [os.path.join(self.folder, "packages"), os.path.dirname(HERE)]))
         environment.pop("SAMESTATE_AUTOTUNE", None)
+        environment.pop("TRITON_INTERPRET", None)  # another test of this process may have set it
         return subprocess.run([samestate.executable(), verb, *words, "--subject",
                                "python:" + os.path.join(HERE, "tuned_kernels.py")], capture_output=True, text=True,
                               cwd=self.folder, env=environment)
@@ -108,6 +109,7 @@ class OtherTuning(unittest.TestCase):
         environment = dict(os.environ, SAMESTATE_PYTHON=sys.executable, PYTHONPATH=os.pathsep.join(
             [os.path.join(self.folder, "packages"), os.path.dirname(HERE)]))
         environment.pop("SAMESTATE_AUTOTUNE", None)
+        environment.pop("TRITON_INTERPRET", None)  # another test of this process may have set it
         return subprocess.run([samestate.executable(), "repro", line, "--json", "--subject", "python:" + path],
                               capture_output=True, text=True, env=environment).stdout
 
