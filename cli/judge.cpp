@@ -116,7 +116,7 @@ Command add_judge(CLI::App& app) {
       throw Error("options of captured calls are of a folder that samestate.capture wrote");
     if (!reports->jsonl.empty() || !reports->junit.empty() || !reports->markdown.empty())
       throw Error("--jsonl, --junit and --markdown are of a folder: one file has --json");
-    // What a person types first of a folder of calls is one of its files.
+    // A person who has a folder of calls tries one of its files first.
     if (const std::filesystem::path parent = std::filesystem::absolute(*file).parent_path();
         std::filesystem::path(*file).filename().string().starts_with("call-") && has_captured_calls(parent))
       throw Error(

@@ -122,8 +122,8 @@ std::string numbers_line(const std::map<std::string, double>& numbers, const std
   return out;
 }
 
-/// What the gate that failed compares, with the error and the limit of its own: allowed values are of all heads together, of
-/// which one may be held to far less.
+/// Describes what the gate that failed compares, with its own error and limit: allowed values are of all heads
+/// together, of which one may have a far smaller limit.
 std::string gate_text(const Judgement& j) {
   if (!(j.bound > 0.0) || j.worst.head < 0) return "";
   const std::string head = fmt::format("sequence {}, head {}", j.worst.sequence, j.worst.head);

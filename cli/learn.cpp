@@ -38,7 +38,7 @@ void learn_by_calls(KernelTable& table, GatePlanOptions& options, double timeout
     if (found.limits.empty() ||
         std::ranges::any_of(found.limits, [&](const auto& limit) { return names_key(text, limit); }))
       continue;
-    // Of few calls several conditions tell the refused ones apart: T <= 64 as well as T % 16 = 0.
+    // After few calls several conditions tell the refused ones apart: T <= 64 does so as well as T % 16 = 0.
     constexpr double kProbeSeconds = 40.0;
     const auto probing = std::chrono::steady_clock::now();
     const ProbedLimits probed = probe_limits(

@@ -90,8 +90,8 @@ class Planner {
  private:
   [[nodiscard]] double cost(const Case& c) const { return seconds_of_call(kernel_, c); }
 
-  /// What a drawn case counts as. Of a filter that leaves small cases alone millions would fit into the time, which say no more than
-  /// the first thousands and take minutes to draw.
+  /// The seconds that a drawn case counts as. Millions of the small cases of a narrow filter would fit into the
+  /// time; they say no more than the first thousands and take minutes to draw.
   [[nodiscard]] double drawn_cost(const Case& c) const {
     return filter_.empty() ? cost(c) : std::max(cost(c), kLeastOfFiltered);
   }

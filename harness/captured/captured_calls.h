@@ -33,7 +33,7 @@ struct CapturedFunction {
   std::map<std::string, std::string, std::less<>> arguments;  ///< our name: the function's
   std::map<std::string, CapturedValue, std::less<>>
       options;  ///< arguments that the declaration holds for alone
-  /// What arguments are by default, as JSON; arguments without a default are not there.
+  /// The defaults of arguments, as JSON; arguments without a default are not there.
   std::map<std::string, std::string, std::less<>> defaults = {};
 };
 

@@ -120,7 +120,6 @@ CapturedHeads::CapturedHeads(const std::filesystem::path& folder, const Captured
 }
 
 void CapturedHeads::take_norm(Given& given) const {
-  constexpr double kLeastEpsilon = 1e-12, kLargestEpsilon = 1e-2;  // those of a declaration
   given.norm = conventions_.norm_place;
   given.norm_epsilon = conventions_.norm_epsilon;
   const CapturedValue* const own = value("epsilon");

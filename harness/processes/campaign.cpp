@@ -99,7 +99,7 @@ class Campaign {
         return other;
       }
     }
-    // What failed is being run again: a failure or flaky, it ends the run.
+    // A case that failed is being run again: whether it fails again or is flaky, it ends the run.
     while (!ending() && !(options_.fail_fast && is_repeating())) {
       const std::optional<std::size_t> index = order_.next(elapsed());
       if (!index) break;

@@ -22,7 +22,7 @@ Record record_of(const Case& c, const KernelTable& table, const CaseResult& resu
   record.ran_by = result.ran_by;
   record.spent = result.spent;
   record.tuned = result.tuned;
-  // What a client of `samestate serve` runs on, only that knows.
+  // Only a client of `samestate serve` knows the device that it runs on.
   const bool of_client = record.options.find(kOfClient) != record.options.npos;
   if (record.device == "cuda" && !of_client) record.gpu = result.gpu;
   return record;

@@ -51,7 +51,7 @@ class LineProcess {
   /// second, or at once. What it ended with, "exit code 3" or "signal 11 (Segmentation fault)"; empty for a socket, and for one that
   /// did not end by itself.
   std::string stop(bool at_once = false);
-  /// What it printed so far, of one with a log.
+  /// Returns what it printed so far, if it has a log.
   [[nodiscard]] const Printed& printed() const { return printed_; }
   /// Ends at once what this process started and has not stopped, and all that they started: of a process that ends without
   /// destructors.

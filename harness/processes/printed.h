@@ -6,8 +6,8 @@
 
 namespace samestate {
 
-/// What another process prints, by a pipe: its end is kept, and all of it appended to a file until that is full. Whoever holds it has
-/// to read (take) while the process runs, which else waits for it.
+/// Takes what another process prints through a pipe: the end of it is kept, and all of it is appended to a file until
+/// that is full. Whoever holds it has to read (take) while the process runs, which else waits for it.
 class Printed {
  public:
   /// Nothing is read, and the process prints where it likes.

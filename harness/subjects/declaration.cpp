@@ -65,8 +65,8 @@ constexpr std::array<Word<Given::NormPlace>, 3> kNormPlaces{{{"inside", Given::N
 constexpr std::array<Word<Conventions::NullSlot>, 3> kNullSlots{{{"-1", Conventions::NullSlot::minus_one},
                                                                  {"0", Conventions::NullSlot::zero},
                                                                  {"none", Conventions::NullSlot::none}}};
-/// Below, squares that underflow count beside an epsilon outside the root; above, no norm is meant.
-constexpr double kLeastEpsilon = 1e-12, kLeastOutside = 1e-9, kLargestEpsilon = 1e-2;
+/// Below it, squares that underflow count beside an epsilon outside the root.
+constexpr double kLeastOutside = 1e-9;
 
 [[noreturn]] void refuse(const std::string& of, const std::string& what) {
   throw Error(fmt::format("the declaration of {}: {}; docs/subjects.md has the keys and values", of, what));

@@ -13,6 +13,9 @@ namespace samestate {
 /// How a tensor's elements lie in memory that a subject reads.
 enum class Dtype { fp32, bf16, fp16, int32, int64 };
 
+/// The limits of a norm's epsilon; above the upper one no norm is meant.
+inline constexpr double kLeastEpsilon = 1e-12, kLargestEpsilon = 1e-2;
+
 /// What differs from the canonical call (docs/subjects.md has the table of keys and values).
 struct Conventions {
   enum class Heads { both, interleaved, tiled, repeated };
