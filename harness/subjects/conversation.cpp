@@ -61,8 +61,9 @@ std::string variant_of_call(const std::string& kernel) {
   return kernel + '\n' + CallVariant::of_this_thread();
 }
 
-Conversation::Conversation(const std::string& spec, const SubjectPatience& patience, SaidOnce* traces)
-    : patience_(patience), traces_(traces) {
+Conversation::Conversation(const std::string& spec, const SubjectPatience& patience, SaidOnce* traces,
+                           int lanes)
+    : patience_(patience), traces_(traces), memory_(lanes) {
   constexpr std::string_view kPython = "python:", kSocket = "socket:";
   const std::string option = "--subject " + quote(spec);
   const char* given = std::getenv("SAMESTATE_PYTHON");
@@ -122,35 +123,86 @@ Conversation::~Conversation() {
   if (process_.open()) (void)process_.send(R"({"type":"bye"})", 1.0);
 }
 
-Outcome Conversation::run(EdgeCall& call, const std::string& kernel) {
-  spent_ = {};
-  configurations_.clear();
+bool Conversation::has_compiled(const std::string& variant) const {
+  const std::scoped_lock lock(known_);
+  return compiled_.contains(variant);
+}
+
+std::unique_lock<std::timed_mutex> Conversation::turn() {
+  std::unique_lock<std::timed_mutex> own(speaking_, std::try_to_lock);
+  if (own) return own;
+  // The call that it waits for keeps its own limits of time.
+  const ExcusedTime excused;
+  while (!own.try_lock_for(std::chrono::milliseconds(200))) {
+    if (patience_.stop && patience_.stop())
+      throw Unavailable({Outcome::Kind::no_device, "interrupted while it waited for the subject"});
+  }
+  return own;
+}
+
+Outcome Conversation::run(EdgeCall& call, const std::string& kernel, Call& made) {
+  Work work;
   const auto began = Clock::now();
   const auto note = [&] {
     const double all = std::chrono::duration<double>(Clock::now() - began).count();
-    spent_.passing = std::max(0.0, all - spent_.seconds());
-    CollectSpent::note(spent_);
-    for (const std::string& chosen : configurations_) CollectSpent::note_tuned(tuned_by_, chosen);
+    work.spent.passing = std::max(0.0, all - work.spent.seconds());
+    CollectSpent::note(work.spent);
+    for (const std::string& chosen : work.configurations) CollectSpent::note_tuned(work.tuned_by, chosen);
   };
+  struct Leave {
+    SharedMemory& memory;
+    int lane;
+    ~Leave() { memory.leave(lane); }
+  } const leave{memory_, made.lane};
   try {
-    Outcome outcome = answered(call, kernel);
+    Outcome outcome = called(call, kernel, made, work);
     note();
     return outcome;
+  } catch (const EndedBefore&) {
+    throw;
   } catch (...) {
-    spent_.lost = !good();
+    work.spent.lost = !good();
     note();
     throw;
   }
 }
 
-Outcome Conversation::answered(EdgeCall& call, const std::string& kernel) {
-  const std::vector<EdgePlace> places = place_in_memory(call);
+Outcome Conversation::called(EdgeCall& call, const std::string& kernel, Call& made, Work& work) {
+  const std::vector<EdgePlace> places = memory_.place(call.regions(), made.lane);
   call.write(places);
-  const std::int64_t id = ++id_;
-  thrown_.clear();
+  const auto waits = Clock::now();
+  std::unique_lock<std::timed_mutex> own = turn();
+  const double waited = std::chrono::duration<double>(Clock::now() - waits).count();
+  if (!process_.open()) throw EndedBefore();
+  const auto now_good = [&] {
+    work.spent.waiting = waited;
+    good_.store(process_.open());
+  };
+  try {
+    Outcome outcome = answered(call, kernel, places, made, work);
+    now_good();
+    // The next call may run while this one's results are read.
+    own.unlock();
+    if (outcome.kind == Outcome::Kind::ran) call.read(places);
+    return outcome;
+  } catch (...) {
+    if (!own) {
+      own.lock();
+      stop_child();
+    }
+    now_good();
+    throw;
+  }
+}
+
+/// A call whose tensors are written, until they may be read.
+Outcome Conversation::answered(EdgeCall& call, const std::string& kernel,
+                               const std::vector<EdgePlace>& places, Call& made, Work& work) {
+  require_object();
+  const std::int64_t id = made.number = ++id_;
   // A call that compiles has the time of a start, whatever a case's is.
   const std::string variant = variant_of_call(kernel);
-  const bool first = !compiled_.contains(variant);
+  const bool first = !has_compiled(variant);
   const double patience = first ? patience_.start : patience_.call;
   std::optional<ExcusedTime> excused;
   if (first) excused.emplace();
@@ -167,24 +219,22 @@ Outcome Conversation::answered(EdgeCall& call, const std::string& kernel) {
       lose(error.what());
     }
     // A choice that did not run is taken back by the next message.
-    if (!answer.configurations.empty()) tuned_by_ = answer.tuned_by, configurations_ = answer.configurations;
-    if (answer.kind != SubjectAnswer::Kind::busy) spent_ = answer.spent;
+    if (!answer.configurations.empty())
+      work.tuned_by = answer.tuned_by, work.configurations = answer.configurations;
+    if (answer.kind != SubjectAnswer::Kind::busy) work.spent = answer.spent;
     switch (answer.kind) {
       case SubjectAnswer::Kind::busy:
         if (Clock::now() > last) lose(fmt::format("was busy for {:g} s", kBusyTimes * patience), true, first);
         said = {};
         continue;
-      case SubjectAnswer::Kind::ran:
+      case SubjectAnswer::Kind::ran: {
+        const std::scoped_lock lock(known_);
         compiled_.insert(variant);
+      }
         require_object();
-        try {
-          if (const std::string what = memory_.touched(call.regions()); !what.empty())
-            throw Trespass("the kernel " + what);
-          call.read(places);
-        } catch (const Trespass&) {
-          // The access that left one tensor may leave an array of its own next time, and damage the heap unseen.
-          if (process_.is_child()) process_.stop(true);
-          throw;
+        if (const std::string what = memory_.touched(call.regions(), made.lane); !what.empty()) {
+          stop_child();
+          throw Trespass("the kernel " + what);
         }
         return {Outcome::Kind::ran, answer.function};
       case SubjectAnswer::Kind::unsupported:
@@ -201,7 +251,7 @@ Outcome Conversation::answered(EdgeCall& call, const std::string& kernel) {
       throw Trespass(said);
     }
     tell(answer.trace);
-    thrown_ = answer.where.empty() ? answer.reason : answer.where;
+    made.thrown = answer.where.empty() ? answer.reason : answer.where;
     const std::string what = answer.reason.empty() ? "it gave no reason" : quote(answer.reason, 400);
     if (!answer.fatal)
       throw ThrewElsewhere(answer.where.empty() ? what : fmt::format("{} ({})", what, answer.where),
@@ -211,16 +261,15 @@ Outcome Conversation::answered(EdgeCall& call, const std::string& kernel) {
   }
 }
 
+void Conversation::stop_child() {
+  if (process_.is_child()) process_.stop(true);
+}
+
 void Conversation::require_object() {
   const std::string what = memory_.changed();
   if (what.empty()) return;
   process_.stop(true);
   throw Trespass("the kernel's process " + what);
-}
-
-std::vector<EdgePlace> Conversation::place_in_memory(const EdgeCall& call) {
-  require_object();
-  return memory_.place(call.regions());
 }
 
 void Conversation::tell(const std::string& trace) {

@@ -36,7 +36,9 @@ std::size_t span_of(const EdgeRegion& region) {
 
 }  // namespace
 
-SharedMemory::SharedMemory() : file_(::memfd_create("samestate", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+SharedMemory::SharedMemory(int lanes)
+    : file_(::memfd_create("samestate", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+      lanes_(static_cast<std::size_t>(lanes)) {
   if (file_ < 0) throw Error(fmt::format("no memory object ({})", std::strerror(errno)));
   // Or a subject that truncates it would end the judge.
   ::fcntl(file_, F_ADD_SEALS, F_SEAL_SHRINK);
@@ -56,9 +58,9 @@ void SharedMemory::unmap() {
   size_ = 0;
 }
 
+/// `bytes`: of a lane.
 void SharedMemory::grow(std::size_t bytes) {
-  if (bytes <= size_) return;
-  const std::size_t wanted = rounded_up(bytes + bytes / 4, std::size_t{64} << 20);
+  const std::size_t wanted = rounded_up(bytes + bytes / 4, std::size_t{64} << 20) * lanes_.size();
   // An object that nobody can map is not to be made: it cannot shrink again, and who maps it next maps all of it.
   void* room = ::mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) refuse(wanted, "mapped");
@@ -82,16 +84,33 @@ void SharedMemory::punch(std::size_t begin, std::size_t end) const {
                       static_cast<off_t>(end - begin));
 }
 
-std::vector<EdgePlace> SharedMemory::place(std::span<const EdgeRegion> regions) {
+std::vector<SharedMemory::Pages> SharedMemory::held() const {
+  std::vector<Pages> all;
+  for (const Lane& lane : lanes_) all.insert(all.end(), lane.held.begin(), lane.held.end());
+  return all;
+}
+
+void SharedMemory::leave(int lane) {
+  {
+    const std::scoped_lock lock(mutex_);
+    lanes_[static_cast<std::size_t>(lane)].placed = false;
+  }
+  left_.notify_all();
+}
+
+std::vector<EdgePlace> SharedMemory::place(std::span<const EdgeRegion> regions, int lane) {
+  std::unique_lock lock(mutex_);
+  Lane& own = lanes_[static_cast<std::size_t>(lane)];
+  own.placed = false;
   std::vector<Pages> pages;
-  offsets_.clear();
+  std::vector<std::size_t> offsets;
   std::size_t at = kStep;
   for (const EdgeRegion& region : regions) {
     at += rounded_up(region.place.unused_before, kStep);
     const std::size_t span = span_of(region), whole = rounded_up(span, kPageBytes);
     const std::size_t lead =
         region.place.ends_page ? (whole - span) / region.place.alignment * region.place.alignment : 0;
-    offsets_.push_back(at + lead);
+    offsets.push_back(at + lead);
     for (const MemoryBlock& block : region.blocks) {
       const std::size_t first = at + lead + block.begin;
       if (block.bytes > 0)
@@ -99,10 +118,20 @@ std::vector<EdgePlace> SharedMemory::place(std::span<const EdgeRegion> regions) 
     }
     at = rounded_up(at + whole + kHole, kStep);
   }
-  grow(at);
+  if (at > size_ / lanes_.size()) {
+    left_.wait(lock, [&] { return std::ranges::none_of(lanes_, &Lane::placed); });
+    if (at > size_ / lanes_.size()) {
+      punch(0, size_);
+      for (Lane& each : lanes_) each.held.clear();
+      grow(at);
+    }
+  }
+  const std::size_t begin_of_lane = static_cast<std::size_t>(lane) * (size_ / lanes_.size());
+  for (std::size_t& offset : offsets) offset += begin_of_lane;
+  for (Pages& each : pages) each.begin += begin_of_lane, each.end += begin_of_lane;
   // What a call before had elsewhere goes back.
   auto now = pages.begin();
-  for (const Pages& old : held_) {
+  for (const Pages& old : own.held) {
     std::size_t begin = old.begin;
     while (now != pages.end() && now->end <= begin) ++now;
     for (auto next = now; next != pages.end() && next->begin < old.end; ++next) {
@@ -111,12 +140,12 @@ std::vector<EdgePlace> SharedMemory::place(std::span<const EdgeRegion> regions) 
     }
     punch(begin, old.end);
   }
-  held_ = std::move(pages);
+  own = {std::move(pages), std::move(offsets), true};
   std::vector<EdgePlace> places;
   for (std::size_t r = 0; r < regions.size(); ++r) {
-    EdgePlace place{begin_ + offsets_[r], offsets_[r]};
+    EdgePlace place{begin_ + own.offsets[r], own.offsets[r]};
     for (const MemoryBlock& block : regions[r].blocks) {
-      const std::size_t first = offsets_[r] + block.begin, from = first / kPageBytes * kPageBytes;
+      const std::size_t first = own.offsets[r] + block.begin, from = first / kPageBytes * kPageBytes;
       place.around.emplace_back(begin_ + from,
                                 block.bytes > 0 ? rounded_up(first + block.bytes, kPageBytes) - from : 0);
     }
@@ -125,14 +154,17 @@ std::vector<EdgePlace> SharedMemory::place(std::span<const EdgeRegion> regions) 
   return places;
 }
 
-std::string SharedMemory::touched(std::span<const EdgeRegion> regions) {
+std::string SharedMemory::touched(std::span<const EdgeRegion> regions, int lane) {
+  const std::scoped_lock lock(mutex_);
+  Lane& own = lanes_[static_cast<std::size_t>(lane)];
+  const std::vector<Pages> held = this->held();
   std::size_t from = 0;
   const auto data_behind = [&]() -> std::size_t {
     const off_t found = ::lseek(file_, static_cast<off_t>(from), SEEK_DATA);
     return found < 0 ? size_ : static_cast<std::size_t>(found);
   };
   std::size_t stray = size_;
-  for (const Pages& pages : held_) {
+  for (const Pages& pages : held) {
     stray = data_behind();
     if (stray < pages.begin) break;
     stray = size_;
@@ -142,9 +174,9 @@ std::string SharedMemory::touched(std::span<const EdgeRegion> regions) {
   if (stray >= size_) return "";
   const off_t hole = ::lseek(file_, static_cast<off_t>(stray), SEEK_HOLE);
   const std::size_t end = hole < 0 ? stray + kPageBytes : static_cast<std::size_t>(hole);
-  const auto next = std::ranges::find_if(held_, [&](const Pages& pages) { return pages.begin > stray; });
+  const auto next = std::ranges::find_if(held, [&](const Pages& pages) { return pages.begin > stray; });
   const std::span<const std::byte> there(begin_ + stray,
-                                         std::min(end, next == held_.end() ? size_ : next->begin) - stray);
+                                         std::min(end, next == held.end() ? size_ : next->begin) - stray);
   const auto written = std::ranges::find_if(there, [](std::byte b) { return b != std::byte{0}; });
   const bool wrote = written != there.end();
   const auto place =
@@ -153,7 +185,7 @@ std::string SharedMemory::touched(std::span<const EdgeRegion> regions) {
   std::string words;
   std::int64_t nearest = INT64_MAX;
   for (std::size_t r = 0; r < regions.size(); ++r) {
-    const auto first = static_cast<std::int64_t>(offsets_[r]);
+    const auto first = static_cast<std::int64_t>(own.offsets[r]);
     const auto size = static_cast<std::int64_t>(regions[r].place.element);
     const auto span = static_cast<std::int64_t>(span_of(regions[r]));
     const std::int64_t last_of_page = wrote ? place : place + static_cast<std::int64_t>(kPageBytes) - 1;
@@ -165,9 +197,14 @@ std::string SharedMemory::touched(std::span<const EdgeRegion> regions) {
     const std::string where = outside(regions[r].name, element, (span + size - 1) / size);
     words = wrote ? "wrote " + where : "read, or wrote zeros to, the page " + where;
   }
-  // Whatever else is there.
-  punch(0, size_);
-  held_.clear();
+  // Whatever else is there, but for what the other lanes hold.
+  own.held.clear();
+  std::size_t begin = 0;
+  for (const Pages& pages : this->held()) {
+    punch(begin, pages.begin);
+    begin = pages.end;
+  }
+  punch(begin, size_);
   return words;
 }
 

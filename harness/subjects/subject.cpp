@@ -39,9 +39,20 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// The conversations of a process: each process that calls has its own, and each of its threads while it calls. Where they are
-/// limited, a thread that calls waits for one, and other threads judge meanwhile what came of their calls.
+/// The conversations of a process: each process that calls has its own, and each of its threads a seat in one while it calls. Where
+/// they are limited, a thread that calls waits for a seat, and other threads judge meanwhile what came of their calls.
 class Line {
+  /// A subject's process with its conversation, and that it gets no more calls.
+  struct Talk {
+    Conversation conversation;
+    bool retired = false;
+  };
+  /// A lane of a conversation; a null `talk`: of one that is to be started.
+  struct Seat {
+    std::shared_ptr<Talk> talk;
+    int lane = 0;
+  };
+
   static constexpr int kMostFailures = 3;
   /// Processes that are started to try a call which threw, and seconds that they took: once both are spent no other is.
   static constexpr int kMostTried = 20;
@@ -63,53 +74,52 @@ class Line {
   }
 
   Outcome run(EdgeCall& call, const std::string& kernel) {
-    std::unique_ptr<Conversation> own = take(kernel);
-    const auto give_back = [&] {
-      {
-        const std::scoped_lock lock(mutex_);
-        compiling_.erase(variant_of_call(kernel));
-        if (own != nullptr && own->good())
-          idle_.push_back(std::move(own));
-        else
-          --open_;
+    while (true) {
+      Seat own = take(kernel);
+      try {
+        Outcome outcome = run_in(own, call, kernel);
+        give_back(std::move(own), kernel);
+        return outcome;
+      } catch (const EndedBefore&) {
+        give_back(std::move(own), kernel);
+      } catch (...) {
+        give_back(std::move(own), kernel);
+        throw;
       }
-      free_.notify_all();
-    };
-    try {
-      Outcome outcome = run_in(own, call, kernel);
-      give_back();
-      return outcome;
-    } catch (...) {
-      give_back();
-      throw;
     }
   }
 
-  /// Before it is first called.
-  void limit(int most) { most_ = most; }
+  /// Before it is first called. `most`: conversations at a time, 0: no limit; `lanes`: calls in each.
+  void limit(int most, int lanes) {
+    most_ = most;
+    lanes_ = lanes;
+  }
 
  private:
   /// Calls. Where the kernel throws after other calls of its process, at a place where none is known to throw that had run nothing
   /// before, a new process takes the place of that one and is given the same call. If it throws there too, that is the kernel's own
   /// way. If not, the calls before damaged the other process, whose later answers would say nothing about the kernel.
-  Outcome run_in(std::unique_ptr<Conversation>& own, EdgeCall& call, const std::string& kernel) {
+  Outcome run_in(Seat& own, EdgeCall& call, const std::string& kernel) {
+    Conversation::Call made{.lane = own.lane};
     try {
-      return own->run(call, kernel);
+      return own.talk->conversation.run(call, kernel, made);
     } catch (const ThrewElsewhere& thrown) {
-      const std::string place = kernel + '\n' + own->thrown();
+      const std::string place = kernel + '\n' + made.thrown;
       {
         const std::scoped_lock lock(mutex_);
-        if (own->calls() == 1) known_.insert(place);
+        if (made.number == 1) known_.insert(place);
         const bool spent = shared_->tried.load() >= kMostTried && shared_->trying.load() >= kMostTrying;
-        if (known_.contains(place) || spent || !own->is_child()) throw;
+        if (known_.contains(place) || spent || !own.talk->conversation.is_child()) throw;
+        retire(*own.talk);
+        ++open_;
       }
       shared_->tried.fetch_add(1);
       const auto began = Clock::now();
       {
         const ExcusedTime excused;
-        own.reset();
+        own = {};
         try {
-          own = std::make_unique<Conversation>(spec_, patience_, &traces_);
+          own = started();
         } catch (const Error& error) {
           throw std::runtime_error(fmt::format("{}; and a new process: {}", thrown.what(), error.what()));
         }
@@ -122,10 +132,11 @@ class Line {
                         thrown.what(), how),
             false);
       };
+      made = {.lane = own.lane};
       try {
-        (void)own->run(call, kernel);
+        (void)own.talk->conversation.run(call, kernel, made);
       } catch (const ThrewElsewhere&) {
-        if (kernel + '\n' + own->thrown() != place) throw damaged("threw elsewhere");
+        if (kernel + '\n' + made.thrown != place) throw damaged("threw elsewhere");
         const std::scoped_lock lock(mutex_);
         known_.insert(place);
         throw;
@@ -134,19 +145,55 @@ class Line {
     }
   }
 
-  /// One that nobody talks to, which has compiled the call where there is such; null: one may be started.
-  std::unique_ptr<Conversation> idle_one(const std::string& kernel) {
+  /// A conversation in the place of one that open_ counts already; its other lanes are free from now on.
+  Seat started() {
+    Seat own{std::shared_ptr<Talk>(new Talk{{spec_, patience_, &traces_, lanes_}})};
+    {
+      const std::scoped_lock lock(mutex_);
+      for (int lane = 1; lane < lanes_; ++lane) idle_.push_back({own.talk, lane});
+    }
+    free_.notify_all();
+    return own;
+  }
+
+  /// Under the lock: it gets no more calls, and another may be started in its place.
+  void retire(Talk& talk) {
+    if (talk.retired) return;
+    talk.retired = true;
+    --open_;
+    std::erase_if(idle_, [&](const Seat& seat) { return seat.talk.get() == &talk; });
+  }
+
+  void give_back(Seat seat, const std::string& kernel) {
+    {
+      const std::scoped_lock lock(mutex_);
+      compiling_.erase(variant_of_call(kernel));
+      if (seat.talk == nullptr) {
+        --open_;
+      } else if (!seat.talk->conversation.good()) {
+        retire(*seat.talk);
+      } else if (!seat.talk->retired) {
+        idle_.push_back(std::move(seat));
+      }
+    }
+    free_.notify_all();
+  }
+
+  /// A free seat: of a process that has compiled the call where there is such, else where nobody talks; null: one may be started.
+  Seat idle_one(const std::string& kernel) {
     const std::string variant = variant_of_call(kernel);
     std::unique_lock lock(mutex_);
     if (process_ != ::getpid()) {
       // Of the parent: its ends are not this process's to close.
-      for (std::unique_ptr<Conversation>& other : idle_) (void)other.release();
-      idle_.clear();
+      (void)new std::vector<Seat>(std::exchange(idle_, {}));
       compiling_.clear();
       open_ = 0;
       process_ = ::getpid();
     }
-    const auto compiled = [&](const auto& one) { return one->has_compiled(variant); };
+    const auto compiled = [&](const Seat& seat) { return seat.talk->conversation.has_compiled(variant); };
+    const auto silent = [&](const Seat& seat) {
+      return std::ranges::count(idle_, seat.talk, &Seat::talk) == lanes_;
+    };
     // A variant that one of several is compiling is compiled once, and the others load it from the cache of its package.
     const auto free = [&] {
       return most_ <= 0 || std::ranges::any_of(idle_, compiled) ||
@@ -162,20 +209,25 @@ class Line {
       }
       CollectSpent::note({.waiting = seconds_since(began)});
     }
-    auto chosen = std::ranges::find_if(idle_, compiled);
-    if (chosen == idle_.end()) compiling_.insert(variant);
-    if (idle_.empty()) {
+    auto chosen =
+        std::ranges::find_if(idle_, [&](const Seat& seat) { return compiled(seat) && silent(seat); });
+    if (chosen == idle_.end()) chosen = std::ranges::find_if(idle_, compiled);
+    if (chosen == idle_.end()) {
+      compiling_.insert(variant);
+      chosen = std::ranges::find_if(idle_, silent);
+    }
+    if (chosen == idle_.end() && (idle_.empty() || open_ < most_)) {
       ++open_;
-      return nullptr;
+      return {};
     }
     if (chosen == idle_.end()) chosen = std::prev(idle_.end());
-    std::unique_ptr<Conversation> own = std::move(*chosen);
+    Seat own = std::move(*chosen);
     idle_.erase(chosen);
     return own;
   }
 
-  std::unique_ptr<Conversation> take(const std::string& kernel) {
-    if (std::unique_ptr<Conversation> own = idle_one(kernel)) return own;
+  Seat take(const std::string& kernel) {
+    if (Seat own = idle_one(kernel); own.talk != nullptr) return own;
     const auto not_started = [&] {
       {
         const std::scoped_lock lock(mutex_);
@@ -193,7 +245,7 @@ class Line {
     try {
       const ExcusedTime excused;
       const auto began = Clock::now();
-      std::unique_ptr<Conversation> own = std::make_unique<Conversation>(spec_, patience_, &traces_);
+      Seat own = started();
       CollectSpent::note({.start = seconds_since(began)});
       shared_->failures.store(0);
       return own;
@@ -213,10 +265,11 @@ class Line {
   std::mutex mutex_;
   std::condition_variable free_;
   pid_t process_ = ::getpid();
-  std::vector<std::unique_ptr<Conversation>> idle_;
+  std::vector<Seat> idle_;
   std::set<std::string> compiling_;  ///< variants whose first call is under way
   int open_ = 0;                     ///< idle ones, and those that are talked to
   int most_ = 0;                     ///< 0: no limit
+  int lanes_ = 1;
   std::set<std::string> known_;  ///< kernels and where they threw in a process that had run nothing before
   Shared* shared_ = nullptr;
 };
@@ -303,7 +356,8 @@ Subject load_subject(const std::string& spec, const SubjectPatience& patience) {
   Ready ready = Conversation(spec, patience, nullptr).ready;
   const bool on_device =
       std::ranges::all_of(ready.kernels, [](const Declaration& d) { return d.device != "cpu"; });
-  line->limit(patience.processes > 0 ? patience.processes : on_device ? 1 : 0);
+  // A kernel of a device has none of the judge's memory, so that another call's tensors may change beside its own.
+  line->limit(patience.processes > 0 ? patience.processes : on_device ? 1 : 0, on_device ? 2 : 1);
   try {
     return subject_rows(std::move(ready), [line](EdgeCall& call, const std::string& kernel) {
       return line->run(call, kernel);

@@ -76,6 +76,17 @@ input|1|verdict   fail
 truncates|0|verdict   pass
 late|0|verdict   pass
 END
+# One process of a device's kernel has the calls of all threads, whose tensors are written and read while it runs another's: the
+# verdicts are those of a thread that is alone, also where a call ends the process under the others.
+for fault in none wrong edits_input writes_5000_beyond; do
+  for threads in 1 4; do
+    ON_CUDA=1 attempt gate --subject "$subject $fault" --kernel "$name" --where "$sizes" --max-cases 100 --threads $threads
+    grep -oE '^100 cases, .*' out >"counts.$threads" || complain "$fault with $threads threads: $(head -1 out)"
+  done
+  cmp -s counts.1 counts.4 || complain "$fault: $(cat counts.1) alone, and with 4 threads $(cat counts.4)"
+done
+ON_CUDA=1 run 5 gate --subject "$subject signal" --kernel "$name" --where "$sizes" --max-cases 100 --threads 4
+grep -qE '^100 cases, 0 judged: crash [0-9]+, skipped [0-9]+$' out || complain "signal: $(head -1 out)"
 # Nothing of it is skipped: every case is the subject's, and the next has a subject that is sound again.
 for fault in grows seals seals_writes puts_back; do
   run 1 gate --subject "$subject $fault" --kernel "$name" --max-cases 20

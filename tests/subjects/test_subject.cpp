@@ -269,7 +269,7 @@ int main(int argc, char** argv) {
       if (fault == "compiles") kernel["variant"] = {"dk", "dv"};
       if (fault == "compiles_for") kernel["variant"] = {"seed"};
       if (fault == "refuses") kernel["limits"] = {"T >= 1"};
-      if (fault.starts_with("jit")) kernel["device"] = "cuda";
+      if (fault.starts_with("jit") || std::getenv("ON_CUDA") != nullptr) kernel["device"] = "cuda";
       if (fault == "jit_declared") kernel["variant"] = {"dk", "T%16"};
       if (fault == "jit_limited") kernel["limits"] = {"dk <= 128"};
       if (fault == "small") kernel["limits"] = {"dk <= 4", "regime != slow"};

@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "harness/run/call_loop.h"
 
@@ -101,6 +104,40 @@ TEST(SharedMemory, FarRowsAreHolesBetweenThem) {
   EXPECT_EQ(memory.touched(asked), "");
   *mapped.at(places[0].offset + (std::size_t{1} << 32)) = 1.0F;
   EXPECT_EQ(memory.touched(asked), "wrote outside k: element 1073741824 of its buffer, in a gap");
+}
+
+TEST(SharedMemory, ALaneKeepsItsTensorsWhileAnotherCallIsPlaced) {
+  SharedMemory memory(2);
+  const auto first = regions(5000, 100), second = regions(90'000, 3'000'000);
+  const std::vector<EdgePlace> a = memory.place(first, 0), b = memory.place(second, 1);
+  fill(a), fill(b);
+  EXPECT_EQ(memory.touched(first, 0), "");
+  EXPECT_EQ(memory.touched(second, 1), "");
+  const Mapped mapped(memory);
+  *mapped.at(b[0].offset + 90'000 + 8192) = 1.0F;
+  EXPECT_EQ(memory.touched(second, 1), "wrote outside q: 2049 elements behind its last");
+  *reinterpret_cast<float*>(a[1].data) = 2.0F;
+  fill(memory.place(second, 1));
+  EXPECT_EQ(*reinterpret_cast<float*>(a[1].data), 2.0F) << "the lane's own tensors stay";
+  EXPECT_EQ(memory.touched(first, 0), "");
+}
+
+TEST(SharedMemory, ALargerCallWaitsForTheOtherLane) {
+  SharedMemory memory(2);
+  const auto small = regions(5000, 100), large = regions(200'000'000, 100);
+  const std::vector<EdgePlace> a = memory.place(small, 0);
+  fill(a);
+  std::atomic<bool> left = false;
+  std::thread other([&] {
+    (void)memory.place(large, 1);
+    EXPECT_TRUE(left.load()) << "it moved the memory of a call under way";
+    memory.leave(1);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (const EdgePlace& place : a) EXPECT_EQ(*place.data, std::byte{0xff});
+  left = true;
+  memory.leave(0);
+  other.join();
 }
 
 TEST(SharedMemory, ACallThatFitsInNoAddressSpaceLeavesTheNextOneTheObjectAsItWas) {
