@@ -9,14 +9,17 @@
 #include <vector>
 
 #include "optimized/kernel.h"
+#include "reference/axis.h"
 #include "reference/contract.h"
 #include "reference/error.h"
+#include "reference/view.h"
 
 /// The interface of code under test that is no matrix recurrence: named tensors in, named tensors out. `samestate list systems`
 /// says which forms and sizes a system has, `samestate judge --tensors LINE` which tensors.
 namespace samestate {
 
-/// A row-major tensor. Tensors of a sequence begin with the batch: [B, T, ...]; weights do not.
+/// A row-major tensor. Tensors of a sequence begin with the batch: [B, T, ...]; weights do not. Of a packed batch those with tokens
+/// begin with [1, T, ...], where T counts the tokens of all sequences, and states with the number of sequences.
 template <class T>
 struct NamedTensor {
   std::string_view name;
@@ -24,6 +27,7 @@ struct NamedTensor {
   T* data = nullptr;
   /// In elements, of a row whose kernel takes strided tensors; empty: dense. The innermost is 1.
   std::vector<std::int64_t> stride = {};
+  Axis axis = Axis::tokens;
 
   [[nodiscard]] std::int64_t extent(std::size_t d) const { return d < shape.size() ? shape[d] : 1; }
 };
@@ -42,6 +46,9 @@ struct OperatorArguments {
   std::int64_t chunk =
       0;            ///< tile or chunk, for forms that have one; part of what is asked for, as in kernel.h
   int threads = 1;  ///< at most this many CPU threads
+  /// [N + 1], of a packed batch: sequence n holds the tokens [c[n], c[n+1]); absent: dense. As in optimized/kernel.h it may begin
+  /// above 0 and end below T; rows of tokens of no sequence are not written.
+  View<const std::int64_t, 1> cu_seqlens = {};
 
   /// Throw Error where there is no such tensor or parameter.
   [[nodiscard]] const NamedTensor<const float>& input(std::string_view name) const {
@@ -91,6 +98,7 @@ struct OperatorKernel {
   /// Tensors between the stages of a layer that it hands out where a call has outputs of their names: what its next stage
   /// read, value for value (docs/case-line.md names those that a system knows). A call asks for all or none of them; of one that is no tensor in some calls a limit stands behind its name: "convolved if T != 1".
   std::vector<std::string> taps = {};
+  bool packed = false;  ///< reads OperatorArguments::cu_seqlens; else it is asked for no packed batch
 };
 
 /// The table of this build.

@@ -21,6 +21,7 @@
 #include "optimized/cpu/operators/state_space_duality.h"
 #include "optimized/cpu/operators/strided.h"
 #include "optimized/cpu/operators/test_time_training.h"
+#include "optimized/sequence_by_sequence.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/operators/kernels.h"
 #endif
@@ -93,7 +94,7 @@ std::span<const OperatorKernel> operator_kernels() {
   static const std::vector<OperatorKernel> kTable = [&] {
     std::vector<OperatorKernel> table;
     for (const Row& row : rows)
-      table.push_back({row.name, row.system, row.form, row.device, row.contracts, with_dense_copies(row.run), true, nullptr, row.limits, row.taps});
+      table.push_back({row.name, row.system, row.form, row.device, row.contracts, sequence_by_sequence(with_dense_copies(row.run)), true, nullptr, row.limits, row.taps, true});
 #ifdef SAMESTATE_HAVE_CUDA
     for (OperatorKernel& row : cuda::cuda_operator_kernels()) table.push_back(std::move(row));
 #endif

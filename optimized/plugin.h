@@ -10,13 +10,14 @@
 /// examples/kernel_plugin is one to copy.
 namespace samestate {
 
-/// What host and plugin must agree on: the first factor counts changes of meaning and is raised by hand (8: a call
-/// may have cuts between ranks), the sum follows the layout of what crosses the border. Both sides must be built with the same C++ standard
+/// What host and plugin must agree on: the first factor counts changes of meaning and is raised by hand (9: a call
+/// of named tensors may be a packed batch), the sum follows the layout of what crosses the border. Both sides must be built with the same C++ standard
 /// library.
 inline constexpr int plugin_abi =
-    8 * 100'000 + static_cast<int>(sizeof(Arguments) + sizeof(Contract) + sizeof(Outcome) + sizeof(Kernel) +
-                                   sizeof(TimingRequest) + sizeof(Timing) + sizeof(KernelTrace) +
-                                   sizeof(OperatorArguments) + sizeof(OperatorKernel));
+    9 * 100'000 +
+    static_cast<int>(sizeof(Arguments) + sizeof(Contract) + sizeof(Outcome) + sizeof(Kernel) +
+                     sizeof(TimingRequest) + sizeof(Timing) + sizeof(KernelTrace) +
+                     sizeof(OperatorArguments) + sizeof(OperatorKernel) + sizeof(NamedTensor<float>));
 
 }  // namespace samestate
 

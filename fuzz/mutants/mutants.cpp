@@ -42,6 +42,7 @@ std::vector<Mutant> make_table() {
                     heads_mutants,
                     adversaries,
                     operator_interface_mutants,
+                    packed_mutants,
                     activation_gates_mutants,
                     dendritic_mutants,
                     dendritic_precision_mutants,

@@ -123,4 +123,10 @@ std::string format_case(const Case& c) {
   return out;
 }
 
+std::vector<std::int64_t> offsets_of(const Case& c) {
+  std::vector<std::int64_t> offsets{0};
+  for (const std::int64_t length : c.lengths) offsets.push_back(offsets.back() + length);
+  return offsets;
+}
+
 }  // namespace samestate

@@ -55,6 +55,17 @@ struct Case {
   bool operator==(const Case&) const = default;
 };
 
+/// Sequences of the case: of a packed batch its lengths, else the batch.
+[[nodiscard]] inline std::int64_t sequences_of(const Case& c) {
+  return c.lengths.empty() ? c.B : static_cast<std::int64_t>(c.lengths.size());
+}
+/// The tokens of one of them.
+[[nodiscard]] inline std::int64_t tokens_of(const Case& c, std::int64_t sequence) {
+  return c.lengths.empty() ? c.T : c.lengths[static_cast<std::size_t>(sequence)];
+}
+/// Where the packed sequences of the case begin, and where the last one ends; without those tokens that belong to none.
+[[nodiscard]] std::vector<std::int64_t> offsets_of(const Case& c);
+
 /// Reads `v1 SYSTEM key=value ...`, keys in any order. Throws Error that names the key or value, the limit
 /// and the remedy: another version, an unknown or repeated key, a value that does not parse, or a line that
 /// is no case (Resolved).

@@ -45,7 +45,7 @@ auto number_in(AnyCase& c, std::string_view key) -> decltype(&c.T) {
 }
 
 std::optional<std::int64_t> number_of(const Case& c, std::string_view key) {
-  if (key == "sequences") return c.lengths.empty() ? c.B : std::ssize(c.lengths);
+  if (key == "sequences") return sequences_of(c);
   if (key == "shortest") return c.lengths.empty() ? c.T : std::ranges::min(c.lengths);
   if (key == "longest") return c.lengths.empty() ? c.T : std::ranges::max(c.lengths);
   // Of the recurrent family; a system of named tensors may have a size of that name.

@@ -116,6 +116,7 @@ std::string case_line_markdown() {
     out += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.name,
                        key.of == KeyOf::every    ? "every system"
                        : key.of == KeyOf::layers ? "layers"
+                       : key.of == KeyOf::packed ? "systems with packed batches"
                                                  : "the recurrent family",
                        words == kRows.end() ? "" : words->takes, default_of(key),
                        words == kRows.end() ? "" : words->means);

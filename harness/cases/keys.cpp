@@ -129,7 +129,7 @@ const std::vector<Key>& table() {
        true,
        {"drawn"},
        2},
-      {"lengths", family, [](Case& c, Text v) { c.lengths = whole_numbers("lengths", v); },
+      {"lengths", KeyOf::packed, [](Case& c, Text v) { c.lengths = whole_numbers("lengths", v); },
        [](const Case& c) { return fmt::format("{}", fmt::join(c.lengths, ",")); }, nothing},
       {"B",
        every,
@@ -246,7 +246,7 @@ const std::vector<Key>& table() {
        {"none", "in_place"},
        6},
       {"unowned",
-       family,
+       KeyOf::packed,
        [](Case& c, Text v) {
          const std::vector<std::int64_t> tokens = whole_numbers("unowned", v);
          if (tokens.size() != 2) {
@@ -312,10 +312,11 @@ const Key* key_named(std::string_view name) {
   return nullptr;
 }
 
-std::vector<std::string_view> common_keys(bool layer) {
+std::vector<std::string_view> common_keys(bool layer, bool packed) {
   std::vector<std::string_view> names;
   for (const Key& key : table()) {
-    if (key.of == KeyOf::every || (layer && key.of == KeyOf::layers)) names.push_back(key.name);
+    if (key.of == KeyOf::every || (layer && key.of == KeyOf::layers) || (packed && key.of == KeyOf::packed))
+      names.push_back(key.name);
   }
   return names;
 }

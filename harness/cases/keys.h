@@ -9,8 +9,9 @@
 
 namespace samestate {
 
-/// Whose case lines have a key: every system's, the recurrent family's alone, or those of layers whose stages are judged.
-enum class KeyOf { every, family, layers };
+/// Whose case lines have a key: every system's, the recurrent family's alone, those of systems with packed batches, or those of layers
+/// whose stages are judged.
+enum class KeyOf { every, family, packed, layers };
 
 /// One key of the case line, all that is known of it: a new key is a row here.
 struct Key {
@@ -41,9 +42,9 @@ struct Key {
 /// Null where there is none of that name.
 [[nodiscard]] const Key* key_named(std::string_view name);
 
-/// The keys of a system of named tensors, `layer`: whose stages are judged, and those of the recurrent family, in canonical
-/// order.
-[[nodiscard]] std::vector<std::string_view> common_keys(bool layer = false);
+/// The keys of a system of named tensors, `layer`: whose stages are judged, `packed`: with packed batches; and those of the recurrent
+/// family, in canonical order.
+[[nodiscard]] std::vector<std::string_view> common_keys(bool layer = false, bool packed = false);
 [[nodiscard]] std::vector<std::string_view> family_keys();
 
 /// The keys of a part of a line, as "dk=3 dv=70", put into the case; sizes that are keys of their own too.

@@ -126,14 +126,14 @@ void check_lengths(const CaseForm& form, const Case& c) {
 /// How many tensors of the axis a case has.
 double count_of(const Case& c, Axis axis) {
   if (axis == Axis::whole) return 1.0;
-  return static_cast<double>(axis == Axis::state && !c.lengths.empty() ? std::ssize(c.lengths) : c.B);
+  return static_cast<double>(axis == Axis::tokens || axis == Axis::prefix ? c.B : sequences_of(c));
 }
 
 /// Elements, of sizes whose product need not fit an Index.
 double elements_of(const Case& c, const TensorSpec& spec) {
   double size = count_of(c, spec.axis);
   for (const Index extent : spec.shape) size *= static_cast<double>(extent);
-  if (spec.axis != Axis::tokens || c.lead + c.slack == 0) return size;
+  if ((spec.axis != Axis::tokens && spec.axis != Axis::prefix) || c.lead + c.slack == 0) return size;
   return size / static_cast<double>(std::max<Index>(c.T, 1)) * static_cast<double>(c.T + c.lead + c.slack);
 }
 

@@ -22,7 +22,7 @@ struct CaseForm {
   bool by_heads = false;  ///< .. or, ranked too, the value heads
 
   /// Its calls are of any form that kernels are written for, and those that have chunks read the line's.
-  [[nodiscard]] bool of_any_form() const { return decodes && !chunked; }
+  [[nodiscard]] bool of_any_form() const { return (decodes || packed) && !chunked; }
 };
 
 /// A size of a case line: of the system alone (a value of Case::parameters) or, not `own`, a key of the table.
@@ -70,6 +70,7 @@ struct CaseTensor {
   bool batched = false;             ///< its first extent is the batch's
   std::vector<std::int64_t> shape;  ///< the batch's extent included
   std::vector<float> data;
+  std::vector<std::int64_t> lengths = {};  ///< packed: the tokens of each sequence
 };
 
 /// A block of an output, of one sequence or of one head of it, beside what it was held against. Rows x last extent.

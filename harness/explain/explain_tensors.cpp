@@ -254,9 +254,9 @@ std::vector<std::string> all_places(const Resolved& r, const Signature& signatur
   }
   if (wrong_names.size() == 1 && signature.outputs.size() > 1)
     out.push_back(fmt::format("only {}: the other output(s) are right", worst.name));
-  if (std::ssize(sequences) < r.c.B) {
-    out.push_back(
-        fmt::format("only sequence(s) {} of {}", ranges_text({sequences.begin(), sequences.end()}), r.c.B));
+  if (std::ssize(sequences) < sequences_of(r.c)) {
+    out.push_back(fmt::format("only sequence(s) {} of {}", ranges_text({sequences.begin(), sequences.end()}),
+                              sequences_of(r.c)));
   }
   return out;
 }
@@ -268,18 +268,19 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
   Explanation out;
   if (trace.outputs.empty()) return out;
   const std::vector<Tensors<double>> outputs = by_sequence(trace.outputs);
-  const Signature signature = system.row.signature(system.call(c, trace.native));
+  const Call whole = system.call(c, trace.native);
+  const Signature signature = system.row.signature(whole);
   const std::vector<OperatorOracle>& oracles = trace.oracles;
   std::vector<TensorDifference> found;
   double right = 0.0;
-  for (Index b = 0; b < c.B; ++b) {
+  for (Index b = 0; b < sequences_of(c); ++b) {
     const OperatorOracle& of = oracles[static_cast<std::size_t>(b)];
     for (const auto& [name, exact] : of.exact) {
       TensorDifference d = difference_of(name, b, exact, get(of.tolerance, name),
                                          get(outputs[static_cast<std::size_t>(b)], name));
       right = std::max(right, d.right);
       if (d.wrong == 0) continue;
-      d.axis = last_axis(system.row, system.call(c, trace.native), name);
+      d.axis = last_axis(system.row, call_of_sequence(whole, c, b), name);
       out.differs.push_back(fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}", name, b,
                                         d.wrong, exact.size(), d.rows.size(), ranges_text(d.rows)));
       found.push_back(std::move(d));
@@ -299,7 +300,7 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
   const OperatorOracle& oracle = oracles[static_cast<std::size_t>(worst.sequence)];
   const Matrix<double>& exact = get(oracle.exact, worst.name);
   const Matrix<double>& actual = get(outputs[static_cast<std::size_t>(worst.sequence)], worst.name);
-  const Index tokens = of_tokens(worst) ? c.T : 0;
+  const Index tokens = of_tokens(worst) ? tokens_of(c, worst.sequence) : 0;
   out.patterns = tensor_values(c, worst, tokens, exact, actual);
   // The outputs of one sequence: a factor on a state says more than where it shows.
   for (const TensorDifference& d : found) {

@@ -65,7 +65,7 @@ class GuardedSide {
   /// `shape` without the tokens that belong to no sequence.
   void add(const RunTensor& spec, std::vector<std::int64_t> shape, std::vector<float> values = {}) {
     TensorPlace place{std::move(shape), spec.axis, spec.batched};
-    if (spec.axis == Axis::tokens) {
+    if (spec.axis == Axis::tokens || spec.axis == Axis::prefix) {
       place.lead = lead_, place.slack = slack_;
       place.shape[static_cast<std::size_t>(token_dimension(spec))] += lead_ + slack_;
     }
@@ -91,7 +91,8 @@ class GuardedSide {
   [[nodiscard]] GuardedTensor& tensor(std::size_t i) { return tensors_[i]; }
   /// All of it.
   [[nodiscard]] CallTensor whole(std::size_t i) const {
-    return {specs_[i]->name, tensors_[i].tensor(), token_dimension(*specs_[i]), specs_[i]->indices};
+    return {specs_[i]->name, tensors_[i].tensor(), token_dimension(*specs_[i]), specs_[i]->indices,
+            specs_[i]->axis};
   }
   /// What a call of the tokens [begin, end) sees of an input or writes of an output.
   [[nodiscard]] CallTensor part(std::size_t i, std::int64_t begin, std::int64_t end) const {

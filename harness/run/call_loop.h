@@ -59,6 +59,7 @@ struct CallTensor {
   StridedTensor tensor;
   int token_dimension = -1;  ///< -1: no dimension of it counts tokens
   bool indices = false;      ///< as RunTensor's
+  Axis axis = Axis::tokens;
 };
 
 /// One call of a kernel, whichever interface it was written for.

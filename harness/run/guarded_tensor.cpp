@@ -193,7 +193,7 @@ void GuardedTensor::lie_in(std::shared_ptr<Buffer> buffer, std::int64_t offset) 
 
 void GuardedTensor::own(const TensorPlace& place) {
   owned_ = tensor_;
-  if (place.axis == Axis::tokens && place.lead + place.slack > 0) {
+  if ((place.axis == Axis::tokens || place.axis == Axis::prefix) && place.lead + place.slack > 0) {
     token_dimension_ = place.batched ? 1 : 0;
     owned_ = tensor_.slice(token_dimension_, place.lead, tensor_.shape[token_dimension_] - place.slack);
   }

@@ -428,8 +428,7 @@ BatchShape batch_shape_of(const Resolved& r) {
                    c.l2norm,
                    c.state == "random"};
   if (!c.lengths.empty()) {
-    shape.offsets = {0};
-    for (std::int64_t length : c.lengths) shape.offsets.push_back(shape.offsets.back() + length);
+    shape.offsets = offsets_of(c);
   }
   return shape;
 }

@@ -37,7 +37,8 @@ NamedTensor<T> named_tensor(const CallTensor& x, const OperatorKernel& kernel) {
                        fmt::format("{} takes dense tensors, and {} has strides of its own: layout=dense",
                                    kernel.name, x.name)});
   }
-  return {x.name, x.tensor.shape, x.tensor.data, plain ? std::vector<std::int64_t>{} : x.tensor.stride};
+  return {x.name, x.tensor.shape, x.tensor.data, plain ? std::vector<std::int64_t>{} : x.tensor.stride,
+          x.axis};
 }
 
 OperatorArguments operator_arguments_of(const KernelCall& call, const OperatorKernel& kernel) {
@@ -49,6 +50,7 @@ OperatorArguments operator_arguments_of(const KernelCall& call, const OperatorKe
   a.tokens = call.tokens;
   a.chunk = call.chunk;
   a.threads = call.threads;
+  a.cu_seqlens = call.cu_seqlens;
   return a;
 }
 
@@ -145,8 +147,11 @@ bool has_bound(const System& system, const std::string& contract) {
   return system.kernel_rows != kTensorRows || !between || unit_operand(c) != Format::none;
 }
 
-KernelRow adapted(const OperatorKernel& kernel) {
+KernelRow adapted(const OperatorKernel& of) {
+  OperatorKernel kernel = of;
   const System& system = system_of(kernel);
+  if (!kernel.packed && std::ranges::any_of(system.forms, &CaseForm::packed))
+    kernel.limits.emplace_back("form != packed");
   const std::vector<std::string> contracts = contracts_of(kernel.name, kernel.contracts);
   for (const std::string& contract : contracts) {
     if (has_bound(system, contract)) continue;
@@ -235,7 +240,7 @@ namespace {
 /// Whether calls of the case get rows of tokens before theirs: those of form=decode, and of a law that cuts a sequence where
 /// a call has all keys so far. A limit knows them as form=decode.
 bool goes_on(const Resolved& r) {
-  if (r.form->of_any_form()) return true;
+  if (r.form->decodes && r.form->of_any_form()) return true;
   if (r.c.law != "split" && r.c.law != "serving") return false;
   const auto prefix = [](const TensorSpec& x) { return x.axis == Axis::prefix; };
   return std::ranges::any_of(r.system->signature(r.c).inputs, prefix);

@@ -84,6 +84,9 @@ std::vector<float> floats_of(const Matrix<double>& x) { return {x.data(), x.data
 
 Parts tensor_parts(const TensorSystem& system, const Resolved& r, const Record& record, const Trace& trace,
                    const ScriptWords& words, bool alone) {
+  if (r.form->packed)
+    throw Error(fmt::format(
+        "--script: form=packed of {} is not written as a script; --dump writes its tensors", system.name));
   Parts parts;
   const Signature signature = system.row.signature(system.call(r.c, trace.native));
   const bool recorded = words.call.empty();

@@ -179,9 +179,9 @@ Declaration declaration_of(const Json& object, std::size_t number) {
     } else if (key == "conventions") {
       out.conventions = conventions_of(value, of);
       for (const auto& [said, what] : value.items()) out.said.push_back(said);
-    } else if (key == "strided" || key == "interpreted") {
+    } else if (key == "strided" || key == "interpreted" || key == "packed") {
       if (!value.is_boolean()) refuse(of, fmt::format("\"{}\" is true or false", key));
-      (key == "strided" ? out.strided : out.interpreted) = value.get<bool>();
+      (key == "strided" ? out.strided : key == "packed" ? out.packed : out.interpreted) = value.get<bool>();
     } else if (key == "memory") {
       out.device_memory = one_of(kMemories, value, of, key);
     } else if (key == "about") {
@@ -241,6 +241,7 @@ void require_conventions(const Declaration& declaration, bool family, bool pool)
       refuse(of,
              fmt::format("\"null_slot\" is of a system with a pool of states, gated_delta_step; {} has none",
                          declaration.system));
+    if (key == "cu_seqlens" && declaration.packed) continue;
     if (key != "null_slot" && !family)
       refuse(of,
              fmt::format("{} is a convention of the recurrent family, and {} has named tensors: leave it out",

@@ -15,14 +15,22 @@ using namespace edge_detail;
 EdgeCall::EdgeCall(const OperatorArguments& call, const Contract& contract, const Declaration& declaration)
     : keeps_strides_(declaration.strided), null_slot_(declaration.conventions.null_slot) {
   if (null_slot_ != Conventions::NullSlot::minus_one) slots_ = call.parameter(kSlots);
-  const auto put = [&](std::string_view name, auto* data, const std::vector<std::int64_t>& shape,
-                       const std::vector<std::int64_t>& stride, bool output) {
-    EdgeTensor x{.name = std::string(name),
-                 .dtype = dtype_for(declaration.conventions, name, Format::fp32),
-                 .shape = shape};
-    x.call = {const_cast<float*>(data), shape, stride.empty() ? row_major_strides(shape) : stride};
+  const bool packed = call.cu_seqlens.present();
+  const std::int64_t N = packed ? call.cu_seqlens.shape[0] - 1 : 0;
+  // Tokens that belong to no sequence are not shown: of named tensors nothing says which have tokens.
+  const std::int64_t begin = packed ? call.cu_seqlens(0) : 0;
+  const auto put = [&](const auto& of, bool output) {
+    EdgeTensor x{.name = std::string(of.name),
+                 .dtype = dtype_for(declaration.conventions, of.name, Format::fp32),
+                 .shape = of.shape};
+    x.call = {const_cast<float*>(of.data), of.shape,
+              of.stride.empty() ? row_major_strides(of.shape) : of.stride};
+    if (packed && (of.axis == Axis::tokens || of.axis == Axis::prefix)) {
+      x.call = x.call.slice(1, begin, call.cu_seqlens(N));
+      x.shape = x.call.shape;
+    }
     (output ? x.output : x.input) = true;
-    if (slots_ > 0 && name == kPool)
+    if (slots_ > 0 && of.name == kPool)
       tensors_.push_back(with_null_slot(std::move(x)));
     else
       add(std::move(x));
@@ -33,8 +41,15 @@ EdgeCall::EdgeCall(const OperatorArguments& call, const Contract& contract, cons
       if (slot.data[b * (slot.stride.empty() ? 1 : slot.stride[0])] < 0.0F) without_state_.push_back(b);
     }
   }
-  for (const NamedTensor<const float>& x : call.inputs) put(x.name, x.data, x.shape, x.stride, false);
-  for (const NamedTensor<float>& x : call.outputs) put(x.name, x.data, x.shape, x.stride, true);
+  for (const NamedTensor<const float>& x : call.inputs) put(x, false);
+  for (const NamedTensor<float>& x : call.outputs) put(x, true);
+  if (packed) {
+    EdgeTensor x{
+        .name = "cu_seqlens", .dtype = declaration.conventions.offsets, .shape = {N + 1}, .input = true};
+    for (std::int64_t n = 0; n <= N; ++n) x.whole_numbers.push_back(call.cu_seqlens(n) - begin);
+    x.stride = {1};
+    tensors_.push_back(std::move(x));
+  }
   make_regions();
   Json parameters = Json::object();
   for (const auto& [name, value] : call.parameters)

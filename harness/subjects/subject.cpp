@@ -338,6 +338,7 @@ Subject subject_rows(Ready ready, SubjectCall call) {
       OperatorKernel row = row_of(OperatorKernel());
       row.strided = d.strided;
       row.taps = d.taps;
+      row.packed = d.packed;
       row.run = [call, d](const OperatorArguments& a, const Contract& contract) {
         EdgeCall edge(a, contract, d);
         return call(edge, d.name);

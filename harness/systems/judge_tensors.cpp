@@ -28,19 +28,30 @@ std::vector<Index> tokens_made(const Case& c) {
   return tokens;
 }
 
+/// The case of one of its sequences, without what goes beside its judgement.
+Case alone(Case c, Index sequence) {
+  c.T = tokens_of(c, sequence);
+  c.B = 1;
+  c.taps = false;
+  if (!c.lengths.empty()) c.form = system_named(c.system).forms.front().name;
+  c.lengths.clear();
+  return c;
+}
+
 /// Of many sequences also those that float64 shows to be farthest off.
 ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call call,
                              const std::vector<CaseTensor>& inputs,
                              const std::vector<Tensors<double>>& outputs) {
   const Index most = system.sequences_to_hold(c);
-  const bool few = most < std::min(c.B, kChosenHeads);
+  const Index all = sequences_of(c);
+  const bool few = most < std::min(all, kChosenHeads);
   // Where few can be held, one of them is the farthest.
   ChosenHeads chosen(
-      c.B, 1, c.seed, [](Index) { return true; }, few ? most - 1 : kChosenHeads);
+      all, 1, c.seed, [](Index) { return true; }, few ? most - 1 : kChosenHeads);
   if (chosen.all()) return chosen;
   call.form = system.row.forms.front().name;
   Farthest farthest;
-  for (Index b = 0; b < c.B; ++b) {
+  for (Index b = 0; b < all; ++b) {
     if (chosen.takes(b, 0)) continue;
     Distance distance;
     const auto add = [&](const Call& of, const Tensors<double>& sequence, const Tensors<double>& actual) {
@@ -52,7 +63,7 @@ ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call cal
       const SequencePart made = part_of(system.row, call, {}, sequence, actual, tokens_made(c));
       add(made.call, made.inputs, made.outputs);
     } else {
-      add(call, sequence, actual);
+      add(call_of_sequence(call, c, b), sequence, actual);
     }
     farthest.add(b, distance);
   }
@@ -162,13 +173,10 @@ SequencePart part_of(const Operator& row, const Call& call, const std::vector<In
 Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
                         const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
                         std::vector<OperatorOracle>* oracles) {
-  const Call call = system.call(r.c, native);
-  const ChosenHeads chosen = chosen_sequences(r.c, system, call, inputs, outputs);
+  const Call whole = system.call(r.c, native);
+  const ChosenHeads chosen = chosen_sequences(r.c, system, whole, inputs, outputs);
   // Of work 1, some 35 ms of the running error. Without rounding points samples are dearer, and few runs are in doubt.
-  Case alone = r.c;
-  alone.B = 1;
-  alone.taps = false;
-  const double one = system.work(alone);
+  double one = 0.0;  // of the sequence that is judged
   Index held = chosen.count();
   const auto twins = [&](double work, bool points) {
     return SampledSequences(held, work, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
@@ -197,7 +205,9 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
   // The inverse of a large chunk is all of the layer's.
   const double of_drawn_stage = r.c.chunk > 64 ? 1.0 : kOfStage;
   const std::vector<Index> cuts = cuts_of(r);
-  const bool by_token = !r.c.taps && r.c.T > 0 && held_by_token(system.row, system.row.signature(call));
+  // A packed sequence is held whole.
+  const bool by_token =
+      !r.c.taps && r.c.T > 0 && !r.form->packed && held_by_token(system.row, system.row.signature(whole));
   std::optional<Judgement> worst, zeros;
   Index looked = 0;
   std::string which;
@@ -247,9 +257,11 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     ++looked;
     return judgement;
   };
-  for (Index b = 0; b < r.c.B; ++b) {
+  for (Index b = 0; b < sequences_of(r.c); ++b) {
     const bool takes = chosen.takes(b, 0);
     if (!takes && oracles == nullptr) continue;
+    const Call call = call_of_sequence(whole, r.c, b);
+    one = system.work(alone(r.c, b));
     Tensors<double> sequence = sequence_of(inputs, b);
     const Tensors<double>& actual = outputs[static_cast<std::size_t>(b)];
     ChosenTokens tokens = r.c.cached ? ChosenTokens::behind(r.c.T, r.c.prefill)

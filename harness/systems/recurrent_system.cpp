@@ -177,7 +177,7 @@ double RecurrentSystem::work(const Case& c) const {
   constexpr double kElement = 27e-3, kStateElement = 31e-3;
   constexpr double kLaw = 4.0;  // several runs, without the bounds of all of them
   const HeadCost cost = mean_cost_of_head(c, family);
-  const Index sequences = c.lengths.empty() ? c.B : std::ssize(c.lengths);
+  const Index sequences = sequences_of(c);
   const Index all = sequences * c.Hv;
   // Of many heads few are held to their tolerance (ChosenHeads), the others, or some of them, evaluated in float64.
   const Index held = c.law.empty() ? std::min(all, heads_to_hold(cost)) : all;
@@ -203,7 +203,7 @@ std::vector<float>& tensor_in(Batch& batch, std::string_view name) {
 /// [B, ...], states [sequences, ...].
 CaseTensor case_tensor(const Resolved& r, const TensorSpec& spec, std::vector<float> data) {
   std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-  const std::int64_t sequences = r.form->packed ? std::ssize(r.c.lengths) : r.c.B;
+  const std::int64_t sequences = sequences_of(r.c);
   shape.insert(shape.begin(), spec.axis == Axis::state ? sequences : r.c.B);
   return {spec, true, std::move(shape), std::move(data)};
 }

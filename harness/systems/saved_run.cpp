@@ -51,14 +51,14 @@ Record record_elsewhere(const Case& c, const RunFile& file) {
 
 /// The form whose calls made the run.
 std::string native_form(const Resolved& r, const TensorSystem& system, const RunFile& file) {
-  if (!r.form->decodes) return r.c.form;
+  if (!r.form->of_any_form()) return r.c.form;
   const Operator& op = system.row;
   if (file.form.empty() && op.forms.size() == 1) return std::string(op.forms.front().name);
   if (op.form(file.form) != nullptr) return file.form;
   std::vector<std::string_view> names;
   for (const OperatorForm& form : op.forms) names.push_back(form.name);
-  throw Error(fmt::format("judge: form=decode of {} is calls of one of {}; the file's metadata 'form' is {}",
-                          r.c.system, fmt::join(names, ", "), quote(file.form)));
+  throw Error(fmt::format("judge: form={} of {} is calls of one of {}; the file's metadata 'form' is {}",
+                          r.c.form, r.c.system, fmt::join(names, ", "), quote(file.form)));
 }
 
 /// The name of a tensor in a file.
@@ -66,13 +66,17 @@ std::string in_file(std::string_view prefix, const TensorSpec& spec) {
   return std::string(prefix) + spec.name;
 }
 
-std::int64_t sequences_of(const Resolved& r) { return r.form->packed ? std::ssize(r.c.lengths) : r.c.B; }
-
-/// The shape of a tensor in a file.
-std::vector<std::int64_t> file_shape(const Resolved& r, const TensorSpec& spec, bool batched) {
-  std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-  if (batched) shape.insert(shape.begin(), spec.axis == Axis::state ? sequences_of(r) : r.c.B);
-  return shape;
+/// Throws Error where the file's offsets are not those of the case.
+void require_offsets(const Resolved& r, const RunFile& file) {
+  const auto offsets = file.tensors.find("cu_seqlens");
+  if (!r.form->packed) {
+    if (offsets == file.tensors.end()) return;
+    throw Error("judge: the file is packed (cu_seqlens): write form=packed lengths=... in its case line");
+  }
+  if (offsets == file.tensors.end() ||
+      !std::ranges::equal(offsets_of(r.c), offsets->second.values,
+                          [](std::int64_t a, double b) { return static_cast<double>(a) == b; }))
+    throw Error("judge: cu_seqlens in the file and lengths= in the case line disagree");
 }
 
 constexpr std::string_view kTap = "tap.";
@@ -95,8 +99,8 @@ std::vector<CaseTensor> outputs_in(const Resolved& r, const Signature& signature
                                    const std::vector<TensorSpec>& written, const RunFile& file) {
   std::vector<CaseTensor> outputs;
   for (const TensorSpec& spec : written) {
-    outputs.push_back({spec, true, file_shape(r, spec, true),
-                       floats(file, written_in_file(r, signature, spec), Format::none)});
+    outputs.push_back({spec, true, tensor_shape(spec, r.c),
+                       floats(file, written_in_file(r, signature, spec), Format::none), r.c.lengths});
   }
   return outputs;
 }
@@ -121,26 +125,18 @@ Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const
       throw Error(fmt::format("tensor '{}' element {} is {}: inputs must be finite", name,
                               bad - values.begin(), *bad));
     }
-    const bool batched = spec.axis != Axis::whole;
-    inputs.push_back(
-        {spec, batched, file_shape(r, spec, batched), floats(file, name, input_format(spec, *r.contract))});
+    inputs.push_back({spec, spec.axis != Axis::whole, tensor_shape(spec, r.c),
+                      floats(file, name, input_format(spec, *r.contract)), r.c.lengths});
   }
+  require_offsets(r, file);
   std::vector<TensorSpec> written = signature.outputs;
   for (TensorSpec& tap : taps_of(r, system, native)) {
     if (file.tensors.contains(in_file(kTap, tap))) written.push_back(std::move(tap));
   }
-  std::vector<Tensors<double>> outputs(static_cast<std::size_t>(r.c.B));
-  for (const TensorSpec& spec : written) {
-    const double* from = file.tensors.at(written_in_file(r, signature, spec)).values.data();
-    for (Tensors<double>& sequence : outputs) {
-      Matrix<double> x(spec.rows(), spec.columns());
-      std::copy_n(from, x.size(), x.data());
-      from += x.size();
-      sequence.emplace(spec.name, std::move(x));
-    }
-  }
-  if (trace != nullptr) *trace = {inputs, outputs_in(r, signature, written, file), native, {}, {}, {}};
-  return judge_tensors(r, system, native, inputs, outputs, trace != nullptr ? &trace->oracles : nullptr);
+  std::vector<CaseTensor> outputs = outputs_in(r, signature, written, file);
+  const std::vector<Tensors<double>> sequences = by_sequence(outputs);
+  if (trace != nullptr) *trace = {inputs, std::move(outputs), native, {}, {}, {}};
+  return judge_tensors(r, system, native, inputs, sequences, trace != nullptr ? &trace->oracles : nullptr);
 }
 
 Judgement judge_family_file(const Resolved& r, const Family& family, const RunFile& file, Trace* trace) {
@@ -174,17 +170,7 @@ Judgement judge_family_file(const Resolved& r, const Family& family, const RunFi
     throw Error(fmt::format("judge: state={} in the case line, but the file {} an initial_state", c.state,
                             batch.initial_state.empty() ? "lacks" : "holds"));
   }
-  if (!batch.shape.offsets.empty()) {
-    const auto offsets = file.tensors.find("cu_seqlens");
-    if (offsets == file.tensors.end() ||
-        !std::equal(batch.shape.offsets.begin(), batch.shape.offsets.end(), offsets->second.values.begin(),
-                    offsets->second.values.end(),
-                    [](std::int64_t a, double b) { return static_cast<double>(a) == b; })) {
-      throw Error("judge: cu_seqlens in the file and lengths= in the case line disagree");
-    }
-  } else if (file.tensors.contains("cu_seqlens")) {
-    throw Error("judge: the file is packed (cu_seqlens): write form=packed lengths=... in its case line");
-  }
+  require_offsets(r, file);
   require_finite(batch);
   if (!file.tensors.contains("final_state")) {
     throw Error("judge: the file has no final_state: o alone does not show what the next call starts from");
@@ -194,9 +180,8 @@ Judgement judge_family_file(const Resolved& r, const Family& family, const RunFi
     const Signature signature = r.system->signature(r.c);
     *trace = {{}, outputs_in(r, signature, signature.outputs, file), r.c.form, {}, {}, {}, batch.shape.given};
     for (const TensorSpec& spec : signature.inputs) {
-      const bool batched = spec.axis != Axis::whole;
       trace->inputs.push_back(
-          {spec, batched, file_shape(r, spec, batched), floats(file, spec.name, Format::none)});
+          {spec, spec.axis != Axis::whole, tensor_shape(spec, r.c), floats(file, spec.name, Format::none)});
     }
   }
   return judge_batch(r, family, batch, outputs, {});
@@ -207,17 +192,17 @@ std::vector<NamedShape> tensors_in_file(const Resolved& r) {
   const TensorPrefixes& prefix = r.system->in_file;
   std::vector<NamedShape> out;
   for (const TensorSpec& spec : signature.inputs)
-    out.push_back({in_file(prefix.input, spec), file_shape(r, spec, spec.axis != Axis::whole)});
+    out.push_back({in_file(prefix.input, spec), tensor_shape(spec, r.c)});
   for (const TensorSpec& spec : signature.outputs)
-    out.push_back({in_file(prefix.output, spec), file_shape(r, spec, true)});
-  if (r.form->packed) out.push_back({"cu_seqlens", {sequences_of(r) + 1}});
+    out.push_back({in_file(prefix.output, spec), tensor_shape(spec, r.c)});
+  if (r.form->packed) out.push_back({"cu_seqlens", {sequences_of(r.c) + 1}});
   const auto* const layer = dynamic_cast<const TensorSystem*>(r.system);
   if (layer == nullptr) return out;
   // Which form decode calls is the file's to say: taps of any.
   for (const OperatorForm& form : layer->row.forms) {
-    if (!r.form->decodes && form.name != r.c.form) continue;
+    if (!r.form->of_any_form() && form.name != r.c.form) continue;
     for (const TensorSpec& tap : taps_of(r, *layer, form.name)) {
-      NamedShape named{in_file(kTap, tap), file_shape(r, tap, true), true};
+      NamedShape named{in_file(kTap, tap), tensor_shape(tap, r.c), true};
       if (std::ranges::find(out, named) == out.end()) out.push_back(std::move(named));
     }
   }
@@ -247,7 +232,7 @@ RunFile run_file_of(const Record& record, const Trace& trace) {
   file.kernel = record.kernel;
   file.named = named_shapes(r);
   file.given = text_of(trace.given);
-  if (!prefix.none() && r.form->decodes) file.form = trace.native;
+  if (r.form->of_any_form()) file.form = trace.native;
   const auto add = [&](const std::string& name, const CaseTensor& x) {
     file.tensors[name] = {name, DType::f32, x.shape, {x.data.begin(), x.data.end()}};
   };
@@ -255,7 +240,7 @@ RunFile run_file_of(const Record& record, const Trace& trace) {
   for (const CaseTensor& x : trace.inputs) add(in_file(prefix.input, x.spec), x);
   for (const CaseTensor& x : trace.outputs) add(written_in_file(r, signature, x.spec), x);
   if (r.form->packed) {
-    const std::vector<std::int64_t> offsets = batch_shape_of(r).offsets;
+    const std::vector<std::int64_t> offsets = offsets_of(r.c);
     file.tensors["cu_seqlens"] = {
         "cu_seqlens", DType::i64, {std::ssize(offsets)}, {offsets.begin(), offsets.end()}};
   }
@@ -270,7 +255,7 @@ RunFile unwritten_run(const Resolved& r, const std::string& kernel) {
   trace.inputs = r.system->inputs(r);
   trace.native = r.c.form;
   for (const TensorSpec& spec : r.system->signature(r.c).outputs) {
-    std::vector<std::int64_t> shape = file_shape(r, spec, true);
+    std::vector<std::int64_t> shape = tensor_shape(spec, r.c);
     std::int64_t size = 1;
     for (const std::int64_t extent : shape) size *= extent;
     trace.outputs.push_back(

@@ -41,18 +41,18 @@ class TensorCall final : public WholeCall {
       : r_(r),
         system_(system),
         cuts_(cuts_of(r_)),
-        call_of_(system.call(r_.c, r_.form->decodes ? system.row.forms.front().name : r_.c.form)),
+        call_of_(system.call(r_.c, r_.form->of_any_form() ? system.row.forms.front().name : r_.c.form)),
         inputs_(tensor_inputs(r_)),
         specs_(system.row.signature(call_of_).outputs) {
     contract_ = *r_.contract;
     call_.threads = threads;
     outputs_.resize(specs_.size());
-    if (!r_.form->decodes) make_whole();
+    if (!r_.form->of_any_form()) make_whole();
   }
 
   void prepare(const KernelChoice& kernels) override {
     round_inputs(inputs_, kernels.named->formats);  // in place: the call's tensors are these
-    if (!r_.form->decodes) return;
+    if (!r_.form->of_any_form()) return;
     call_of_ = system_.call(r_.c, kernels.named->form);
     if (cuts_.empty()) return make_whole();
     loop_ = tensor_loop(r_.c, call_of_, inputs_, specs_, cuts_);
@@ -67,11 +67,12 @@ class TensorCall final : public WholeCall {
     });
   }
 
-  [[nodiscard]] std::int64_t parts() const override { return r_.c.B; }
+  [[nodiscard]] std::int64_t parts() const override { return sequences_of(r_.c); }
 
   [[nodiscard]] Judgement judge(std::int64_t part, const KernelChoice&) const override {
     const Operator& row = system_.row;
-    SequencePart of{call_of_, cuts_, sequence_of(inputs_, part), written_of(part), {}};
+    SequencePart of{
+        call_of_sequence(call_of_, r_.c, part), cuts_, sequence_of(inputs_, part), written_of(part), {}};
     // What earlier calls wrote is no part of what was timed.
     if (!cuts_.empty() && by_token()) of = part_of(row, call_of_, cuts_, of.inputs, of.outputs, {r_.c.T - 1});
     const auto begin = std::chrono::steady_clock::now();
@@ -97,9 +98,12 @@ class TensorCall final : public WholeCall {
   void make_whole() {
     for (const CaseTensor& x : inputs_) input(x.spec.name, {x.shape, x.spec.axis, x.batched}, x.data);
     for (std::size_t i = 0; i < specs_.size(); ++i) {
-      std::vector<std::int64_t> shape(specs_[i].shape.begin(), specs_[i].shape.end());
-      shape.insert(shape.begin(), r_.c.B);
+      std::vector<std::int64_t> shape = tensor_shape(specs_[i], r_.c);
       output(specs_[i].name, {std::move(shape), specs_[i].axis}, outputs_[i]);
+    }
+    if (r_.form->packed) {
+      offsets_ = offsets_of(r_.c);
+      call_.cu_seqlens = row_major<std::int64_t, 1>(offsets_.data(), {std::ssize(offsets_)});
     }
     for (const auto& [name, value] : call_of_.parameters) call_.parameters.emplace_back(name, value);
     call_.batch = r_.c.B;
@@ -143,6 +147,12 @@ class TensorCall final : public WholeCall {
   /// Sequence `part` of all outputs: of rows of tokens the last ones by the call that is timed, those before it by the calls
   /// before.
   [[nodiscard]] Tensors<double> written_of(std::int64_t part) const {
+    if (r_.form->packed) {
+      std::vector<CaseTensor> outputs;
+      for (std::size_t i = 0; i < specs_.size(); ++i)
+        outputs.push_back({specs_[i], true, tensor_shape(specs_[i], r_.c), outputs_[i], r_.c.lengths});
+      return sequence_of(outputs, part);
+    }
     Tensors<double> all;
     for (std::size_t i = 0; i < specs_.size(); ++i) {
       Matrix<double> x = Matrix<double>::Zero(specs_[i].rows(), specs_[i].columns());
@@ -167,6 +177,7 @@ class TensorCall final : public WholeCall {
   std::vector<TensorSpec> specs_;  ///< of the outputs
   CallLoop loop_;                  ///< whose names the call has
   std::vector<std::vector<float>> written_, last_inputs_, outputs_;
+  std::vector<std::int64_t> offsets_;  ///< of a packed batch
 };
 
 }  // namespace
@@ -177,6 +188,14 @@ CaseCost TensorSystem::cost(const Resolved& r, bool on_device) const {
   if (form == nullptr || !form->chunked) one.chunk = 0;
   const Signature signature = row.signature(one);
   Cost of = row.cost(one);
+  if (r.form->packed) {
+    of.operations = of.idle = 0;
+    for (Index n = 0; n < sequences_of(r.c); ++n) {
+      const Cost alone = row.cost(call_of_sequence(one, r.c, n));
+      of.operations += alone.operations;
+      of.idle += alone.idle;
+    }
+  }
   const std::vector<Index> cuts = cuts_of(r);
   if (!cuts.empty()) {  // the last call: of the tokens behind the cut, with what the others left
     Call before = one;
@@ -189,7 +208,10 @@ CaseCost TensorSystem::cost(const Resolved& r, bool on_device) const {
   CaseCost cost;
   const auto add = [&](const TensorSpec& spec, bool batched, Format format) {
     const Index size = spec.axis == Axis::tokens && r.c.T > 0 ? spec.size() / r.c.T * tokens : spec.size();
-    cost.bytes += (batched ? r.c.B : 1) * size * (on_device ? bytes_of(format) : 4);
+    const Index count = !batched                                                 ? 1
+                        : spec.axis == Axis::tokens || spec.axis == Axis::prefix ? r.c.B
+                                                                                 : sequences_of(r.c);
+    cost.bytes += count * size * (on_device ? bytes_of(format) : 4);
   };
   for (const TensorSpec& spec : signature.inputs) {
     const Format format = spec.axis == Axis::state ? r.contract->state : input_format(spec, *r.contract);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "harness/cases/counter.h"
+#include "harness/systems/tensor_system.h"
 #include "oracles/rounding.h"
 #include "oracles/systems/input_format.h"
 
@@ -95,28 +96,29 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
   const TensorDraws& draws = r.regime->tensors;
   std::vector<CaseTensor> out;
   for (const TensorSpec& spec : r.system->signature(c).inputs) {
-    std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-    CaseTensor tensor{spec, spec.axis != Axis::whole, {}, {}};
-    if (tensor.batched) shape.insert(shape.begin(), c.B);
-    tensor.shape = std::move(shape);
+    CaseTensor tensor{spec, spec.axis != Axis::whole, {}, {}, c.lengths};
+    const bool of_tokens = spec.axis == Axis::tokens || spec.axis == Axis::prefix;
+    tensor.shape = tensor_shape(spec, c);
     const Format format = input_format(spec, *r.contract);
     const double largest = largest_finite(format) / kRoom;
     const Counter counter(c.seed, c.system + "/" + spec.name);
     const Index columns = spec.columns();
-    const Index rows = spec.rows();
-    const Index batch = tensor.batched ? c.B : 1;
-    const Index tokens = spec.axis == Axis::tokens || spec.axis == Axis::prefix ? c.T : 0;
-    const Index each = tokens > 0 ? rows / tokens : 1;  // rows of one token
-    tensor.data.reserve(static_cast<std::size_t>(batch * rows * columns));
+    const Index batch = tensor.batched ? sequences_of(c) : 1;
+    const Index each = of_tokens && c.T > 0 ? spec.rows() / c.T : 1;  // rows of one token
+    std::int64_t size = 1;
+    for (const std::int64_t extent : tensor.shape) size *= extent;
+    tensor.data.reserve(static_cast<std::size_t>(size));
     for (Index b = 0; b < batch; ++b) {
+      const Index T = tokens_of(c, b);
+      const Index rows = of_tokens ? each * T : spec.rows();
       const Index position = first_position(c, b);
       const Index before = tokens_before(c, draws, b);
       const bool masks = draws.masked_to_third || draws.masked_anywhere;
-      const Index padding = masks ? counter.below({b, 0, 0, 0}, c.T / 3 + 1) : 0;
+      const Index padding = masks ? counter.below({b, 0, 0, 0}, T / 3 + 1) : 0;
       const bool holes = draws.masked_anywhere && counter.below({b, 0, 0, 1}, 2) == 0;
       const auto masked = [&](Index t) {
-        if (holes) return counter.below({b, t, 0, 2}, 3) == 0 && t != counter.below({b, 0, 0, 3}, c.T);
-        return draws.masked_anywhere ? t >= c.T - padding : t < padding;
+        if (holes) return counter.below({b, t, 0, 2}, 3) == 0 && t != counter.below({b, 0, 0, 3}, T);
+        return draws.masked_anywhere ? t >= T - padding : t < padding;
       };
       for (Index i = 0; i < rows; ++i) {
         for (Index j = 0; j < columns; ++j) {

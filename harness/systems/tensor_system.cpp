@@ -9,6 +9,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -61,7 +62,7 @@ Written run_tensors(const Resolved& r, const TensorSystem& system, const std::ve
   Written out;
   for (std::size_t i = 0; i < written.size(); ++i) {
     (i < signature.outputs.size() ? out.outputs : out.taps)
-        .push_back({specs[i], true, loop.outputs[i].shape, std::move(written[i])});
+        .push_back({specs[i], true, loop.outputs[i].shape, std::move(written[i]), r.c.lengths});
   }
   return out;
 }
@@ -189,7 +190,18 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   kernel_rows = kTensorRows;
   in_file = {"input.", "output."};
   const StagesOf stages = stages_of(name);
-  keys = common_keys(stages != nullptr);
+  Call least;
+  least.form = of.forms.front().name;
+  least.tokens = least.chunk = 1;
+  for (const Parameter& size : of.parameters) least.parameters.emplace(size.name, size.standard);
+  const Signature signature = of.signature(least);
+  const std::vector<TensorSpec>& tensors = signature.inputs;
+  // Where no token meets another, sequences one after another are one.
+  const bool packs =
+      of.streams || (!of.token_wise && std::ranges::all_of(signature.outputs, [](const TensorSpec& x) {
+        return x.axis == Axis::tokens;
+      }));
+  keys = common_keys(stages != nullptr, packs);
   for (const Parameter& size : of.parameters) sizes.push_back({size});
   plan = {.start = "T=21 chunk=8", .law = "B=2 T=13", .seeded = 50};
   for (const ModelShape& shape : model_shapes()) {
@@ -205,11 +217,6 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
     // A batch that is served: a token each of more sequences than a block has threads, all else as models have it.
     plan.limits.push_back("B=257 T=1");
   }
-  Call least;
-  least.form = of.forms.front().name;
-  least.tokens = least.chunk = 1;
-  for (const Parameter& size : of.parameters) least.parameters.emplace(size.name, size.standard);
-  const std::vector<TensorSpec> tensors = of.signature(least).inputs;
   if (stages != nullptr) {
     for (const OperatorForm& form : of.forms) {
       least.form = form.name;
@@ -217,6 +224,12 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
         if (std::ranges::find(taps, tap.name) == taps.end()) taps.push_back(tap.name);
       }
     }
+  }
+  if (packs) {
+    forms.push_back({.name = "packed", .packed = true});
+    plan.every = {"form=packed lengths=0,17,1,0,16,9,0", "form=packed lengths=7,0,26 unowned=3,5 repeat=1"};
+    plan.shapes = {"form=packed lengths=33", "form=packed lengths=1,1,1,1", "form=packed lengths=0,0",
+                   "form=packed lengths=16,17 unowned=130,65", "layout=far form=packed lengths=17,16"};
   }
   const auto any = [&](Content content) {
     return std::ranges::count(tensors, content, &TensorSpec::content) > 0;
@@ -249,11 +262,24 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
 
 Call TensorSystem::call(const Case& c, std::string_view native) const {
   Call call;
-  call.form = c.form == "decode" ? std::string(native) : c.form;
+  call.form = c.form == "decode" || c.form == "packed" ? std::string(native) : c.form;
   call.tokens = c.T;
   call.chunk = c.chunk;
   for (const auto& [key, value] : c.parameters) call.parameters.emplace(key, value);
   return call;
+}
+
+std::vector<std::int64_t> tensor_shape(const TensorSpec& spec, const Case& c) {
+  std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
+  if (spec.axis == Axis::whole) return shape;
+  const bool of_tokens = spec.axis == Axis::tokens || spec.axis == Axis::prefix;
+  shape.insert(shape.begin(), of_tokens ? c.B : sequences_of(c));
+  return shape;
+}
+
+Call call_of_sequence(Call whole, const Case& c, Index sequence) {
+  whole.tokens = tokens_of(c, sequence);
+  return whole;
 }
 
 CallLoop tensor_loop(const Case& c, const Call& call, const std::vector<CaseTensor>& inputs,
@@ -265,15 +291,14 @@ CallLoop tensor_loop(const Case& c, const Call& call, const std::vector<CaseTens
     loop.inputs.push_back(
         {x.spec.name, x.spec.axis, x.batched, x.shape, &x.data, {}, x.spec.content == Content::slot});
   for (const TensorSpec& spec : outputs) {
-    std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-    shape.insert(shape.begin(), c.B);
-    loop.outputs.push_back({spec.name, spec.axis, true, std::move(shape), nullptr,
+    loop.outputs.push_back({spec.name, spec.axis, true, tensor_shape(spec, c), nullptr,
                             spec.axis == Axis::state ? spec.name : std::string()});
   }
   Index begin = 0;
   for (const Index end : cuts) loop.path.push_back({end - std::exchange(begin, end), c.chunk, false});
   loop.path.push_back({c.T - begin, c.chunk, false});
   loop.given = c.cached ? c.prefill : 0;
+  if (!c.lengths.empty()) loop.offsets = offsets_of(c), loop.in_place = true;
   return loop;
 }
 
@@ -296,6 +321,16 @@ double TensorSystem::work(const Case& c) const {
   constexpr double kSequence = 2000;      // a call of its own
   constexpr double kTensorOfCall = 1000;  // of several calls: each takes its part of a tensor, states go on
   const CaseForm* asked = this->form(c.form);
+  if (!c.lengths.empty()) {
+    Case one = c;
+    one.form = row.forms.front().name;
+    double sum = 0.0;
+    for (const Index tokens : std::exchange(one.lengths, {})) {
+      one.T = tokens;
+      sum += work(one);
+    }
+    return sum;
+  }
   const OfSizes of = of_sizes(*this, c, asked);
   if (!of.possible) return std::numeric_limits<double>::infinity();
   const bool decodes = asked != nullptr && asked->decodes;
@@ -326,6 +361,7 @@ double TensorSystem::work(const Case& c) const {
 }
 
 Index TensorSystem::sequences_to_hold(const Case& c) const {
+  if (!c.lengths.empty()) return sequences_of(c);
   if (c.B <= 1 || !c.law.empty()) return c.B;
   constexpr double kSeconds = 0.25;
   Case one = c;
@@ -403,11 +439,19 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
 Tensors<double> sequence_of(const std::vector<CaseTensor>& inputs, Index b) {
   Tensors<double> out;
   for (const CaseTensor& tensor : inputs) {
-    const Index size = tensor.spec.size();
-    Matrix<double> x(tensor.spec.rows(), tensor.spec.columns());
-    const std::size_t offset = static_cast<std::size_t>(tensor.batched ? b * size : 0);
-    for (Index i = 0; i < size; ++i)
-      x.data()[i] = static_cast<double>(tensor.data[offset + static_cast<std::size_t>(i)]);
+    const bool packed =
+        !tensor.lengths.empty() && (tensor.spec.axis == Axis::tokens || tensor.spec.axis == Axis::prefix);
+    Index rows = tensor.spec.rows(), before = tensor.batched ? b * rows : 0;
+    if (packed) {
+      const auto first = tensor.lengths.begin();
+      const Index all = std::reduce(first, tensor.lengths.end(), Index{0});
+      const Index each = all > 0 ? rows / all : 0;  // rows of one token
+      rows = each * tensor.lengths[static_cast<std::size_t>(b)];
+      before = each * std::reduce(first, first + b, Index{0});
+    }
+    Matrix<double> x(rows, tensor.spec.columns());
+    const float* from = tensor.data.data() + before * x.cols();
+    std::transform(from, from + x.size(), x.data(), [](float value) { return static_cast<double>(value); });
     out.emplace(tensor.spec.name, std::move(x));
   }
   return out;
@@ -415,7 +459,9 @@ Tensors<double> sequence_of(const std::vector<CaseTensor>& inputs, Index b) {
 
 std::vector<Tensors<double>> by_sequence(const std::vector<CaseTensor>& outputs) {
   std::vector<Tensors<double>> out;
-  const Index B = outputs.empty() ? 0 : outputs.front().shape.front();
+  const Index B = outputs.empty()                   ? 0
+                  : outputs.front().lengths.empty() ? outputs.front().shape.front()
+                                                    : std::ssize(outputs.front().lengths);
   for (Index b = 0; b < B; ++b) out.push_back(sequence_of(outputs, b));
   return out;
 }

@@ -70,7 +70,7 @@ class TensorSystem final : public System {
   /// second allows, but at least one.
   [[nodiscard]] Index sequences_to_hold(const Case& c) const;
 
-  /// The call of a case over the whole sequence; under form=decode with the form that `native` names.
+  /// The call of a case over all of its tokens; under form=decode and packed with the form that `native` names.
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;
 
   const Operator& row;
@@ -89,6 +89,12 @@ class TensorSystem final : public System {
 /// Whether what each token gives depends on no other's result, so that a long sequence may be held to its tolerance at some of
 /// them (ChosenTokens): tokens that do not meet, or meet only through rows that all calls are given.
 [[nodiscard]] bool held_by_token(const Operator& row, const Signature& signature);
+
+/// The shape of a tensor of all sequences of a case.
+[[nodiscard]] std::vector<std::int64_t> tensor_shape(const TensorSpec& spec, const Case& c);
+
+/// The call of one sequence of a case, whose call is `whole`.
+[[nodiscard]] Call call_of_sequence(Call whole, const Case& c, Index sequence);
 
 /// Sequence b of tensors as the oracle reads them.
 [[nodiscard]] Tensors<double> sequence_of(const std::vector<CaseTensor>& tensors, Index b);

@@ -12,6 +12,7 @@
 #include "oracles/bounds/stochastic.h"
 #include "oracles/bounds/stored.h"
 #include "oracles/systems/cost.h"
+#include "reference/axis.h"
 #include "reference/error.h"
 #include "reference/sequence.h"
 
@@ -19,15 +20,6 @@
 /// row says which tensors and sizes a system has, and evaluates its reference in float64, with the running error
 /// and with sampled roundings.
 namespace samestate {
-
-/// How a tensor behaves when the tokens of a sequence are evaluated in several calls.
-enum class Axis {
-  tokens,  ///< row t belongs to token t: a call gets the rows of its tokens
-  prefix,  ///< token t sees rows 0..t: a call gets all rows up to its last token (keys and values)
-  whole,   ///< weights and tables, the same in every call and every sequence of a batch
-  state,   ///< carried: an output of one call is the input of the same name of the next
-  request  ///< of one sequence as a whole, the same in every call of it (the slot of its state)
-};
 
 /// What values a tensor holds, for the generators.
 enum class Content {

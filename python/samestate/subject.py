@@ -44,7 +44,7 @@ CONVENTIONS = {  # docs/subjects.md, the default first
     "l2norm_epsilon": (1e-6,),  # any number from 1e-12 to 1e-2
     "null_slot": ("-1", "0", "none"),
 }
-OF_POOLS = ("null_slot",)  # conventions of systems of named tensors
+OF_NAMED = ("null_slot", "cu_seqlens")  # conventions of systems of named tensors
 ARRAYS = undeclared.ARRAYS
 DTYPES = ("fp32", "bf16", "fp16", "int32", "int64")
 
@@ -196,9 +196,9 @@ class Subject:
     def _require_conventions(self):
         """No convention that its system has no use for; what else contradicts is found by the command too."""
         for key in self.conventions:
-            if self.family and key in OF_POOLS:
+            if self.family and key == "null_slot":
                 raise DeclarationError(f"{key}: {self.system} has no pool of states, gated_delta_step has")
-            if not self.family and key not in OF_POOLS + ("dtypes",):
+            if not self.family and key not in OF_NAMED + ("dtypes",):
                 raise DeclarationError(f"{key} is a convention of the recurrent family, and {self.system} has named "
                                        "tensors: write the function in their names and layouts, and leave it out")
 
@@ -208,6 +208,9 @@ class Subject:
     def _complete(self):
         """What the signature says is part of the declaration; contradictions of the two are errors."""
         if not self.family:
+            self.packed = "cu_seqlens" in self._asked or ("cu_seqlens", "optional") in self._asked
+            if "cu_seqlens" in self.conventions and not self.packed:
+                raise DeclarationError(f"cu_seqlens, and {self._called()} takes no cu_seqlens")
             return
         asked, say = self._asked, self.conventions
         for tensor, systems in (("g", ("gated_delta_rule", "retention")), ("beta", ("gated_delta_rule", "delta_rule")),
@@ -271,6 +274,8 @@ class Subject:
             said["variant"] = self.variant
         if self.taps:
             said["taps"] = self.taps
+        if not self.family and self.packed:
+            said["packed"] = True
         return said
 
     # -- a call
@@ -428,7 +433,7 @@ class Subject:
             }
         values.update(batch=request["batch"], tokens=request["tokens"], parameters=request["parameters"])
         if not self.family:
-            values.update(B=request["batch"], T=request["tokens"], contract=request["contract"])
+            values.update(B=request["batch"], T=request["tokens"], contract=request["contract"], cu_seqlens=None)
             values.update({key: request[key] for key in ("chunk", "threads") if key in request})
         values.update(request["parameters"])
         values.update(by_name)

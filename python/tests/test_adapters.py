@@ -11,7 +11,7 @@ from samestate import adapters  # noqa: E402
 from samestate.adapters import named  # noqa: E402
 from samestate.errors import DeclarationError  # noqa: E402
 from samestate.serve import joined_name, parsed_options, several, split_name, subjects_of  # noqa: E402
-from samestate.subject import ARRAYS, CONVENTIONS, FAMILY, OF_POOLS  # noqa: E402
+from samestate.subject import ARRAYS, CONVENTIONS, FAMILY, OF_NAMED  # noqa: E402
 
 DOCS = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs")
 PAGE = os.path.join(DOCS, "adapters.md")
@@ -37,7 +37,7 @@ class Table(unittest.TestCase):
                     self.assertIsNone(row.call)
                 else:  # called by its tensors' names, or by a call of named.py
                     self.assertNotEqual(bool(row.call), bool(row.arguments))
-                    self.assertLessEqual(set(row.conventions), set(OF_POOLS))
+                    self.assertLessEqual(set(row.conventions), set(OF_NAMED))
                 self.assertTrue(row.call is None or callable(getattr(named, row.call)))
                 for key, value in row.conventions.items():
                     self.assertIn(value, CONVENTIONS[key])
