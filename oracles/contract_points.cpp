@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "oracles/named_points.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -160,6 +162,15 @@ std::vector<ContractPoint> make_points() {
   throw Error(fmt::format("contract={}: {}", text, why));
 }
 
+/// What `read` throws is an error of that contract's text.
+void within(Text text, const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    fail(text, error.what());
+  }
+}
+
 /// "; nearest: a, b" or nothing.
 std::string near_text(Text name, std::span<const Text> known) {
   const Values near = nearest_names(name, known);
@@ -188,6 +199,12 @@ std::string beside(const Contract& c, Text point) {
   return "residual:" + named(kFormats, c.residual);
 }
 
+/// Whether the fields are equal, whatever points of systems are switched.
+bool same_fields(const Contract& a, const Contract& b) {
+  return std::all_of(contract_points().begin(), contract_points().end(),
+                     [&](const ContractPoint& point) { return point.value(a) == point.value(b); });
+}
+
 /// What no bound covers.
 std::string uncovered(const Contract& c) {
   // Products of keys in fp16 may overflow, or lose small elements, where the inputs and the norm do not say how large.
@@ -213,8 +230,14 @@ const ContractPoint& contract_point(Text name) {
     if (point.name == name) return point;
     known.push_back(point.name);
   }
-  throw Error(fmt::format("no rounding point '{}'{}; points: {}", name, near_text(name, known),
-                          fmt::join(known, ", ")));
+  std::string near = near_text(name, known);
+  if (near.empty()) {
+    const std::vector<std::string> of_systems = nearest_points(name);
+    near = near_text(name, Values(of_systems.begin(), of_systems.end()));
+  }
+  throw Error(
+      fmt::format("no rounding point '{}'{}; points: {}; `samestate list points` has those of systems", name,
+                  near, fmt::join(known, ", ")));
 }
 
 void settle(Contract& c) {
@@ -232,8 +255,7 @@ void settle(Contract& c) {
 }
 
 bool same_points(const Contract& a, const Contract& b) {
-  return std::all_of(contract_points().begin(), contract_points().end(),
-                     [&](const ContractPoint& point) { return point.value(a) == point.value(b); });
+  return same_fields(a, b) && switched_points(a.name) == switched_points(b.name);
 }
 
 bool changed(Contract& c, Text point, Text value, std::string* why) {
@@ -273,6 +295,7 @@ Contract parse_contract(Text text, std::span<const Contract> bases) {
   c.name.clear();
   std::vector<std::pair<const ContractPoint*, Text>> changes;
   std::set<Text> seen;
+  std::vector<std::pair<Point, Text>> switched;
   for (Text rest = text.substr(first); !rest.empty();) {
     rest.remove_prefix(1);
     const Text change = rest.substr(0, rest.find('+'));
@@ -283,11 +306,16 @@ Contract parse_contract(Text text, std::span<const Contract> bases) {
     const Text name = change.substr(0, colon);
     const Text value = change.substr(colon + 1);
     const ContractPoint* point = nullptr;
-    try {
-      point = &contract_point(name);
-    } catch (const Error& error) {
-      fail(text, error.what());
-    }
+    const bool of_system = name.find('.') != Text::npos;
+    within(text, [&] {
+      if (of_system) {
+        switched.emplace_back(require_point(name), value);
+      } else {
+        point = &contract_point(name);
+      }
+    });
+    if (of_system && !seen.insert(name).second) fail(text, fmt::format("{} is changed twice", name));
+    if (of_system) continue;
     if (std::find(point->values.begin(), point->values.end(), value) == point->values.end()) {
       fail(text, fmt::format("{}:{}: no such value{}; {} takes {}", name, value,
                              near_text(value, point->values), name, fmt::join(point->values, ", ")));
@@ -302,6 +330,11 @@ Contract parse_contract(Text text, std::span<const Contract> bases) {
       fail(text, fmt::format("{}:{} has no place beside {}", point->name, value, beside(c, point->name)));
   }
   if (const std::string no = uncovered(c); !no.empty()) fail(text, no);
+  within(text, [&] {
+    for (const auto& [point, value] : switched) {
+      if (switches(c, point, value)) c.name += fmt::format("+{}:fp32", point.name());
+    }
+  });
   return c;
 }
 
@@ -322,13 +355,18 @@ std::string format_contract(const Contract& c, std::span<const Contract> bases) 
       Contract without = again;
       point.set(without, point.value(b));
       settle(without);
-      return same_points(without, c);
+      return same_fields(without, c);
     });
     if (least && changes.size() >= least->size()) continue;
     least = std::move(changes);
     base = b.name;
   }
   std::string text(base);
+  for (const Text name : switched_points(c.name)) {
+    // One at which these formats round nothing has nothing to switch.
+    if (format_at(c, require_point(name).row().use) != Format::none)
+      least->push_back(fmt::format("{}:fp32", name));
+  }
   std::sort(least->begin(), least->end());
   for (const std::string& change : *least) text += "+" + change;
   return text;

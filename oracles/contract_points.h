@@ -7,7 +7,9 @@
 
 #include "reference/contract.h"
 
-/// The grammar of contracts: a named base and changes, `bf16+beta_k:bf16+inverse:block16/tf32_truncated`.
+/// The grammar of contracts: a named base and changes, `bf16+beta_k:bf16+inverse:block16/tf32_truncated`. Points of the recurrent
+/// family have rows here; those of the other systems stand beside their equations, `bf16+softmax_attention.weights:fp32`
+/// (named_points.h).
 namespace samestate {
 
 /// One rounding point, or one setting, of a contract.
@@ -41,7 +43,8 @@ void settle(Contract& c);
                            std::string* why = nullptr);
 
 /// `text` read as changes of `bases` (names and settled contracts, the first match counts). Throws Error, `contract=..`,
-/// that names what is wrong in it, what is allowed and the nearest. The name is left empty.
+/// that names what is wrong in it, what is allowed and the nearest. Of the name there are only the points of systems that
+/// are switched (named_points.h), for format_contract().
 [[nodiscard]] Contract parse_contract(std::string_view text, std::span<const Contract> bases);
 
 /// The contract as the case line has it: the name of the base that it equals, else the base that it differs from in the

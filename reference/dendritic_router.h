@@ -12,6 +12,13 @@
 /// selection_gap of mixture_of_experts.h says how far a token is from another choice (8.2).
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kDendriticRouterRows[] = {
+    {"logits", "The logits of the branches that are chosen from, after their projection.", PointUse::both},
+};
+inline constexpr PointTable dendritic_router{"dendritic_router", PointTier::equation, kDendriticRouterRows};
+}  // namespace points
+
 /// Branches of one head.
 struct BranchCounts {
   Index branches = 1;  ///< E
@@ -117,7 +124,8 @@ template <class Scalar>
     throw Error("router: weight of " + std::to_string(router.rows()) +
                 " rows, must be branches - shared = " + std::to_string(n.candidates()));
   }
-  const Matrix<Scalar> logits = n.routed > 0 ? linear(q, router) : Matrix<Scalar>(q.rows(), 0);
+  const Matrix<Scalar> logits =
+      n.routed > 0 ? linear(q, router, points::dendritic_router["logits"]) : Matrix<Scalar>(q.rows(), 0);
   const Matrix<Scalar> p = softmax(logits);
   const Matrix<Index> selected = n.routed > 0 ? top_k(p, n.routed) : Matrix<Index>(q.rows(), 0);
   Matrix<Scalar> chosen(q.rows(), n.routed);

@@ -9,6 +9,17 @@
 /// maps [n, D] to [n, D], n >= 0. An expert to which no token goes is legal.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kExpertsRows[] = {
+    {"linear", "The output of an expert that is one linear map, after it.", PointUse::both},
+    {"down", "The output of an expert, after its projection.", PointUse::both, "output"},
+    {"hidden", "The hidden row of an expert, after silu(gate) up.", PointUse::stored, "output"},
+    {"gate", "The gate of an expert, after its projection and before silu.", PointUse::both, "hidden"},
+    {"up", "What the gate multiplies, after its projection.", PointUse::both, "hidden"},
+};
+inline constexpr PointTable experts{"experts", PointTier::equation, kExpertsRows};
+}  // namespace points
+
 /// E(x) = x W^T + b: the document's stand-in for an MLP (MOE-11).
 template <class Scalar>
 struct LinearExpert {
@@ -16,7 +27,9 @@ struct LinearExpert {
   Vector<Scalar> bias;    ///< [D] or empty
 
   /// [n, D] -> [n, D]. Throws Error where the sizes disagree.
-  [[nodiscard]] Matrix<Scalar> operator()(const Matrix<Scalar>& x) const { return linear(x, weight, bias); }
+  [[nodiscard]] Matrix<Scalar> operator()(const Matrix<Scalar>& x) const {
+    return linear(x, weight, bias, points::experts["linear"]);
+  }
 };
 
 /// E(x) = W_down (silu(W_gate x) * W_up x): the expert of Qwen3-Next and DeepSeek-V3 (EQUATIONS 5.8). F the
@@ -29,17 +42,18 @@ struct SwiGluExpert {
 
   /// [n, D] -> [n, D]. Throws Error where the sizes disagree.
   [[nodiscard]] Matrix<Scalar> operator()(const Matrix<Scalar>& x) const {
-    return linear(activated(x), down);
+    return linear(activated(x), down, points::experts["down"]);
   }
-  /// silu(W_gate x) * W_up x, [n, D] -> [n, F]; stored at the caller's place. Throws as above.
+  /// silu(W_gate x) * W_up x, [n, D] -> [n, F]; stored at `point`, the caller's. Throws as above.
   [[nodiscard]] Matrix<Scalar> activated(const Matrix<Scalar>& x,
-                                         const PointPlace& place = std::source_location::current()) const {
+                                         Point point = points::experts["hidden"]) const {
     if (gate.rows() != up.rows()) {
       throw Error("SwiGLU expert: the gate is " + std::to_string(gate.rows()) + " wide, up " +
                   std::to_string(up.rows()));
     }
-    const Matrix<Scalar> hidden = silu(linear(x, gate)).cwiseProduct(linear(x, up));
-    return stored(hidden, place);
+    const Matrix<Scalar> hidden =
+        silu(linear(x, gate, points::experts["gate"])).cwiseProduct(linear(x, up, points::experts["up"]));
+    return stored(hidden, point);
   }
 };
 

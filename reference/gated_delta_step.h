@@ -14,6 +14,14 @@
 /// drafted tokens of multi-token prediction.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kGatedDeltaStepRows[] = {
+    {"normalised_q", "q, after its l2norm."},
+    {"normalised_k", "k, after its l2norm."},
+};
+inline constexpr PointTable gated_delta_step{"gated_delta_step", PointTier::equation, kGatedDeltaStepRows};
+}  // namespace points
+
 /// The slot of a request without a state, as the padding of a captured batch is one.
 inline constexpr Index kNullSlot = -1;
 
@@ -100,8 +108,10 @@ template <class Scalar, class Run>
   const Matrix<Scalar> g = log_decay(x.a, x.A_log, x.dt_bias);  // GDN-29
   const Matrix<Scalar> beta = write_strength(x.b);              // GDN-30
   if (x.slot == kNullSlot) return out;
-  const Matrix<Scalar> q = x.normalises ? stored(l2norm(x.q)) : x.q;  // GDN-32
-  const Matrix<Scalar> k = x.normalises ? stored(l2norm(x.k)) : x.k;  // GDN-32
+  const Matrix<Scalar> q =
+      x.normalises ? stored(l2norm(x.q), points::gated_delta_step["normalised_q"]) : x.q;  // GDN-32
+  const Matrix<Scalar> k =
+      x.normalises ? stored(l2norm(x.k), points::gated_delta_step["normalised_k"]) : x.k;  // GDN-32
   const Index Hv = x.value_heads();
   const Index dk = x.q.cols();
   for (Index h = 0; h < Hv; ++h) {

@@ -11,6 +11,15 @@
 /// DeepSeek-V3's router (EQUATIONS 5.8; not in the documents).
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kGroupLimitedRouterRows[] = {
+    {"scores", "The score of every expert, after the logistic function of its logit."},
+    {"weights", "The weights of the chosen experts, after their division by their sum and the scaling."},
+};
+inline constexpr PointTable group_limited_router{"group_limited_router", PointTier::equation,
+                                                 kGroupLimitedRouterRows};
+}  // namespace points
+
 /// The N experts form G groups of N / G neighbours; a token chooses K experts out of its best M groups.
 template <class Scalar>
 struct GroupLimitedRouter {
@@ -63,7 +72,8 @@ template <class Scalar>
     throw Error("group-limited router: a bias of " + std::to_string(router.selection_bias.size()) +
                 " elements for N=" + std::to_string(N) + " experts; give one each, or none");
   }
-  Routing<Scalar> out{logits, stored(expert_scores(logits)), Matrix<Index>(T, K), Matrix<Scalar>(T, K)};
+  Routing<Scalar> out{logits, stored(expert_scores(logits), points::group_limited_router["scores"]),
+                      Matrix<Index>(T, K), Matrix<Scalar>(T, K)};
   choice = out.probabilities;
   if (router.selection_bias.size() != 0) choice.rowwise() += router.selection_bias.transpose();
   return out;
@@ -80,7 +90,7 @@ void weigh_chosen(Routing<Scalar>& out, const Scalar& scaling) {
     }
     for (Index r = 0; r < out.experts.cols(); ++r) out.weights(t, r) *= scaling / sum;
   }
-  out.weights = stored(std::move(out.weights));
+  out.weights = stored(std::move(out.weights), points::group_limited_router["weights"]);
 }
 
 /// s = sigma(logits), which a kernel may store; choice = s + bias; a group's score is the sum of its two largest choices (one, in a

@@ -14,6 +14,29 @@
 /// 128, 64, 128, 512).
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kLatentAttentionRows[] = {
+    {"normed", "The latent or the compressed queries, after their norm."},
+    {"rotated", "The rotary columns of q or k, after their rotation."},
+    {"kv_down", "The latent and the rotary key, after their projection.", PointUse::both},
+    {"kv_up", "Keys and values of all heads, after they are restored from the latent.", PointUse::both},
+    {"q_down", "The compressed queries, after their projection and before their norm.", PointUse::both},
+    {"attended", "The heads, after p V of restored keys and values."},
+    {"q_absorbed", "The queries of the latent, after their product with W_UK.", PointUse::both},
+    {"q_merged_weight", "The weight W_UK^T W_UQ of a head, after the product of both.", PointUse::both},
+    {"q_merged", "The queries of the latent, after their product with that weight.", PointUse::both},
+    {"mixed", "The latents weighed for a head, after p c."},
+    {"values", "The heads, after the product of their latents with W_UV.", PointUse::both},
+    {"o_merged_product", "The weight W_O W_UV of a head as a product.", PointUse::product},
+    {"o_merged", "The output, after its product with the weight W_O W_UV.", PointUse::both, "output"},
+    {"o_merged_weight", "The weight W_O W_UV of all heads, after the product of both.", PointUse::stored,
+     "output"},
+    {"q_up", "The queries, after their projection.", PointUse::both},
+    {"o_proj", "The output, after its projection.", PointUse::both},
+};
+inline constexpr PointTable latent_attention{"latent_attention", PointTier::equation, kLatentAttentionRows};
+}  // namespace points
+
 /// Widths that follow from the weights.
 struct LatentWidths {
   Index nope = 0;    ///< n
@@ -103,7 +126,7 @@ namespace detail {
 
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> normed(Matrix<Scalar> x, const Vector<Scalar>& weight, const Scalar& epsilon) {
-  return weight.size() == 0 ? x : stored(rms_norm(x, weight, epsilon));
+  return weight.size() == 0 ? x : stored(rms_norm(x, weight, epsilon), points::latent_attention["normed"]);
 }
 
 /// [past; x]. Throws Error where the widths disagree.
@@ -152,7 +175,7 @@ template <class Scalar>
     throw Error("latent attention: rotary tables of width " + std::to_string(tables.width()) +
                 ", the rotary key has " + std::to_string(r));
   }
-  return r == 0 ? x : stored(rotate(x, tables, weights.pairs, heads));
+  return r == 0 ? x : stored(rotate(x, tables, weights.pairs, heads), points::latent_attention["rotated"]);
 }
 
 }  // namespace detail
@@ -164,7 +187,7 @@ template <class Scalar>
                                             const LatentAttentionWeights<Scalar>& weights,
                                             const RotaryTables<Scalar>& tables) {
   const LatentWidths w = weights.widths();
-  const Matrix<Scalar> down = linear(x, weights.kv_down);
+  const Matrix<Scalar> down = linear(x, weights.kv_down, points::latent_attention["kv_down"]);
   const Matrix<Scalar> latent = down.leftCols(w.latent);
   const Matrix<Scalar> rotary = down.rightCols(w.rope);
   return {detail::normed(latent, weights.kv_norm, weights.epsilon),
@@ -177,7 +200,7 @@ template <class Scalar>
 [[nodiscard]] KeyValueCache<Scalar> restored_keys_values(const LatentCache<Scalar>& cache,
                                                          const LatentAttentionWeights<Scalar>& weights) {
   const LatentWidths w = weights.widths();
-  const Matrix<Scalar> up = linear(cache.latent, weights.kv_up);
+  const Matrix<Scalar> up = linear(cache.latent, weights.kv_up, points::latent_attention["kv_up"]);
   const Index stride = w.nope + w.value;
   const Matrix<Scalar> k_nope = detail::part_of_heads(up, weights.heads, stride, 0, w.nope);
   const Matrix<Scalar> k_rope = cache.rotary_key.replicate(1, weights.heads);
@@ -190,7 +213,8 @@ template <class Scalar>
 [[nodiscard]] Matrix<Scalar> query_input(const Matrix<Scalar>& x,
                                          const LatentAttentionWeights<Scalar>& weights) {
   if (weights.q_down.size() == 0) return x;
-  return detail::normed(linear(x, weights.q_down), weights.q_norm, weights.epsilon);
+  return detail::normed(linear(x, weights.q_down, points::latent_attention["q_down"]), weights.q_norm,
+                        weights.epsilon);
 }
 
 namespace detail {
@@ -218,7 +242,7 @@ template <class Scalar>
   x.k = std::move(full.k);
   x.v = std::move(full.v);
   x.key_heads = weights.heads;
-  return stored(softmax_attention(x));
+  return stored(softmax_attention(x), points::latent_attention["attended"]);
 }
 
 /// W_UK^T q^N of all heads, what asks the latent itself: q^N . W_UK c = (W_UK^T q^N) . c. [T, H n] -> [T, H c]
@@ -229,7 +253,8 @@ template <class Scalar>
   Matrix<Scalar> q(q_nope.rows(), weights.heads * w.latent);
   for (Index h = 0; h < weights.heads; ++h) {
     q.middleCols(h * w.latent, w.latent) =
-        linear<Scalar>(q_nope.middleCols(h * w.nope, w.nope), weights.key_up(h).transpose());
+        linear<Scalar>(q_nope.middleCols(h * w.nope, w.nope), weights.key_up(h).transpose(),
+                       points::latent_attention["q_absorbed"]);
   }
   return q;
 }
@@ -243,8 +268,10 @@ template <class Scalar>
   for (Index h = 0; h < weights.heads; ++h) {
     const Matrix<Scalar> up = weights.key_up(h).transpose();
     const Matrix<Scalar> merged =
-        stored<Scalar>(matrix_product(up, weights.q_up.middleRows(h * w.key(), w.nope)));
-    q.middleCols(h * w.latent, w.latent) = linear(q_input, merged);
+        stored<Scalar>(matrix_product(up, weights.q_up.middleRows(h * w.key(), w.nope),
+                                      points::latent_attention["q_merged_weight"]),
+                       points::latent_attention["q_merged_weight"]);
+    q.middleCols(h * w.latent, w.latent) = linear(q_input, merged, points::latent_attention["q_merged"]);
   }
   return q;
 }
@@ -260,7 +287,7 @@ template <class Scalar>
   x.k = detail::joined_heads(cache.latent, cache.rotary_key, 1);
   x.v = cache.latent;
   x.key_heads = 1;
-  return stored(softmax_attention(x));
+  return stored(softmax_attention(x), points::latent_attention["mixed"]);
 }
 
 /// W_UV behind the sum. mixed: [T, H c] -> [T, H dv]
@@ -270,8 +297,8 @@ template <class Scalar>
   const LatentWidths w = weights.widths();
   Matrix<Scalar> heads(mixed.rows(), weights.heads * w.value);
   for (Index h = 0; h < weights.heads; ++h) {
-    heads.middleCols(h * w.value, w.value) =
-        linear<Scalar>(mixed.middleCols(h * w.latent, w.latent), weights.value_up(h));
+    heads.middleCols(h * w.value, w.value) = linear<Scalar>(
+        mixed.middleCols(h * w.latent, w.latent), weights.value_up(h), points::latent_attention["values"]);
   }
   return heads;
 }
@@ -283,9 +310,11 @@ template <class Scalar>
   const LatentWidths w = weights.widths();
   Matrix<Scalar> merged(weights.output.rows(), weights.heads * w.latent);  // W_O,h W_UV,h
   for (Index h = 0; h < weights.heads; ++h) {
-    merged.middleCols(h * w.latent, w.latent) = matrix_product(weights.head_output(h), weights.value_up(h));
+    merged.middleCols(h * w.latent, w.latent) = matrix_product(weights.head_output(h), weights.value_up(h),
+                                                               points::latent_attention["o_merged_product"]);
   }
-  return linear(mixed, stored(std::move(merged)));
+  return linear(mixed, stored(std::move(merged), points::latent_attention["o_merged_weight"]),
+                points::latent_attention["o_merged"]);
 }
 
 /// Attention of the tokens x [T, D], which are the last T of those in `cache`; `tables` are of x's positions.
@@ -301,7 +330,7 @@ template <class Scalar>
   out.cache = std::move(cache);
 
   const Matrix<Scalar> q_input = query_input(x, weights);
-  const Matrix<Scalar> q = linear(q_input, weights.q_up);
+  const Matrix<Scalar> q = linear(q_input, weights.q_up, points::latent_attention["q_up"]);
   const Matrix<Scalar> q_nope = detail::part_of_heads(q, H, w.key(), 0, w.nope);
   const Matrix<Scalar> q_rope =
       detail::rotated(detail::part_of_heads(q, H, w.key(), w.nope, w.rope), weights, tables, H);
@@ -315,7 +344,7 @@ template <class Scalar>
                   ? attend_restored(q_nope, q_rope, weights, out.cache)
                   : mixed_values(attend_latent(absorbed_queries(q_nope, weights), q_rope, weights, out.cache),
                                  weights);
-  out.y = linear(out.heads, weights.output);
+  out.y = linear(out.heads, weights.output, points::latent_attention["o_proj"]);
   return out;
 }
 

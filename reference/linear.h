@@ -8,20 +8,45 @@
 
 namespace samestate {
 
-/// y = x W^T + b, the projection of every layer. x: [T, in], weight: [out, in], bias: [out] or empty -> [T,
-/// out]. Throws Error where the sizes disagree.
+namespace detail {
+
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> linear(const Matrix<Scalar>& x, const Matrix<Scalar>& weight,
-                                    const Vector<Scalar>& bias = {},
-                                    const PointPlace& place = std::source_location::current()) {
+void require_linear(const Matrix<Scalar>& x, const Matrix<Scalar>& weight, const Vector<Scalar>& bias) {
   if (weight.cols() != x.cols() || (bias.size() != 0 && bias.size() != weight.rows())) {
     throw Error("linear: x has " + std::to_string(x.cols()) + " columns, the weight is " +
                 std::to_string(weight.rows()) + " x " + std::to_string(weight.cols()) + ", the bias has " +
                 std::to_string(bias.size()));
   }
-  Matrix<Scalar> y = matrix_product(x, weight.transpose(), place);
+}
+
+}  // namespace detail
+
+/// y = x W^T + b, the projection of every layer, its product and its result at one rounding point. x: [T, in], weight:
+/// [out, in], bias: [out] or empty -> [T, out]. Throws Error where the sizes disagree.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> linear(const Matrix<Scalar>& x, const Matrix<Scalar>& weight,
+                                    const Vector<Scalar>& bias, Point point) {
+  detail::require_linear(x, weight, bias);
+  Matrix<Scalar> y = matrix_product(x, weight.transpose(), point);
   if (bias.size() != 0) y.rowwise() += bias.transpose();
-  return stored(std::move(y), place);
+  return stored(std::move(y), point);
+}
+
+/// The same without a bias.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> linear(const Matrix<Scalar>& x, const Matrix<Scalar>& weight, Point point) {
+  return linear(x, weight, Vector<Scalar>(), point);
+}
+
+/// The same of a scalar that rounds nowhere, which needs no point.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> linear(const Matrix<Scalar>& x, const Matrix<Scalar>& weight,
+                                    const Vector<Scalar>& bias = {}) {
+  static_assert(!RoundingPoint<Scalar>::rounds, "this scalar rounds at points: say which one this is");
+  detail::require_linear(x, weight, bias);
+  Matrix<Scalar> y = x * weight.transpose();
+  if (bias.size() != 0) y.rowwise() += bias.transpose();
+  return y;
 }
 
 }  // namespace samestate

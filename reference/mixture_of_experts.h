@@ -12,6 +12,20 @@
 /// finite.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kMixtureOfExpertsRows[] = {
+    {"weights", "The weights of the chosen experts, after their division by their sum."},
+    {"weights_of_logits",
+     "The weights of the chosen experts, after a softmax of their logits alone.",
+     PointUse::stored,
+     {},
+     "mixture_of_experts.weights"},
+    {"logits", "The logits of the experts, after their projection.", PointUse::both},
+};
+inline constexpr PointTable mixture_of_experts{"mixture_of_experts", PointTier::equation,
+                                               kMixtureOfExpertsRows};
+}  // namespace points
+
 /// What becomes of the K largest router probabilities.
 enum class TopKWeights {
   renormalised,  ///< divided by their sum: the document's code, Qwen3-Next (MOE-15, E-11)
@@ -114,7 +128,7 @@ template <class Scalar>
     }
     for (Index r = 0; r < experts.cols(); ++r) out.weights(t, r) /= sum;  // MOE-15
   }
-  out.weights = stored(std::move(out.weights));
+  out.weights = stored(std::move(out.weights), points::mixture_of_experts["weights"]);
   return out;
 }
 
@@ -135,7 +149,8 @@ template <class Scalar>
   for (Index t = 0; t < experts.rows(); ++t) {
     for (Index r = 0; r < experts.cols(); ++r) selected(t, r) = logits(t, experts(t, r));
   }
-  return {logits, softmax(logits), experts, stored(softmax(selected))};
+  return {logits, softmax(logits), experts,
+          stored(softmax(selected), points::mixture_of_experts["weights_of_logits"])};
 }
 
 /// The renormalised routing by the other path: top K of the LOGITS -> softmax over those (EQ-20). Chooses the
@@ -150,7 +165,7 @@ template <class Scalar>
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> router_logits(const Matrix<Scalar>& x, const Matrix<Scalar>& weight,
                                            const Vector<Scalar>& bias = {}) {
-  return linear(x, weight, bias);
+  return linear(x, weight, bias, points::mixture_of_experts["logits"]);
 }
 
 }  // namespace samestate

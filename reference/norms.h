@@ -13,6 +13,13 @@
 /// All throw Error where the sizes disagree.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kResidualRmsNormRows[] = {
+    {"sum", "x + residual, before its norm."},
+};
+inline constexpr PointTable residual_rms_norm{"residual_rms_norm", PointTier::equation, kResidualRmsNormRows};
+}  // namespace points
+
 namespace detail {
 
 inline void require_width(Index width, Index weight) {
@@ -67,7 +74,7 @@ template <class Scalar>
                                                      const Vector<Scalar>& weight, const Scalar& epsilon) {
   detail::require_norm_shapes(x, residual, "the residual");
   Matrix<Scalar> sum = x + residual;
-  Matrix<Scalar> y = rms_norm_zero_centred(stored(sum), weight, epsilon);
+  Matrix<Scalar> y = rms_norm_zero_centred(stored(sum, points::residual_rms_norm["sum"]), weight, epsilon);
   return {std::move(y), std::move(sum)};
 }
 

@@ -12,8 +12,22 @@
 /// Softmax attention with the keys a tile at a time, in memory that does not grow with their number (EQ-14).
 namespace samestate {
 
-/// The product of a tile's weights and values.
-inline constexpr PointPlace kWeighedTile = std::source_location::current();
+namespace points {
+inline constexpr PointRow kOnlineSoftmaxRows[] = {
+    {"weighed_values",
+     "The weights of a tile of keys times their values.",
+     PointUse::product,
+     {},
+     "softmax_attention.weighed_values"},
+    {"weights",
+     "The weights of a tile of keys, after their exponential under the largest score so far.",
+     PointUse::stored,
+     {},
+     "softmax_attention.weights"},
+};
+inline constexpr PointTable online_softmax{"online_softmax", PointTier::equation, kOnlineSoftmaxRows,
+                                           PointKeys::tiles};
+}  // namespace points
 
 /// The softmax-weighted mean of values that come a few at a time. It begins with no maximum at all: m = -inf
 /// would make the first rescaling exp(-inf - -inf), a NaN (EQUATIONS 8.3).
@@ -47,7 +61,8 @@ struct OnlineSoftmax {
   [[nodiscard]] Scalar weigh(const Scalar& score) {
     using std::exp;
     const Scalar weight = exp(Scalar(score - maximum));
-    const Scalar kept = operand_scalar(stored_scalar(weight), kWeighedTile);
+    const Scalar kept = operand_scalar(stored_scalar(weight, points::online_softmax["weights"]),
+                                       points::online_softmax["weighed_values"]);
     sum += RoundingPoint<Scalar>::summed(weight, kept);
     return kept;
   }
@@ -77,7 +92,8 @@ void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
     return rows.block(begin, h / x.group() * width, end - begin, width);
   };
   const Matrix<Scalar> K = tile_of(x.k, x.width());
-  const Matrix<Scalar> V = operand<Scalar>(tile_of(x.v, x.value_width()), kWeighedTile);
+  const Matrix<Scalar> V =
+      operand<Scalar>(tile_of(x.v, x.value_width()), points::online_softmax["weighed_values"]);
   const Matrix<Scalar> scores = scores_of(head_columns(x.q, h, x.width()), K, x.scale);
   // A scalar whose sums hold for any order takes the whole tile by one product, where an unseen key's weight of zero is none.
   constexpr bool kAnyOrder = requires(Scalar v) { RoundingPoint<Scalar>::joins_any_sum(v); };

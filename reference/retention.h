@@ -3,11 +3,26 @@
 #include <cmath>
 
 #include "reference/recurrence.h"
+#include "reference/rounding_point.h"
 
 /// Retention with any scalar decay (class C-GLA), per head (beta is not read):
 ///   S <- e^{g_t} S + k_t v_t^T;  o_t = scale S^T q_t.
 /// RetNet is the constant g_t = log(1 - 2^{-5-h}) of head h.
 namespace samestate {
+
+namespace points {
+inline constexpr PointRow kRetentionRows[] = {
+    {"scores", "q k^T of a chunk.", PointUse::product},
+    {"read", "q S of a chunk.", PointUse::product},
+    {"values", "The decayed scores of a chunk times v.", PointUse::product},
+    {"state", "k^T times the decayed v of a chunk.", PointUse::product},
+    {"whole_scores", "q k^T of a whole sequence.", PointUse::product},
+    {"whole_values", "The decayed scores of a whole sequence times v.", PointUse::product},
+    {"constant_scores", "q k^T of a whole sequence whose decay is constant.", PointUse::product},
+    {"constant_values", "Its decayed scores times v.", PointUse::product},
+};
+inline constexpr PointTable retention{"retention", PointTier::equation, kRetentionRows};
+}  // namespace points
 
 struct Retention {
   static constexpr bool gated = true;
@@ -32,12 +47,12 @@ struct Retention {
 
     Trajectory<Scalar> out;
     out.delta = x.v;
-    const Matrix<Scalar> QK = matrix_product(x.q, x.k.transpose());
+    const Matrix<Scalar> QK = matrix_product(x.q, x.k.transpose(), points::retention["scores"]);
     const Matrix<Scalar> P = QK.cwiseProduct(gamma);
-    const Matrix<Scalar> QS = matrix_product(x.q, S);
-    out.o = x.scale * (e.asDiagonal() * QS + matrix_product(P, x.v));
+    const Matrix<Scalar> QS = matrix_product(x.q, S, points::retention["read"]);
+    out.o = x.scale * (e.asDiagonal() * QS + matrix_product(P, x.v, points::retention["values"]));
     const Matrix<Scalar> decayed = gamma.row(L - 1).transpose().asDiagonal() * x.v;
-    out.state = e(L - 1) * S + matrix_product(x.k.transpose(), decayed);
+    out.state = e(L - 1) * S + matrix_product(x.k.transpose(), decayed, points::retention["state"]);
     return out;
   }
 };
@@ -54,16 +69,16 @@ template <class Scalar>
 /// does not decay). Returns o alone: [T, dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> retention_parallel(const Sequence<Scalar>& x) {
-  const Matrix<Scalar> QK = matrix_product(x.q, x.k.transpose());
+  const Matrix<Scalar> QK = matrix_product(x.q, x.k.transpose(), points::retention["whole_scores"]);
   const Matrix<Scalar> P = QK.cwiseProduct(decay_between(x.g));
-  return x.scale * matrix_product(P, x.v);
+  return x.scale * matrix_product(P, x.v, points::retention["whole_values"]);
 }
 
 /// The parallel form with a constant decay: Gamma_ij = gamma^{i-j}, evaluated as powers and not as sums of
 /// logs.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> retention_parallel_constant(const Sequence<Scalar>& x, const Scalar& gamma) {
-  Matrix<Scalar> P = matrix_product(x.q, x.k.transpose());
+  Matrix<Scalar> P = matrix_product(x.q, x.k.transpose(), points::retention["constant_scores"]);
   for (Index i = 0; i < P.rows(); ++i) {
     Scalar power(1);
     for (Index j = i; j >= 0; --j) {
@@ -72,7 +87,7 @@ template <class Scalar>
     }
     for (Index j = i + 1; j < P.cols(); ++j) P(i, j) = Scalar(0);
   }
-  return x.scale * matrix_product(P, x.v);
+  return x.scale * matrix_product(P, x.v, points::retention["constant_values"]);
 }
 
 }  // namespace samestate

@@ -14,6 +14,19 @@
 /// [T, dk], k already scaled; v [T, dv]; gamma in (0, 1]. All throw Error where the rows disagree.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kNormalisedRetentionRows[] = {
+    {"whole_scores", "q k^T of a whole sequence.", PointUse::product},
+    {"whole_values", "The normalised scores of a whole sequence times v.", PointUse::product},
+    {"read", "q times the carried state of a chunk.", PointUse::product},
+    {"scores", "q k^T of a chunk.", PointUse::product},
+    {"values", "The normalised scores of a chunk times v.", PointUse::product},
+    {"state", "k^T times the decayed v of a chunk.", PointUse::product},
+};
+inline constexpr PointTable normalised_retention{"normalised_retention", PointTier::equation,
+                                                 kNormalisedRetentionRows};
+}  // namespace points
+
 namespace detail {
 
 template <class Scalar>
@@ -52,14 +65,15 @@ template <class Scalar>
   using std::sqrt;
   detail::require_retention(q, k, v);
   const Matrix<Scalar> D = detail::constant_decay(q.rows(), gamma);
-  Matrix<Scalar> P = matrix_product(q, k.transpose()).cwiseProduct(D);
+  Matrix<Scalar> P =
+      matrix_product(q, k.transpose(), points::normalised_retention["whole_scores"]).cwiseProduct(D);
   for (Index i = 0; i < P.rows(); ++i) {
     const Scalar total = D.row(i).sum();
     P.row(i) /= Scalar(sqrt(total));
     const Scalar sum = P.row(i).sum();
     P.row(i) /= detail::at_least_one(Scalar(abs(sum)));
   }
-  return matrix_product(P, v);
+  return matrix_product(P, v, points::normalised_retention["whole_values"]);
 }
 
 /// What the normalised recurrence carries: S over sqrt(s), and s = 1 + gamma + gamma^2 + ...; 0 before the
@@ -115,8 +129,8 @@ template <class Scalar>
     const Matrix<Scalar> K = k.middleRows(begin, L);
     const Matrix<Scalar> V = v.middleRows(begin, L);
     const Matrix<Scalar> carried = S / state_scale;
-    const Matrix<Scalar> QS = matrix_product(Q, carried);
-    Matrix<Scalar> P = matrix_product(Q, K.transpose());
+    const Matrix<Scalar> QS = matrix_product(Q, carried, points::normalised_retention["read"]);
+    Matrix<Scalar> P = matrix_product(Q, K.transpose(), points::normalised_retention["scores"]);
     Vector<Scalar> sums = Vector<Scalar>::Zero(L);
     for (Index i = 0; i < L; ++i) {
       const Scalar root = sqrt(Scalar(D.row(i).sum()));
@@ -125,7 +139,7 @@ template <class Scalar>
         sums(i) += Scalar(abs(P(i, j)));
       }
     }
-    const Matrix<Scalar> PV = matrix_product(P, V);
+    const Matrix<Scalar> PV = matrix_product(P, V, points::normalised_retention["values"]);
     Scalar from_start = gamma;  // gamma^{i+1}
     for (Index i = 0; i < L; ++i) {
       const Scalar root = sqrt(Scalar(D.row(i).sum()));
@@ -139,7 +153,7 @@ template <class Scalar>
     if (begin + L == q.rows()) break;  // a short chunk is the last: nothing reads its state
     S *= from_start / gamma;           // gamma^chunk
     const Matrix<Scalar> decayed = (D.row(whole - 1).transpose() / last).asDiagonal() * V;
-    S += matrix_product(K.transpose(), decayed);
+    S += matrix_product(K.transpose(), decayed, points::normalised_retention["state"]);
     state_scale = Scalar(1);
     for (Index c = 0; c < S.cols(); ++c) {
       Scalar sum(0);

@@ -1,48 +1,12 @@
 #pragma once
 
-#include <compare>
-#include <source_location>
-#include <string_view>
-
+#include "reference/point.h"
 #include "reference/sequence.h"
 
 /// Where a kernel of low precision may store a result, and which products a matrix unit takes: the references mark the
-/// places, and mean nothing by it. On every exact scalar a mark is the identity; scalars of the oracles that carry an
-/// error add the rounding that the contract allows there.
+/// points, each by its name (reference/point.h). On every exact scalar a mark is the identity; scalars of the oracles that
+/// carry an error add the rounding that the contract allows there.
 namespace samestate {
-
-/// Which rounding point: where a reference marks it. Made by the compiler where the mark is called, so that no path of
-/// the tree gets into a program.
-class PointPlace {
- public:
-  // NOLINTNEXTLINE(google-explicit-constructor): a default argument std::source_location::current() becomes one.
-  consteval PointPlace(const std::source_location& of) : line_(of.line()), column_(of.column()) {
-    std::string_view path = of.file_name();
-    // Two files of one name stand in different folders.
-    const auto name = path.rfind('/');
-    if (name != std::string_view::npos && name > 0) {
-      const auto folder = path.rfind('/', name - 1);
-      if (folder != std::string_view::npos) path.remove_prefix(folder + 1);
-    }
-    if (path.size() >= kLength) path.remove_prefix(path.size() - kLength + 1);
-    for (std::size_t i = 0; i < path.size(); ++i) file_[i] = path[i];
-  }
-
-  /// The source and its folder.
-  [[nodiscard]] std::string_view file() const { return file_; }
-  [[nodiscard]] unsigned line() const { return line_; }
-  [[nodiscard]] unsigned column() const { return column_; }
-  friend bool operator==(const PointPlace& x, const PointPlace& y) {
-    return x.line_ == y.line_ && x.column_ == y.column_ && x.file() == y.file();
-  }
-  friend auto operator<=>(const PointPlace&, const PointPlace&) = default;
-
- private:
-  static constexpr std::size_t kLength = 48;
-  char file_[kLength] = {};  // NOLINT(modernize-avoid-c-arrays)
-  unsigned line_;
-  unsigned column_;
-};
 
 /// How a scalar passes a rounding point. Specialised by scalars that carry an error.
 template <class Scalar>
@@ -57,54 +21,52 @@ struct RoundingPoint {
 };
 
 /// x, which a kernel may keep in its operand format from here on (a projection, a probability, an activation); a
-/// scalar may leave single places out, as a kernel may.
+/// scalar may leave single points out, as a kernel may.
 template <class Scalar>
-[[nodiscard]] Scalar stored_scalar(const Scalar& x,
-                                   const PointPlace& place = std::source_location::current()) {
-  if constexpr (requires { RoundingPoint<Scalar>::rounds_at(place); }) {
-    if (!RoundingPoint<Scalar>::rounds_at(place)) return x;
+[[nodiscard]] Scalar stored_scalar(const Scalar& x, Point point) {
+  if constexpr (requires { RoundingPoint<Scalar>::rounds_at(point); }) {
+    if (!RoundingPoint<Scalar>::rounds_at(point)) return x;
   }
   return RoundingPoint<Scalar>::stored(x);
 }
 
 /// Every element of x.
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> stored(Matrix<Scalar> x,
-                                    const PointPlace& place = std::source_location::current()) {
+[[nodiscard]] Matrix<Scalar> stored(Matrix<Scalar> x, Point point) {
   if constexpr (RoundingPoint<Scalar>::rounds) {
-    if constexpr (requires { RoundingPoint<Scalar>::rounds_at(place); }) {
-      if (!RoundingPoint<Scalar>::rounds_at(place)) return x;
+    if constexpr (requires { RoundingPoint<Scalar>::rounds_at(point); }) {
+      if (!RoundingPoint<Scalar>::rounds_at(point)) return x;
     }
     for (Index i = 0; i < x.size(); ++i) x.data()[i] = RoundingPoint<Scalar>::stored(x.data()[i]);
   }
   return x;
 }
 
-/// Whether the products at `place` round their operands: those of a matrix unit that takes tf32, unless a scalar leaves the
-/// place out. One place is one product (or products that a kernel makes alike): its unit rounds both operands or none.
+/// Whether the products at `point` round their operands: those of a matrix unit that takes tf32, unless a scalar leaves the
+/// point out. One point is one product (or products that a kernel makes alike): its unit rounds both operands or none.
 template <class Scalar>
-[[nodiscard]] bool rounds_operands(const PointPlace& place) {
-  if constexpr (requires { RoundingPoint<Scalar>::rounds_operands(place); }) {
-    return RoundingPoint<Scalar>::rounds_operands(place);
+[[nodiscard]] bool rounds_operands(Point point) {
+  if constexpr (requires { RoundingPoint<Scalar>::rounds_operands(point); }) {
+    return RoundingPoint<Scalar>::rounds_operands(point);
   } else {
     return false;
   }
 }
 
-/// x as an operand of a product at `place`; what is stored before it is marked beside.
+/// x as an operand of a product at `point`; what is stored before it is marked beside.
 template <class Scalar>
-[[nodiscard]] Scalar operand_scalar(const Scalar& x, const PointPlace& place) {
+[[nodiscard]] Scalar operand_scalar(const Scalar& x, Point point) {
   if constexpr (RoundingPoint<Scalar>::rounds) {
-    if (rounds_operands<Scalar>(place)) return RoundingPoint<Scalar>::operand(x);
+    if (rounds_operands<Scalar>(point)) return RoundingPoint<Scalar>::operand(x);
   }
   return x;
 }
 
 /// Every element of x.
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> operand(Matrix<Scalar> x, const PointPlace& place) {
+[[nodiscard]] Matrix<Scalar> operand(Matrix<Scalar> x, Point point) {
   if constexpr (RoundingPoint<Scalar>::rounds) {
-    if (!rounds_operands<Scalar>(place)) return x;
+    if (!rounds_operands<Scalar>(point)) return x;
     for (Index i = 0; i < x.size(); ++i) x.data()[i] = RoundingPoint<Scalar>::operand(x.data()[i]);
   }
   return x;
@@ -113,12 +75,11 @@ template <class Scalar>
 /// a b on the matrix unit: [n, m] and [m, k] -> [n, k]. Products that no mark names are made in working precision: of single
 /// tokens with a state, of vectors, inside a substitution.
 template <class A, class B>
-[[nodiscard]] Matrix<typename A::Scalar> matrix_product(
-    const Eigen::MatrixBase<A>& a, const Eigen::MatrixBase<B>& b,
-    const PointPlace& place = std::source_location::current()) {
+[[nodiscard]] Matrix<typename A::Scalar> matrix_product(const Eigen::MatrixBase<A>& a,
+                                                        const Eigen::MatrixBase<B>& b, Point point) {
   using Scalar = typename A::Scalar;
   if constexpr (RoundingPoint<Scalar>::rounds) {
-    if (rounds_operands<Scalar>(place)) {
+    if (rounds_operands<Scalar>(point)) {
       Matrix<Scalar> x = a, y = b;
       for (Index i = 0; i < x.size(); ++i) x.data()[i] = RoundingPoint<Scalar>::operand(x.data()[i]);
       for (Index i = 0; i < y.size(); ++i) y.data()[i] = RoundingPoint<Scalar>::operand(y.data()[i]);

@@ -10,6 +10,15 @@
 ///   y_t = act(b + sum_{j < W} w_j x_{t-W+1+j}), and what lies before the first token comes from the state.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kShortConvolutionRows[] = {
+    {"y", "The channels, after the convolution and its activation.", PointUse::stored, "output"},
+    {"state", "The last W - 1 inputs, which the next call reads.", PointUse::stored, "output"},
+};
+inline constexpr PointTable short_convolution{"short_convolution", PointTier::equation,
+                                              kShortConvolutionRows};
+}  // namespace points
+
 /// Output and carried inputs.
 template <class Scalar>
 struct Convolved {
@@ -51,7 +60,8 @@ template <class Scalar>
     }
   }
   // A cache of 16 bit holds what this call may have read unrounded.
-  return {stored(std::move(y)), stored<Scalar>(history.bottomRows(W - 1))};
+  return {stored(std::move(y), points::short_convolution["y"]),
+          stored<Scalar>(history.bottomRows(W - 1), points::short_convolution["state"])};
 }
 
 }  // namespace samestate

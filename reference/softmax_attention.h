@@ -16,6 +16,30 @@
 /// No form evaluates a masked score: where public code adds -inf, the key is left out.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kSoftmaxAttentionRows[] = {
+    {"scores", "q k^T of a head, before its scale.", PointUse::product},
+    {"weighed_values",
+     "p V, whose weights are operands as they are stored: before they are divided, in a kernel that divides "
+     "last.",
+     PointUse::product},
+    {"weights_of_tile",
+     "The weights, after their exponential under the largest score so far, in a kernel that takes its keys "
+     "in tiles.",
+     PointUse::stored,
+     {},
+     "softmax_attention.weights"},
+    {"weights_undivided",
+     "The weights, after their exponential, in a kernel that divides by their sum last.",
+     PointUse::stored,
+     {},
+     "softmax_attention.weights"},
+    {"weights", "The weights p, after their division by their sum."},
+};
+inline constexpr PointTable softmax_attention{"softmax_attention", PointTier::equation, kSoftmaxAttentionRows,
+                                              PointKeys::whole};
+}  // namespace points
+
 /// What every form reads. Heads stand side by side in a row. Several query heads may share a key head
 /// (grouped queries, CFG-9): the heads h with the same h / (heads / key_heads).
 template <class Scalar>
@@ -82,7 +106,7 @@ template <class Scalar>
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> scores_of(const Matrix<Scalar>& q, const Matrix<Scalar>& k,
                                        const Scalar& scale) {
-  Matrix<Scalar> sums = matrix_product(q, k.transpose());
+  Matrix<Scalar> sums = matrix_product(q, k.transpose(), points::softmax_attention["scores"]);
   if constexpr (requires(const Scalar& sum) { sum.settled(); }) {
     for (Index i = 0; i < sums.size(); ++i) sums.data()[i] = sums.data()[i].settled();
   }
@@ -179,9 +203,6 @@ template <class Scalar, class Row>
   return out;
 }
 
-/// The product p V, whose weights are operands as they are stored: before they are divided, where a kernel divides last.
-inline constexpr PointPlace kWeighedValues = std::source_location::current();
-
 /// Softmax over the keys seen, its weights operands of p V; row i of `scores` belongs to token (first + i) mod T. scores: [n, S].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> visible_softmax(const AttentionInputs<Scalar>& x, Matrix<Scalar> scores,
@@ -202,7 +223,9 @@ template <class Scalar>
         const Scalar& under = so_far[static_cast<std::size_t>(s / tile)];
         const Scalar weight = exp(Scalar(scores(i, s) - under));
         const Scalar rescaled = exp(Scalar(under - maximum));
-        const Scalar kept = operand_scalar(stored_scalar(weight), kWeighedValues);
+        const Scalar kept =
+            operand_scalar(stored_scalar(weight, points::softmax_attention["weights_of_tile"]),
+                           points::softmax_attention["weighed_values"]);
         scores(i, s) = kept * rescaled;
         sum += RoundingPoint<Scalar>::summed(Scalar(weight * rescaled), scores(i, s));
         continue;
@@ -210,7 +233,8 @@ template <class Scalar>
       scores(i, s) = x.sees(t, s) ? Scalar(exp(Scalar(scores(i, s) - maximum))) : Scalar(0);
       if (last) {
         const Scalar weight = scores(i, s);
-        scores(i, s) = operand_scalar(stored_scalar(weight), kWeighedValues);
+        scores(i, s) = operand_scalar(stored_scalar(weight, points::softmax_attention["weights_undivided"]),
+                                      points::softmax_attention["weighed_values"]);
         sum += RoundingPoint<Scalar>::summed(weight, scores(i, s));
       } else {
         sum += scores(i, s);
@@ -218,7 +242,9 @@ template <class Scalar>
     }
     for (Index s = 0; s < x.keys(); ++s) scores(i, s) /= sum;
   }
-  return last ? scores : operand(stored(std::move(scores)), kWeighedValues);
+  return last ? scores
+              : operand(stored(std::move(scores), points::softmax_attention["weights"]),
+                        points::softmax_attention["weighed_values"]);
 }
 
 }  // namespace detail
@@ -245,7 +271,8 @@ template <class Scalar>
   const Index dv = x.value_width();
   Matrix<Scalar> o(x.tokens(), x.heads * dv);
   for (Index h = 0; h < x.heads; ++h) {
-    const Matrix<Scalar> V = operand(detail::head_columns(x.v, h / x.group(), dv), detail::kWeighedValues);
+    const Matrix<Scalar> V =
+        operand(detail::head_columns(x.v, h / x.group(), dv), points::softmax_attention["weighed_values"]);
     o.middleCols(h * dv, dv) = attention_probabilities(x, h) * V;
   }
   return o;
@@ -266,7 +293,8 @@ template <class Scalar>
       Q.middleRows(i * T, T) = detail::head_columns(x.q, kh * x.group() + i, d);
     }
     const Matrix<Scalar> K = detail::head_columns(x.k, kh, d);
-    const Matrix<Scalar> V = operand(detail::head_columns(x.v, kh, dv), detail::kWeighedValues);
+    const Matrix<Scalar> V =
+        operand(detail::head_columns(x.v, kh, dv), points::softmax_attention["weighed_values"]);
     Matrix<Scalar> O(Q.rows(), dv);
     // Rows do not know of each other, and all of their scores at once are gigabytes of 4,096 tokens.
     constexpr Index kRows = 256;

@@ -5,12 +5,25 @@
 #include <vector>
 
 #include "reference/recurrence.h"
+#include "reference/rounding_point.h"
 #include "reference/selective_scan.h"
 
 /// Mamba-2's state space duality (EQUATIONS 5.10): one scalar rate A a head,
 ///   S_t = e^{Delta_t A} S_{t-1} + (Delta_t x_t) B_t^T;  y_t = S_t C_t + D x_t.
 /// It is class C-GLA with q = C, k = B, v = Delta x, log gamma = Delta A (EQ-08).
 namespace samestate {
+
+namespace points {
+inline constexpr PointRow kStateSpaceDualityRows[] = {
+    {"scores", "C B^T of a chunk.", PointUse::product},
+    {"read", "C times the state before the tokens.", PointUse::product},
+    {"values", "The decayed scores of a chunk times Delta x.", PointUse::product},
+    {"state", "(Delta x)^T times the decayed B of a chunk.", PointUse::product},
+    {"chunk_read", "C times the state that is passed to a chunk.", PointUse::product},
+};
+inline constexpr PointTable state_space_duality{"state_space_duality", PointTier::equation,
+                                                kStateSpaceDualityRows};
+}  // namespace points
 
 /// Inputs of one head: T tokens, P channels, N states.
 template <class Scalar>
@@ -166,14 +179,17 @@ template <class Scalar, class Factors = PlainFactors>
   const Vector<Scalar> g = x.delta * x.A;
   const Matrix<Scalar> L = Factors::between(g);
   const Vector<Scalar> e = Factors::from_start(g);
-  const Matrix<Scalar> CB = matrix_product(x.C, x.B.transpose());
+  const Matrix<Scalar> CB = matrix_product(x.C, x.B.transpose(), points::state_space_duality["scores"]);
   const Matrix<Scalar> M = CB.cwiseProduct(L);
   const Matrix<Scalar> v = x.delta.asDiagonal() * x.x;
-  const Matrix<Scalar> from_start = matrix_product(x.C, x.initial_state.transpose());
+  const Matrix<Scalar> from_start =
+      matrix_product(x.C, x.initial_state.transpose(), points::state_space_duality["read"]);
   const Index last = x.tokens() - 1;
   const Matrix<Scalar> kept = L.row(last).transpose().asDiagonal() * x.B;
-  return {matrix_product(M, v) + e.asDiagonal() * from_start + x.skip * x.x,
-          matrix_product(v.transpose(), kept) + e(last) * x.initial_state};
+  return {
+      matrix_product(M, v, points::state_space_duality["values"]) + e.asDiagonal() * from_start +
+          x.skip * x.x,
+      matrix_product(v.transpose(), kept, points::state_space_duality["state"]) + e(last) * x.initial_state};
 }
 
 /// Chunks, the last one ragged, in the four steps of the public block decomposition: the quadratic dual
@@ -209,7 +225,8 @@ template <class Scalar>
     }
     const Index n = std::min(chunk, T - c * chunk);
     const Vector<Scalar> e = decay_from_start<Scalar>(g.segment(c * chunk, n));
-    const Matrix<Scalar> read = matrix_product(x.C.middleRows(c * chunk, n), before.transpose());
+    const Matrix<Scalar> read = matrix_product(x.C.middleRows(c * chunk, n), before.transpose(),
+                                               points::state_space_duality["chunk_read"]);
     out.y.middleRows(c * chunk, n) += e.asDiagonal() * read;
   }
   return out;

@@ -1,6 +1,7 @@
 #include "oracles/bounds/running_error.h"
 
 #include "oracles/contracts.h"
+#include "oracles/named_points.h"
 
 namespace samestate {
 
@@ -8,6 +9,7 @@ RunningModel RunningModel::of(const Contract& contract) {
   RunningModel model;
   model.ex2 = contract.exponential == Exponential::ex2;
   model.operand = unit_operand(contract);
+  model.unstored = unstored_points(contract);
   // Operands of 16 bit: what a kernel keeps between two products has their format. fp32 adds nothing to the
   // working precision.
   if (contract.input != Format::fp32 && contract.input != Format::none && contract.input != Format::fp64) {

@@ -46,8 +46,9 @@ struct RunningModel {
   bool of_twin = false;                    ///< operands too are rounded to nearest, or cut off, as the twin's
   bool* rounds = nullptr;                  ///< set where it does
   const SkippedPoints* skipped = nullptr;  ///< of the twin: points that the kernel does not have
-  bool sums_stored = false;                ///< of the twin: summed() takes what was stored
-  SoftmaxOrder softmax;                    ///< of the twin
+  const SkippedPoints* unstored = nullptr;  ///< points at which the contract rounds nothing
+  bool sums_stored = false;                 ///< of the twin: summed() takes what was stored
+  SoftmaxOrder softmax;                     ///< of the twin
 
   /// Of a contract: rounding points keep 16 bits where its operands do.
   [[nodiscard]] static RunningModel of(const Contract& contract);
@@ -396,12 +397,13 @@ struct RoundingPoint<Running> {
   static double lazy_by() { return detail::running_model().softmax.lazy_by; }
   static bool last_keys_first() { return detail::running_model().softmax.last_keys_first; }
   static std::int64_t keys_a_part(std::int64_t keys) { return detail::running_model().softmax.part_of(keys); }
-  static bool rounds_at(const PointPlace& place) {
+  static bool rounds_at(Point point) {
     const RunningModel& model = detail::running_model();
-    return model.skipped == nullptr || !model.skipped->has(place);
+    return (model.skipped == nullptr || !model.skipped->has(point)) &&
+           (model.unstored == nullptr || !model.unstored->has(point));
   }
-  static bool rounds_operands(const PointPlace& place) {
-    return detail::running_model().operand != Format::none && rounds_at(place);
+  static bool rounds_operands(Point point) {
+    return detail::running_model().operand != Format::none && rounds_at(point);
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include "oracles/contracts.h"
 #include "oracles/limits.h"
+#include "oracles/named_points.h"
 
 namespace samestate {
 namespace {
@@ -23,6 +24,7 @@ constexpr int kRoundsToNearest = 32;
 void set_formats(const Contract& contract, SampledModel& model) {
   if (contract.input == Format::bf16 || contract.input == Format::fp16) model.kept = contract.input;
   model.operand = unit_operand(contract);
+  model.unstored = unstored_points(contract);
 }
 
 }  // namespace

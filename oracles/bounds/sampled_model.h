@@ -48,7 +48,8 @@ struct SampledModel {
   std::uint64_t salt = 0;
   bool associates_otherwise = false;  ///< q (k v^T) where the form has (q k^T) v, and the reverse
   SoftmaxOrder softmax;
-  const SkippedPoints* skipped = nullptr;  ///< points that round nothing
+  const SkippedPoints* skipped = nullptr;   ///< points that a kernel leaves out: they round nothing
+  const SkippedPoints* unstored = nullptr;  ///< points at which the contract rounds nothing: there are none
   Planted planted = Planted::none;
 
   /// The n-th sample of a contract, its rounding points drawn.
@@ -115,19 +116,25 @@ class SamplingScope {
   return round_to(x, model.kept == Format::none ? Format::bf16 : model.kept);
 }
 
-/// Whether this thread's model rounds at that place. Met is what there is something to round at.
-[[nodiscard]] inline bool model_rounds_at(const PointPlace& place) {
+namespace detail {
+/// Whether this thread's model takes that point, which is met where there is a `format` to round to and the contract rounds.
+[[nodiscard]] inline bool takes(SamplingState& state, Point point, Format format) {
+  if (state.model.unstored != nullptr && state.model.unstored->has(point)) return false;
+  if (state.met != nullptr && format != Format::none) state.met->add(point);
+  return state.model.skipped == nullptr || !state.model.skipped->has(point);
+}
+}  // namespace detail
+
+/// Whether this thread's model stores at that point: what is stored is one number from there on, rounded or not.
+[[nodiscard]] inline bool model_rounds_at(Point point) {
   detail::SamplingState& state = detail::sampling();
-  if (state.met != nullptr && state.model.kept != Format::none) state.met->add(place);
-  return state.model.skipped == nullptr || !state.model.skipped->has(place);
+  return detail::takes(state, point, state.model.kept);
 }
 
-/// The same of the products there.
-[[nodiscard]] inline bool model_rounds_operands(const PointPlace& place) {
+/// Whether the operands of the products there are rounded.
+[[nodiscard]] inline bool model_rounds_operands(Point point) {
   detail::SamplingState& state = detail::sampling();
-  if (state.model.operand == Format::none) return false;
-  if (state.met != nullptr) state.met->add(place);
-  return state.model.skipped == nullptr || !state.model.skipped->has(place);
+  return state.model.operand != Format::none && detail::takes(state, point, state.model.operand);
 }
 
 }  // namespace samestate

@@ -207,8 +207,8 @@ struct RoundingPoint<Stochastic> {
   static std::int64_t keys_a_part(std::int64_t keys) {
     return detail::sampling().model.softmax.part_of(keys);
   }
-  static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
-  static bool rounds_operands(const PointPlace& place) { return model_rounds_operands(place); }
+  static bool rounds_at(Point point) { return model_rounds_at(point); }
+  static bool rounds_operands(Point point) { return model_rounds_operands(point); }
 };
 
 }  // namespace samestate

@@ -1,6 +1,7 @@
 #include "oracles/systems/dendritic_stages.h"
 
 #include "oracles/systems/rows.h"
+#include "oracles/systems/stage_points.h"
 
 namespace samestate {
 namespace {
@@ -43,14 +44,14 @@ struct Projections {
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call&, const Tensors<Scalar>& inputs) {
     const Matrix<Scalar>& x = get(inputs, "x");
-    Matrix<Scalar> v = linear(x, get(inputs, "v_proj"));
+    Matrix<Scalar> v = linear(x, get(inputs, "v_proj"), points::dendritic_projections["v_proj"]);
     detail::drop_pads(real_tokens(get(inputs, "mask")), v);
-    return {{"q", linear(x, get(inputs, "q_proj"))},
-            {"k", linear(x, get(inputs, "k_proj"))},
+    return {{"q", linear(x, get(inputs, "q_proj"), points::dendritic_projections["q_proj"])},
+            {"k", linear(x, get(inputs, "k_proj"), points::dendritic_projections["k_proj"])},
             {"v", std::move(v)},
-            {"z", linear(x, get(inputs, "g_proj"))},
-            {"b", linear(x, get(inputs, "b_proj"))},
-            {"a_gate", linear(x, get(inputs, "a_proj"))}};
+            {"z", linear(x, get(inputs, "g_proj"), points::dendritic_projections["g_proj"])},
+            {"b", linear(x, get(inputs, "b_proj"), points::dendritic_projections["b_proj"])},
+            {"a_gate", linear(x, get(inputs, "a_proj"), points::dendritic_projections["a_proj"])}};
   }
 };
 

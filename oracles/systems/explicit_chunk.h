@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <source_location>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -12,11 +11,35 @@
 #include "oracles/bounds/shared.h"
 #include "oracles/bounds/stochastic.h"
 #include "reference/recurrence.h"
+#include "reference/rounding_point.h"
 
 /// The chunk form as kernels evaluate it. Two things round otherwise than in the reference's chunk, and the
 /// running error must see them: decays are differences of one cumulative sum of g, and the triangular system
 /// is solved by its inverse.
 namespace samestate {
+
+namespace points {
+inline constexpr PointRow kExplicitChunkRows[] = {
+    {"key_products", "k k^T of a chunk.", PointUse::product},
+    {"T", "T = (I + A)^-1 of a chunk, after the substitution."},
+    {"residual",
+     "beta V, beta e^G K, U and W as one, in a kernel that makes V' = T (beta V - beta e^G K S)."},
+    {"beta_v", "beta V of a chunk."},
+    {"beta_k", "beta e^G K of a chunk."},
+    {"U", "U = T beta V.", PointUse::both},
+    {"W", "W = T beta e^G K.", PointUse::both},
+    {"state_operand", "S as an operand of products."},
+    {"read_by_W", "W S.", PointUse::product},
+    {"scores", "q k^T of a chunk.", PointUse::product},
+    {"P", "The decayed scores of a chunk."},
+    {"read", "q S of a chunk.", PointUse::product},
+    {"values", "P V'.", PointUse::product},
+    {"v_new", "V' = U - W S, an operand of P V'."},
+    {"v_decayed", "V' after its decay to the end of the chunk."},
+    {"state", "k^T times the decayed V'.", PointUse::product},
+};
+inline constexpr PointTable explicit_chunk{"explicit_chunk", PointTier::evaluation, kExplicitChunkRows};
+}  // namespace points
 
 /// g itself: differences of an exact cumulative sum are the sums between.
 template <class Scalar>
@@ -76,7 +99,7 @@ template <class Scalar>
   return N;
 }
 
-/// Where a chunk's operands are rounded: each at a place of its own, or beta V, beta K, U and W at one, so that a kernel that makes
+/// Where a chunk's operands are rounded: each at a point of its own, or beta V, beta K, U and W at one, so that a kernel that makes
 /// V' = T (beta V - beta e^G K S) of a residual that it rounds nowhere has none of the four.
 enum class ChunkPlaces { apart, residual };
 
@@ -89,30 +112,32 @@ template <class System, class Scalar>
   if constexpr (!System::delta) {
     return System::chunk(x);
   } else {
+    constexpr const PointTable& at = points::explicit_chunk;
     const Index L = x.tokens();
     const Matrix<Scalar>& S = x.initial_state;
     const Matrix<Scalar> D = decay_between(x.g);
     const Vector<Scalar> e = decay_from_start(x.g);
-    const Matrix<Scalar> KK = matrix_product(x.k, x.k.transpose());
+    const Matrix<Scalar> KK = matrix_product(x.k, x.k.transpose(), at["key_products"]);
     const Matrix<Scalar> A = lower<Scalar>(x.beta.asDiagonal() * KK.cwiseProduct(D), -1);
-    const Matrix<Scalar> T = stored<Scalar>(unit_lower_inverse<Scalar>(A));
-    const PointPlace together = std::source_location::current();
-    const auto kept = [&](Matrix<Scalar> factor, const PointPlace& place = std::source_location::current()) {
-      return stored<Scalar>(std::move(factor), places == ChunkPlaces::residual ? together : place);
+    const Matrix<Scalar> T = stored<Scalar>(unit_lower_inverse<Scalar>(A), at["T"]);
+    const auto kept = [&](Matrix<Scalar> factor, Point point) {
+      return stored<Scalar>(std::move(factor), places == ChunkPlaces::residual ? at["residual"] : point);
     };
-    const Matrix<Scalar> betaV = kept(x.beta.asDiagonal() * x.v);
-    const Matrix<Scalar> betaK = kept(x.beta.cwiseProduct(e).asDiagonal() * x.k);
-    const Matrix<Scalar> U = kept(matrix_product(T, betaV));
-    const Matrix<Scalar> W = kept(matrix_product(T, betaK));
-    const Matrix<Scalar> operand = stored(S);  // of products; what is carried stays in working precision
+    const Matrix<Scalar> betaV = kept(x.beta.asDiagonal() * x.v, at["beta_v"]);
+    const Matrix<Scalar> betaK = kept(x.beta.cwiseProduct(e).asDiagonal() * x.k, at["beta_k"]);
+    const Matrix<Scalar> U = kept(matrix_product(T, betaV, at["U"]), at["U"]);
+    const Matrix<Scalar> W = kept(matrix_product(T, betaK, at["W"]), at["W"]);
+    // As an operand of products; the state that is carried stays in working precision.
+    const Matrix<Scalar> operand = stored(S, at["state_operand"]);
     Trajectory<Scalar> out;
-    out.delta = U - matrix_product(W, operand);
-    const Matrix<Scalar> QK = matrix_product(x.q, x.k.transpose());
-    const Matrix<Scalar> P = stored<Scalar>(lower<Scalar>(QK.cwiseProduct(D), 0));
-    const Matrix<Scalar> QS = matrix_product(x.q, operand);
-    out.o = x.scale * (e.asDiagonal() * QS + matrix_product(P, stored(out.delta)));
-    const Matrix<Scalar> decayed = stored<Scalar>(D.row(L - 1).transpose().asDiagonal() * out.delta);
-    out.state = e(L - 1) * S + matrix_product(x.k.transpose(), decayed);
+    out.delta = U - matrix_product(W, operand, at["read_by_W"]);
+    const Matrix<Scalar> QK = matrix_product(x.q, x.k.transpose(), at["scores"]);
+    const Matrix<Scalar> P = stored<Scalar>(lower<Scalar>(QK.cwiseProduct(D), 0), at["P"]);
+    const Matrix<Scalar> QS = matrix_product(x.q, operand, at["read"]);
+    out.o = x.scale * (e.asDiagonal() * QS + matrix_product(P, stored(out.delta, at["v_new"]), at["values"]));
+    const Matrix<Scalar> decayed =
+        stored<Scalar>(D.row(L - 1).transpose().asDiagonal() * out.delta, at["v_decayed"]);
+    out.state = e(L - 1) * S + matrix_product(x.k.transpose(), decayed, at["state"]);
     return out;
   }
 }

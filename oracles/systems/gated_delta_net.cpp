@@ -4,6 +4,7 @@
 #include "oracles/systems/gated_delta_net_stages.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
+#include "oracles/systems/stage_points.h"
 
 namespace samestate {
 namespace {
@@ -89,7 +90,8 @@ struct OutputPart {
       gated.middleCols(h * dv, dv) =
           rms_norm_gated(core, z, get_vector(inputs, "norm"), Scalar(static_cast<double>(1e-6F)));
     }
-    return {{"y", linear(stored(std::move(gated)), get(inputs, "out_proj"))}};
+    return {{"y", linear(stored(std::move(gated), points::gated_delta_net_output["gated"]),
+                         get(inputs, "out_proj"), points::gated_delta_net_output["out_proj"])}};
   }
 };
 

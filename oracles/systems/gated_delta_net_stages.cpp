@@ -2,6 +2,7 @@
 
 #include "oracles/systems/explicit_chunk.h"
 #include "oracles/systems/rows.h"
+#include "oracles/systems/stage_points.h"
 
 namespace samestate {
 namespace {
@@ -93,8 +94,10 @@ struct NormsToRule {
     const Index dk = shape.key_width;
     Matrix<Scalar> q(call.tokens, shape.keys()), k = q;
     for (Index h = 0; h < shape.key_heads; ++h) {
-      q.middleCols(h * dk, dk) = stored(l2norm<Scalar>(convolved.middleCols(h * dk, dk)));
-      k.middleCols(h * dk, dk) = stored(l2norm<Scalar>(convolved.middleCols(shape.keys() + h * dk, dk)));
+      q.middleCols(h * dk, dk) = stored(l2norm<Scalar>(convolved.middleCols(h * dk, dk)),
+                                        points::gated_delta_net_rule["normalised_q"]);
+      k.middleCols(h * dk, dk) = stored(l2norm<Scalar>(convolved.middleCols(shape.keys() + h * dk, dk)),
+                                        points::gated_delta_net_rule["normalised_k"]);
     }
     return Rule::evaluate<Scalar>(
         call, {{"q", std::move(q)},

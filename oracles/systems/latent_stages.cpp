@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "oracles/systems/stage_points.h"
 #include "reference/latent_attention.h"
 
 namespace samestate {
@@ -111,7 +112,7 @@ struct RotaryQueries {
     const Index H = call.at("H");
     const LatentAttentionWeights<Scalar> weights = weights_of(call, inputs);
     const LatentWidths w = weights.widths();
-    const Matrix<Scalar> q = linear(get(inputs, "x"), weights.q_up);
+    const Matrix<Scalar> q = linear(get(inputs, "x"), weights.q_up, points::latent_attention_rotary["q_up"]);
     const Matrix<Scalar> turned =
         detail::rotated(detail::part_of_heads(q, H, w.key(), w.nope, w.rope), weights,
                         RotaryTables<Scalar>{get(inputs, "cos"), get(inputs, "sin")}, H);

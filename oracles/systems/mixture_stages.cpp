@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "oracles/systems/stage_points.h"
 #include "reference/layers/qwen3_next_moe.h"
 
 namespace samestate {
@@ -138,7 +139,7 @@ struct Hidden {
                                    return SwiGluExpert<Scalar>{get(inputs, "gate").middleRows(i * F, F),
                                                                get(inputs, "up").middleRows(i * F, F),
                                                                {}}
-                                       .activated(rows);
+                                       .activated(rows, points::expert_stages["hidden"]);
                                  })}};
   }
 };
@@ -153,7 +154,8 @@ struct Outputs {
     const Index D = call.at("D");
     return {{"outputs", by_expert(call, chosen(call, inputs), get(inputs, "hidden"), D,
                                   [&](Index i, const Matrix<Scalar>& rows) {
-                                    return linear<Scalar>(rows, get(inputs, "down").middleRows(i * D, D));
+                                    return linear<Scalar>(rows, get(inputs, "down").middleRows(i * D, D),
+                                                          points::expert_stages["down"]);
                                   })}};
   }
 };
@@ -170,8 +172,8 @@ struct SharedHidden {
   }
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call&, const Tensors<Scalar>& inputs) {
-    return {{"hidden",
-             SwiGluExpert<Scalar>{get(inputs, "gate"), get(inputs, "up"), {}}.activated(get(inputs, "x"))}};
+    return {{"hidden", SwiGluExpert<Scalar>{get(inputs, "gate"), get(inputs, "up"), {}}.activated(
+                           get(inputs, "x"), points::expert_stages["shared_hidden"])}};
   }
 };
 
@@ -208,7 +210,8 @@ struct OpenedSum {
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
     Tensors<Scalar> with_logit = inputs;
-    with_logit["shared_gate_logit"] = linear(get(inputs, "x"), get(inputs, "shared_gate"));
+    with_logit["shared_gate_logit"] =
+        linear(get(inputs, "x"), get(inputs, "shared_gate"), points::expert_stages["shared_gate"]);
     return Sum<true>::evaluate(call, with_logit);
   }
 };

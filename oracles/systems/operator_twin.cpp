@@ -259,10 +259,10 @@ bool TwinSearch::stores_few(const std::function<bool(const TwinDistance&)>& acce
   for (bool nearer = true; nearer;) {
     nearer = false;
     const TwinVariant before = from.variant;
-    for (const PointPlace& place : before.skipped.places) {
+    for (const Point& point : before.skipped.points) {
       if (evaluated_ >= most) return false;
       TwinVariant stored = before;
-      std::erase(stored.skipped.places, place);
+      std::erase(stored.skipped.points, point);
       TwinDistance twin = evaluate_variant(std::move(stored), nullptr);
       if (twin.most <= kOperatorTwinSame && accepts(twin)) return true;
       if (!(twin.total < from.total)) continue;
@@ -281,7 +281,7 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
     }
   }
   if (nearest_.most <= kOperatorTwinSame && accepts(nearest_)) return;
-  const std::vector<SkippedPoints> groups = moves();
+  const std::vector<SkippedPoints> groups = groups_of(met_);
   const auto nearer = [](const TwinDistance& x, const TwinDistance& y) { return x.total < y.total; };
   // Roundings are independent, so that each right change comes nearer by itself: the best of one round begin the next.
   constexpr std::size_t kBeam = 3;
@@ -299,7 +299,7 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
       std::vector<TwinVariant> variants;
       for (const SkippedPoints& group : groups) {
         variants.push_back(from.variant);
-        for (const PointPlace& place : group.places) variants.back().skipped.add(place);
+        for (const Point& point : group.points) variants.back().skipped.add(point);
       }
       for (const auto& change : changes) {
         variants.push_back(from.variant);

@@ -22,7 +22,7 @@ struct TwinVariant {
   /// What differs from the twin of all points, in words; empty: nothing.
   [[nodiscard]] std::string words() const;
   friend bool operator==(const TwinVariant& x, const TwinVariant& y) {
-    return x.skipped.places == y.skipped.places && x.softmax == y.softmax && x.sums_stored == y.sums_stored;
+    return x.skipped.points == y.skipped.points && x.softmax == y.softmax && x.sums_stored == y.sums_stored;
   }
 };
 
@@ -60,13 +60,17 @@ struct TwinDistance {
   double total = 0.0;  ///< of all outputs
 };
 
+/// What a search leaves out together, of the points that a reference met: all of them, those that are declared alike, those of one
+/// table, and each alone; in this order, and each kind in the order in which its first point was met.
+[[nodiscard]] std::vector<SkippedPoints> groups_of(const SkippedPoints& met);
+
 /// The twins that a kernel may have.
 class TwinSearch {
  public:
   /// Both live as long as the search.
   TwinSearch(const TwinSubject& of, const Tensors<double>& actual);
   /// Offers those that are known, however far, and then those within kOperatorTwinSame, until one is accepted: first that of all
-  /// points, then those without any, without all of a line or a file of the reference (a stage that a kernel keeps in fp32), without a single one, and what comes
+  /// points, then those without any, without all that are declared alike or in one table (a stage that a kernel keeps in fp32), without a single one, and what comes
   /// nearer of their combinations. In the end all of one change and the nearest others.
   void run(const std::function<bool(const TwinDistance&)>& accepts);
   [[nodiscard]] const TwinDistance& nearest() const { return nearest_; }
@@ -74,7 +78,6 @@ class TwinSearch {
 
  private:
   [[nodiscard]] TwinDistance evaluate_variant(TwinVariant variant, SkippedPoints* met);
-  [[nodiscard]] std::vector<SkippedPoints> moves() const;
   /// Changes of the order in which a softmax is taken, each alone.
   [[nodiscard]] std::vector<std::function<void(TwinVariant&)>> orders() const;
   /// Of a softmax whose keys are taken in independent parts of whole tiles (flash decoding), every number and length of parts.

@@ -2,6 +2,7 @@
 
 #include "oracles/systems/explicit_chunk.h"
 #include "oracles/systems/rows.h"
+#include "oracles/systems/stage_points.h"
 #include "reference/layers/multi_scale_retention.h"
 
 namespace samestate {
@@ -47,7 +48,7 @@ struct Core {
           get(inputs, "q").middleCols(h * dk, dk), get(inputs, "k").middleCols(h * dk, dk),
           get(inputs, "v").middleCols(h * dv, dv), h, S.middleRows(h * dk, dk));
       const Trajectory<Scalar> one = layer_core<Retention>(x, call.form == "chunked", call.chunk);
-      core.middleCols(h * dv, dv) = stored(one.o);
+      core.middleCols(h * dv, dv) = stored(one.o, points::multi_scale_retention_core["core"]);
       S.middleRows(h * dk, dk) = one.state;
     }
     return {{"core", std::move(core)}, {"S", std::move(S)}};

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "oracles/systems/stage_points.h"
 #include "reference/mixture_of_experts.h"
 
 namespace samestate {
@@ -185,7 +186,7 @@ Matrix<Running> certain_weights(const Matrix<Running>& probabilities, const std:
     if (of(i) != Chosen::out)
       weights(0, i) = scaling.is_one() ? probabilities(0, i) / sum : probabilities(0, i) * factor;
   }
-  weights = stored(std::move(weights));
+  weights = stored(std::move(weights), points::open_routing["weights"]);
   for (Index i = 0; i < N; ++i) {
     const Running& w = weights(0, i);
     if (of(i) != Chosen::open) continue;

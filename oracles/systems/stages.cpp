@@ -16,6 +16,7 @@
 #include "oracles/systems/mamba_stages.h"
 #include "oracles/systems/mixture_stages.h"
 #include "oracles/systems/retnet_stages.h"
+#include "oracles/systems/stage_points.h"
 #include "reference/linear.h"
 
 namespace samestate {
@@ -86,7 +87,7 @@ struct LinearMap {
   }
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call&, const Tensors<Scalar>& inputs) {
-    return {{"y", linear(get(inputs, "x"), get(inputs, "weight"))}};
+    return {{"y", linear(get(inputs, "x"), get(inputs, "weight"), points::linear_map["y"])}};
   }
 };
 

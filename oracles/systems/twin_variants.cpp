@@ -12,11 +12,8 @@ namespace samestate {
 
 std::string TwinVariant::words() const {
   std::string out;
-  for (const PointPlace& place : skipped.places) {
-    const std::string_view path = place.file();
-    out += fmt::format("{}{}:{}:{}", out.empty() ? "not stored at " : ", ", path.substr(path.rfind('/') + 1),
-                       place.line(), place.column());
-  }
+  for (const Point& point : skipped.points)
+    out += fmt::format("{}{}", out.empty() ? "not stored at " : ", ", point.name());
   const auto add = [&](const std::string& words) { out += (out.empty() ? "" : ", ") + words; };
   if (softmax.divides_last) add("weights divided last");
   if (sums_stored) add("the sum of stored weights");
@@ -32,33 +29,35 @@ std::string TwinVariant::words() const {
   return out;
 }
 
-std::vector<SkippedPoints> TwinSearch::moves() const {
-  std::vector<SkippedPoints> groups{met_};
+std::vector<SkippedPoints> groups_of(const SkippedPoints& met) {
+  std::vector<SkippedPoints> groups{met};
   const auto by = [&](auto&& alike) {
-    for (const PointPlace& place : met_.places) {
+    for (const Point& point : met.points) {
       SkippedPoints group;
-      for (const PointPlace& other : met_.places) {
-        if (alike(place, other)) group.add(other);
+      for (const Point& other : met.points) {
+        if (point == other || alike(point, other)) group.add(other);
       }
-      const bool begins = group.places.front() == place;
-      if (begins && group.places.size() > 1 && group.places.size() < met_.places.size())
+      const bool begins = group.points.front() == point;
+      if (begins && group.points.size() > 1 && group.points.size() < met.points.size())
         groups.push_back(std::move(group));
     }
   };
-  const auto same_file = [](const PointPlace& x, const PointPlace& y) { return x.file() == y.file(); };
-  by([&](const PointPlace& x, const PointPlace& y) { return same_file(x, y) && x.line() == y.line(); });
-  by(same_file);
-  for (const PointPlace& place : met_.places) groups.push_back({{place}});
+  const auto same_table = [](const Point& x, const Point& y) { return &x.table() == &y.table(); };
+  by([&](const Point& x, const Point& y) {
+    return same_table(x, y) && !x.row().alike.empty() && x.row().alike == y.row().alike;
+  });
+  by(same_table);
+  for (const Point& point : met.points) groups.push_back({{point}});
   return groups;
 }
 
 std::vector<TwinVariant> TwinSearch::together() const {
-  const std::size_t points = met_.places.size();
+  const std::size_t points = met_.points.size();
   std::vector<TwinVariant> variants;
   const auto add = [&](auto&& has) {
     TwinVariant variant;
     for (std::size_t i = 0; i < points; ++i) {
-      if (has(i)) variant.skipped.add(met_.places[i]);
+      if (has(i)) variant.skipped.add(met_.points[i]);
     }
     variant.skipped.sort();
     variants.push_back(std::move(variant));
@@ -82,15 +81,11 @@ std::vector<TwinVariant> TwinSearch::together() const {
 }
 
 std::vector<std::function<void(TwinVariant&)>> TwinSearch::orders() const {
-  const auto met = [&](std::string_view file) {
-    return std::ranges::any_of(met_.places,
-                               [&](const PointPlace& place) { return place.file().ends_with(file); });
-  };
   std::vector<std::function<void(TwinVariant&)>> changes{
       [](TwinVariant& x) { x.softmax.divides_last = true; }, [](TwinVariant& x) { x.sums_stored = true; }};
   // Where the keys are no form's tiles, a kernel has some of its own.
-  const bool whole = met("softmax_attention.h");
-  if (whole || met("online_softmax.h")) {
+  const bool whole = met_.takes_keys(PointKeys::whole);
+  if (whole || met_.takes_keys(PointKeys::tiles)) {
     changes.emplace_back([](TwinVariant& x) { x.softmax.last_keys_first = true; });
     // FlashAttention-4's is 8 in the exponent of 2.
     constexpr double kTwo = 0.6931471805599453;
@@ -109,15 +104,11 @@ std::vector<std::function<void(TwinVariant&)>> TwinSearch::orders() const {
 }
 
 std::vector<TwinVariant> TwinSearch::in_parts() const {
-  const auto met = [&](std::string_view file) {
-    return std::ranges::any_of(met_.places,
-                               [&](const PointPlace& place) { return place.file().ends_with(file); });
-  };
   // A form in tiles has those of its call.
   std::vector<Index> tiles;
-  if (met("softmax_attention.h")) {
+  if (met_.takes_keys(PointKeys::whole)) {
     tiles = {16, 32, 64, 128};
-  } else if (met("online_softmax.h") && of_.call.chunk > 0) {
+  } else if (met_.takes_keys(PointKeys::tiles) && of_.call.chunk > 0) {
     tiles = {of_.call.chunk};
   }
   const Index keys = tokens_met(of_) + of_.call.behind;

@@ -16,6 +16,25 @@
 /// comments carry. Prefill, decode and everything between are the same function with another cache.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kDendriticAttentionRows[] = {
+    {"expansion", "q or k of a head, after its projection to all branches.", PointUse::both},
+    {"normalised", "q or k of a window, after its l2norm."},
+    {"core", "The output of a virtual head, after its recurrence."},
+    {"q_proj", "q, after its projection.", PointUse::both},
+    {"k_proj", "k, after its projection.", PointUse::both},
+    {"v_proj", "v, after its projection.", PointUse::both},
+    {"g_proj", "The output gate, after its projection and before silu.", PointUse::both},
+    {"b_proj", "The write strength, after its projection and before its logistic function.", PointUse::both},
+    {"a_proj", "The input of the decay, after its projection.", PointUse::both},
+    {"mixed", "The heads, after the sum over windows and branches."},
+    {"o_proj", "The output, after its projection.", PointUse::both, "output"},
+    {"gated", "The heads, after their norm and gate.", PointUse::stored, "output"},
+};
+inline constexpr PointTable dendritic_attention{"dendritic_attention", PointTier::layer,
+                                                kDendriticAttentionRows};
+}  // namespace points
+
 /// How to evaluate it; every choice gives the same layer.
 template <class Scalar>
 struct DendriticOptions {
@@ -57,7 +76,8 @@ template <class Scalar>
   std::vector<Matrix<Scalar>> out(static_cast<std::size_t>(s.branches()), Matrix<Scalar>(q.rows(), q.cols()));
   for (Index h = 0; h < s.heads; ++h) {
     const Matrix<Scalar> head = q.middleCols(h * d, d);
-    const Matrix<Scalar> all = linear(head, expansion[static_cast<std::size_t>(h)]);
+    const Matrix<Scalar> all =
+        linear(head, expansion[static_cast<std::size_t>(h)], points::dendritic_attention["expansion"]);
     for (Index e = 0; e < s.branches(); ++e) {
       out[static_cast<std::size_t>(e)].middleCols(h * d, d) = all.middleCols(e * d, d);
     }
@@ -168,7 +188,7 @@ void dendritic_windows(const DendriticSizes& s, Index e, const DendriticBranch<S
   const Scalar scale = Scalar(1) / sqrt(Scalar(static_cast<double>(windows.width)));  // of w, not of d
   // 11, 13: normalised inside the window. One rounding point: kernels store both or neither.
   const auto normalised = [&](const Matrix<Scalar>& head, Index n) {
-    return stored<Scalar>(l2norm(windows.slice(head, n)));
+    return stored<Scalar>(l2norm(windows.slice(head, n)), points::dendritic_attention["normalised"]);
   };
   for (Index h = 0; h < s.heads; ++h) {
     const Index m = s.merged_head(e, h);  // 10
@@ -204,7 +224,7 @@ template <class Scalar, class Run>
     const auto at = static_cast<std::size_t>(i);
     const Matrix<bool>& mask = routing[static_cast<std::size_t>(i % s.heads)].mask;
     Trajectory<Scalar> core = compacted ? detail::run_compacted(heads[at], mask, e, run) : run(heads[at]);
-    o.push_back(stored(std::move(core.o)));
+    o.push_back(stored(std::move(core.o), points::dendritic_attention["core"]));
     states[at] = std::move(core.state);
   }
   return o;
@@ -229,15 +249,17 @@ template <class Scalar>
   }
 
   DendriticCoreInput<Scalar> in;
-  const Matrix<Scalar> q = linear(x, p.q_proj);  // 1
-  const Matrix<Scalar> k = linear(x, p.k_proj);
-  Matrix<Scalar> v = linear(x, p.v_proj);
-  in.z = linear(x, p.g_proj);
+  const Matrix<Scalar> q = linear(x, p.q_proj, points::dendritic_attention["q_proj"]);  // 1
+  const Matrix<Scalar> k = linear(x, p.k_proj, points::dendritic_attention["k_proj"]);
+  Matrix<Scalar> v = linear(x, p.v_proj, points::dendritic_attention["v_proj"]);
+  in.z = linear(x, p.g_proj, points::dendritic_attention["g_proj"]);
   in.routing = detail::route_heads(p, q, options.routing);                     // 2-4
   std::vector<Matrix<Scalar>> q_branch = detail::expand(q, p.q_expansion, s);  // 5
   std::vector<Matrix<Scalar>> k_branch = detail::expand(k, p.k_expansion, s);
-  const Matrix<Scalar> beta = write_strength(linear(x, p.b_proj));  // 9
-  const Matrix<Scalar> g = log_decay(linear(x, p.a_proj), p.A_log, p.dt_bias);
+  const Matrix<Scalar> beta =
+      write_strength(linear(x, p.b_proj, points::dendritic_attention["b_proj"]));  // 9
+  const Matrix<Scalar> g =
+      log_decay(linear(x, p.a_proj, points::dendritic_attention["a_proj"]), p.A_log, p.dt_bias);
 
   const Vector<Scalar> no_bias;
   detail::drop_pads(real, v);                                                        // 6
@@ -278,7 +300,7 @@ template <class Scalar>
       }
     }
   }
-  return stored(std::move(a));
+  return stored(std::move(a), points::dendritic_attention["mixed"]);
 }
 
 /// Steps 17 and 18: norm of each head, gate, projection. a, z: [T, H dv] -> [T, D].
@@ -292,7 +314,8 @@ template <class Scalar>
     const Matrix<Scalar> gate = z.middleCols(h * dv, dv);
     y.middleCols(h * dv, dv) = rms_norm_gated(head, gate, p.o_norm, p.norm_epsilon);
   }
-  return linear(stored(std::move(y)), p.o_proj);
+  return linear(stored(std::move(y), points::dendritic_attention["gated"]), p.o_proj,
+                points::dendritic_attention["o_proj"]);
 }
 
 /// The layer, its recurrence by `run(sequence)` in the place of options.chunk. x: [T, D] -> output [T, D], intermediates, and the

@@ -14,6 +14,19 @@
 /// Gated softmax attention, every fourth layer of Qwen3-Next (GATT-1, GATT-2, CFG-9, CFG-10; EQUATIONS 5.7).
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kGatedAttentionRows[] = {
+    {"rotated", "q or k, after norm and rotation."},
+    {"attended", "The heads, after p V and before their gate."},
+    {"gated", "The heads, after their gate."},
+    {"q_proj", "q and the output gate, after their projection.", PointUse::both},
+    {"k_proj", "k, after its projection and before its norm.", PointUse::both},
+    {"v_proj", "v, after its projection.", PointUse::both},
+    {"o_proj", "The output, after its projection.", PointUse::both},
+};
+inline constexpr PointTable gated_attention{"gated_attention", PointTier::layer, kGatedAttentionRows};
+}  // namespace points
+
 /// Weights and sizes of one layer. D: model width, d: head width.
 template <class Scalar>
 struct GatedAttentionParameters {
@@ -76,7 +89,7 @@ template <class Scalar>
   Matrix<Scalar> rows = x.template reshaped<Eigen::RowMajor>(x.rows() * heads, weight.size());
   rows = rms_norm_zero_centred(rows, weight, epsilon);
   const Matrix<Scalar> normed = rows.template reshaped<Eigen::RowMajor>(x.rows(), x.cols());
-  return stored(rotate(normed, tables, RotaryPairs::halves, heads));
+  return stored(rotate(normed, tables, RotaryPairs::halves, heads), points::gated_attention["rotated"]);
 }
 
 /// What attention of d columns a head gave, its heads' outputs as they may be stored before their gate, and behind it.
@@ -84,11 +97,11 @@ template <class Scalar, class Attend>
 [[nodiscard]] Matrix<Scalar> attended_heads(AttentionInputs<Scalar> x, Attend&& attend) {
   using std::sqrt;
   x.scale = Scalar(1) / Scalar(sqrt(Scalar(static_cast<double>(x.width()))));
-  return stored<Scalar>(attend(x));
+  return stored<Scalar>(attend(x), points::gated_attention["attended"]);
 }
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> gated_heads(const Matrix<Scalar>& attended, const Matrix<Scalar>& gate) {
-  return stored<Scalar>(attended.cwiseProduct(logistic(gate)));
+  return stored<Scalar>(attended.cwiseProduct(logistic(gate)), points::gated_attention["gated"]);
 }
 
 }  // namespace detail
@@ -108,7 +121,7 @@ template <class Scalar, class Attend>
   const Index d = p.head_width;
 
   // [T, H 2d] -> a row a head: d of the query, d of its gate.
-  const Matrix<Scalar> projected = linear(hidden, p.q_proj);
+  const Matrix<Scalar> projected = linear(hidden, p.q_proj, points::gated_attention["q_proj"]);
   const Matrix<Scalar> q_and_gate = projected.template reshaped<Eigen::RowMajor>(T * p.heads, 2 * d);
   const Matrix<Scalar> query_rows = q_and_gate.leftCols(d);
   const Matrix<Scalar> gate_rows = q_and_gate.rightCols(d);
@@ -117,9 +130,9 @@ template <class Scalar, class Attend>
   GatedAttentionOutput<Scalar> out;
   out.gate = gate_rows.template reshaped<Eigen::RowMajor>(T, p.heads * d);
   out.q = detail::norm_and_rotate(query, p.heads, p.q_norm, p.epsilon, tables);
-  const Matrix<Scalar> key =
-      detail::norm_and_rotate(linear(hidden, p.k_proj), p.key_heads, p.k_norm, p.epsilon, tables);
-  out.cache = cache.appended(key, linear(hidden, p.v_proj));
+  const Matrix<Scalar> key = detail::norm_and_rotate(
+      linear(hidden, p.k_proj, points::gated_attention["k_proj"]), p.key_heads, p.k_norm, p.epsilon, tables);
+  out.cache = cache.appended(key, linear(hidden, p.v_proj, points::gated_attention["v_proj"]));
 
   AttentionInputs<Scalar> inputs;
   inputs.q = out.q;
@@ -129,7 +142,7 @@ template <class Scalar, class Attend>
   inputs.key_heads = p.key_heads;
   out.attended = detail::attended_heads(std::move(inputs), attend);
   out.gated = detail::gated_heads(out.attended, out.gate);
-  out.out = linear(out.gated, p.o_proj);
+  out.out = linear(out.gated, p.o_proj, points::gated_attention["o_proj"]);
   return out;
 }
 

@@ -17,6 +17,20 @@
 ///   -> out.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kGatedDeltaNetRows[] = {
+    {"in_proj_qkvz", "q, k, v and the output gate z, after their projection.", PointUse::both, "input"},
+    {"in_proj_ba", "The inputs of write strength and decay, after their projection.", PointUse::both,
+     "input"},
+    {"core", "The output of a value head, after the rule."},
+    {"normalised_q", "q of a head, after the convolution and its l2norm."},
+    {"normalised_k", "k of a head, after the convolution and its l2norm."},
+    {"gated", "The heads, after their norm and gate."},
+    {"out_proj", "The output, after its projection.", PointUse::both},
+};
+inline constexpr PointTable gated_delta_net{"gated_delta_net", PointTier::layer, kGatedDeltaNetRows};
+}  // namespace points
+
 /// Order of the rows of the input projections (GDN-2, GDN-23, GDN-24). Checkpoints are grouped by key head:
 /// of each head its q, k, then v and z of the value heads it serves; b, then a. Flat: all q, k, v, z; all b,
 /// a.
@@ -189,7 +203,8 @@ template <class Scalar>
   for (std::size_t t = 0; t < real.size(); ++t) {
     if (!real[t]) hidden.row(static_cast<Index>(t)).setZero();
   }
-  return split_projections(linear(hidden, in_proj_qkvz), linear(hidden, in_proj_ba), shape);
+  return split_projections(linear(hidden, in_proj_qkvz, points::gated_delta_net["in_proj_qkvz"]),
+                           linear(hidden, in_proj_ba, points::gated_delta_net["in_proj_ba"]), shape);
 }
 
 /// The rule on value head h, in the form of `run`, with the scale of the layer (GDN-33): q, k [T, dk] normalised, of the key
@@ -208,7 +223,7 @@ template <class Scalar, class Run>
   }
   head.scale = Scalar(1) / sqrt(Scalar(static_cast<double>(dk)));
   Trajectory<Scalar> core = run(head);
-  core.o = stored(std::move(core.o));
+  core.o = stored(std::move(core.o), points::gated_delta_net["core"]);
   return core;
 }
 
@@ -258,20 +273,24 @@ template <class Scalar, class Run>
   for (Index h = 0; h < shape.value_heads; ++h) {
     const Index from = shape.key_head(h) * dk;
     Sequence<Scalar> head;
-    head.q = stored(l2norm<Scalar>(qkv.y.middleCols(from, dk)));                 // GDN-32
-    head.k = stored(l2norm<Scalar>(qkv.y.middleCols(shape.keys() + from, dk)));  // GDN-32
+    head.q = stored(l2norm<Scalar>(qkv.y.middleCols(from, dk)),
+                    points::gated_delta_net["normalised_q"]);  // GDN-32
+    head.k = stored(l2norm<Scalar>(qkv.y.middleCols(shape.keys() + from, dk)),
+                    points::gated_delta_net["normalised_k"]);  // GDN-32
     head.v = qkv.y.middleCols(2 * shape.keys() + h * dv, dv);
     head.g = out.g.col(h);
     head.beta = out.beta.col(h);
     head.initial_state = cache.state[static_cast<std::size_t>(h)];
     const Trajectory<Scalar> core = run_value_head(shape, h, std::move(head), run);
     out.core.middleCols(h * dv, dv) = core.o;
-    out.gated.middleCols(h * dv, dv) = stored(rms_norm_gated<Scalar>(out.core.middleCols(h * dv, dv),
-                                                                     p.z.middleCols(h * dv, dv), weights.norm,
-                                                                     weights.epsilon));  // RMS-1, RMS-8
+    out.gated.middleCols(h * dv, dv) =
+        stored(rms_norm_gated<Scalar>(out.core.middleCols(h * dv, dv), p.z.middleCols(h * dv, dv),
+                                      weights.norm, weights.epsilon),
+               points::gated_delta_net["gated"]);  // RMS-1, RMS-8
     out.cache.state.push_back(core.state);
   }
-  out.y = linear(out.gated, weights.out_proj);  // GDN-43; GDN-51 corrected: the gated vector is projected
+  // GDN-43; GDN-51 corrected: the gated vector is projected.
+  out.y = linear(out.gated, weights.out_proj, points::gated_delta_net["out_proj"]);
   return out;
 }
 

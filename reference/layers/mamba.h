@@ -14,6 +14,17 @@
 ///   out_proj.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kMambaMixerRows[] = {
+    {"in_proj", "The input of the convolution and the gate z, after their projection.", PointUse::both},
+    {"x_proj", "The low rank of the time step, B and C, after their projection.", PointUse::both},
+    {"dt_proj", "The time step, after its projection and before softplus.", PointUse::both},
+    {"gated", "The output of the scan, after its gate."},
+    {"out_proj", "The output, after its projection.", PointUse::both},
+};
+inline constexpr PointTable mamba_mixer{"mamba_mixer", PointTier::layer, kMambaMixerRows};
+}  // namespace points
+
 /// Weights as in public checkpoints, [out, in]. D: model width, Di: inner width, N: states a channel, R: rank
 /// of the time step, W: width of the convolution.
 template <class Scalar>
@@ -81,22 +92,22 @@ template <class Scalar, class Run>
                 " rows (must be 2 Di), x_proj " + std::to_string(w.x_proj.rows()) + " (must be R + 2 N)");
   }
   MambaOutput<Scalar> out;
-  const Matrix<Scalar> projected = linear(hidden, w.in_proj, w.in_bias);
+  const Matrix<Scalar> projected = linear(hidden, w.in_proj, w.in_bias, points::mamba_mixer["in_proj"]);
   out.mixed = projected.leftCols(Di);
   out.z = projected.rightCols(Di);
   Convolved<Scalar> convolved = short_convolution(out.mixed, w.conv1d, w.conv1d_bias, cache.convolution);
   out.u = std::move(convolved.y);
-  const Matrix<Scalar> selected = linear(out.u, w.x_proj);  // SSM-4, SSM-6
+  const Matrix<Scalar> selected = linear(out.u, w.x_proj, points::mamba_mixer["x_proj"]);  // SSM-4, SSM-6
   const Matrix<Scalar> low_rank = selected.leftCols(R);
   out.B = selected.middleCols(R, N);
   out.C = selected.rightCols(N);
-  out.delta = time_steps(linear(low_rank, w.dt_proj), w.dt_bias);
+  out.delta = time_steps(linear(low_rank, w.dt_proj, points::mamba_mixer["dt_proj"]), w.dt_bias);
   const SelectiveScanOutput<Scalar> scanned = run(
       SelectiveScan<Scalar>{out.u, out.delta, decay_rates(w.A_log), out.B, out.C, w.skip, out.z, cache.state},
       w.discretisation);
   out.y = scanned.y;
-  out.gated = stored(scanned.out);
-  out.out = linear(out.gated, w.out_proj, w.out_bias);
+  out.gated = stored(scanned.out, points::mamba_mixer["gated"]);
+  out.out = linear(out.gated, w.out_proj, w.out_bias, points::mamba_mixer["out_proj"]);
   out.cache = {std::move(convolved.state), scanned.state};
   return out;
 }

@@ -16,6 +16,16 @@
 ///   bias); state space duality, a scalar rate a head;  RMSNorm(y silu(z)), the gate first;  out_proj.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kMamba2MixerRows[] = {
+    {"in_proj", "z, the input of the convolution and the time step, after their projection.", PointUse::both},
+    {"y", "The heads, after the state space duality."},
+    {"normed", "The heads, after their gate and norm."},
+    {"out_proj", "The output, after its projection.", PointUse::both},
+};
+inline constexpr PointTable mamba2_mixer{"mamba2_mixer", PointTier::layer, kMamba2MixerRows};
+}  // namespace points
+
 /// Weights as in public checkpoints, [out, in]. D: model width, Di = H P: inner width, N: states, G: groups
 /// of B and C, W: width of the convolution.
 template <class Scalar>
@@ -118,7 +128,7 @@ template <class Scalar, class Run>
   const Index Di = w.inner();
   const Index GN = w.group_width();
   Mamba2Output<Scalar> out;
-  const Matrix<Scalar> projected = linear(hidden, w.in_proj);
+  const Matrix<Scalar> projected = linear(hidden, w.in_proj, points::mamba2_mixer["in_proj"]);
   out.z = projected.leftCols(Di);
   out.mixed = projected.middleCols(Di, w.channels());
   const Matrix<Scalar> dt = projected.rightCols(w.heads());
@@ -130,9 +140,10 @@ template <class Scalar, class Run>
                               out.convolved.middleCols(Di, GN), out.convolved.rightCols(GN), w.skip,
                               cache.state, w.groups},
       run);
-  out.y = stored(heads.y);
-  out.normed = stored(grouped_norm_of_gated(out.y, out.z, w.norm, w.epsilon, w.norm_groups));
-  out.out = linear(out.normed, w.out_proj);
+  out.y = stored(heads.y, points::mamba2_mixer["y"]);
+  out.normed = stored(grouped_norm_of_gated(out.y, out.z, w.norm, w.epsilon, w.norm_groups),
+                      points::mamba2_mixer["normed"]);
+  out.out = linear(out.normed, w.out_proj, points::mamba2_mixer["out_proj"]);
   out.cache = {std::move(convolved.state), heads.state};
   return out;
 }

@@ -8,6 +8,22 @@
 
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kMultiScaleRetentionRows[] = {
+    {"k_proj", "k, after its projection and before its scale.", PointUse::both},
+    {"rotated_q", "q, after its rotation.", PointUse::stored, "query"},
+    {"q_proj", "q, after its projection.", PointUse::both, "query"},
+    {"rotated_k", "k, after its scale and rotation."},
+    {"gated", "The heads, after their norm and gate."},
+    {"v_proj", "v, after its projection.", PointUse::both},
+    {"core", "The output of a head, after its retention."},
+    {"out_proj", "The output, after its projection.", PointUse::both, "output"},
+    {"g_proj", "The output gate, after its projection and before silu.", PointUse::both, "output"},
+};
+inline constexpr PointTable multi_scale_retention{"multi_scale_retention", PointTier::layer,
+                                                  kMultiScaleRetentionRows};
+}  // namespace points
+
 /// Weights of multi-scale retention, [out, in], no biases. H heads; D the hidden width, H dv the value width.
 template <class Scalar>
 struct MultiScaleRetentionWeights {
@@ -42,15 +58,19 @@ template <class Scalar>
   using std::sqrt;
   const Index dk = q_proj.rows() / H;
   const RotaryTables<Scalar> tables = retention_rotation<Scalar>(first, x.rows(), dk);
-  const Matrix<Scalar> scaled = linear(x, k_proj) / Scalar(sqrt(Scalar(static_cast<double>(dk))));
-  return {stored(rotate(linear(x, q_proj), tables, RotaryPairs::interleaved, H)),
-          stored(rotate(scaled, tables, RotaryPairs::interleaved, H))};
+  const Matrix<Scalar> scaled = linear(x, k_proj, points::multi_scale_retention["k_proj"]) /
+                                Scalar(sqrt(Scalar(static_cast<double>(dk))));
+  return {stored(rotate(linear(x, q_proj, points::multi_scale_retention["q_proj"]), tables,
+                        RotaryPairs::interleaved, H),
+                 points::multi_scale_retention["rotated_q"]),
+          stored(rotate(scaled, tables, RotaryPairs::interleaved, H),
+                 points::multi_scale_retention["rotated_k"])};
 }
 
 /// norm(core) silu(gate), what out_proj reads; `gate` before silu, [T, H dv] both.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> gated_retention(const Matrix<Scalar>& normed, const Matrix<Scalar>& gate) {
-  return stored<Scalar>(normed.cwiseProduct(silu(gate)));
+  return stored<Scalar>(normed.cwiseProduct(silu(gate)), points::multi_scale_retention["gated"]);
 }
 
 /// Multi-scale retention of one sequence: q, k rotated and k scaled by dk^{-1/2}; head h with the decay
@@ -71,7 +91,7 @@ template <class Scalar, class Run>
   const Index dk = w.q_proj.rows() / H;
   const Index dv = w.v_proj.rows() / H;
   const auto [q, k] = rotated_keys(x, w.q_proj, w.k_proj, H, first);
-  const Matrix<Scalar> v = linear(x, w.v_proj);
+  const Matrix<Scalar> v = linear(x, w.v_proj, points::multi_scale_retention["v_proj"]);
   MultiScaleRetentionOutput<Scalar> out;
   out.core.resize(x.rows(), H * dv);
   out.normed.resize(x.rows(), H * dv);
@@ -80,10 +100,11 @@ template <class Scalar, class Run>
     const Matrix<Scalar> core =
         run(Matrix<Scalar>(q.middleCols(h * dk, dk)), Matrix<Scalar>(k.middleCols(h * dk, dk)),
             Matrix<Scalar>(v.middleCols(h * dv, dv)), gamma, h);
-    out.core.middleCols(h * dv, dv) = stored(core);
+    out.core.middleCols(h * dv, dv) = stored(core, points::multi_scale_retention["core"]);
     out.normed.middleCols(h * dv, dv) = retention_norm<Scalar>(out.core.middleCols(h * dv, dv), w.epsilon);
   }
-  out.y = linear(gated_retention(out.normed, linear(x, w.g_proj)), w.out_proj);
+  out.y = linear(gated_retention(out.normed, linear(x, w.g_proj, points::multi_scale_retention["g_proj"])),
+                 w.out_proj, points::multi_scale_retention["out_proj"]);
   return out;
 }
 

@@ -8,6 +8,17 @@
 /// a shared one behind a gate of its own.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kQwen3NextMoeRows[] = {
+    {"shared_down", "The output of the shared expert, after its projection.", PointUse::both, "shared"},
+    {"shared_hidden", "The hidden row of the shared expert, after silu(gate) up.", PointUse::stored,
+     "shared"},
+    {"shared_gate", "The gate of the shared expert, after its projection and before its logistic function.",
+     PointUse::both},
+};
+inline constexpr PointTable qwen3_next_moe{"qwen3_next_moe", PointTier::layer, kQwen3NextMoeRows};
+}  // namespace points
+
 /// Weights as in public checkpoints. D model width, N experts.
 template <class Scalar>
 struct Qwen3NextMoeWeights {
@@ -47,13 +58,14 @@ template <class Scalar>
   }
   Qwen3NextMoe<Scalar> out;
   out.routed = mixture_of_experts(x, routing, weights.experts, form);
-  // Places of its own: a kernel that fuses the shared expert with its gate stores another expert's output and not this one.
-  out.shared = linear(weights.shared.activated(x), weights.shared.down);
+  // Points of its own: a kernel that fuses the shared expert with its gate stores another expert's output and not this one.
+  out.shared = linear(weights.shared.activated(x, points::qwen3_next_moe["shared_hidden"]),
+                      weights.shared.down, points::qwen3_next_moe["shared_down"]);
   if (out.shared.cols() != x.cols()) {
     throw Error("Qwen3-Next MoE: the shared expert gives " + std::to_string(out.shared.cols()) +
                 " columns, x has " + std::to_string(x.cols()));
   }
-  out.gate = logistic(linear(x, weights.shared_gate));
+  out.gate = logistic(linear(x, weights.shared_gate, points::qwen3_next_moe["shared_gate"]));
   out.y = with_shared(out.routed, out.shared, out.gate);
   out.routing = std::move(routing);
   return out;

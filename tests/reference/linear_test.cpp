@@ -12,7 +12,7 @@ struct RoundingPoint<long double> {
   static constexpr bool rounds = true;
   static long double stored(const long double& x) { return std::round(x); }
   static long double operand(const long double& x) { return x; }
-  static bool rounds_at(const PointPlace&) { return true; }
+  static bool rounds_at(Point) { return true; }
 };
 
 namespace {
@@ -41,7 +41,9 @@ TEST(Linear, TakesNoTokensAndNoInputs) {
 
 TEST(Linear, IsARoundingPoint) {
   const Matrix<long double> x = Matrix<long double>::Constant(1, 2, 0.4L);
-  EXPECT_EQ(linear(x, Matrix<long double>::Ones(1, 2).eval())(0, 0), 1.0L);
+  static constexpr PointRow kRows[] = {{"y", "The output of this test."}};
+  static constexpr PointTable kTable{"linear_test", PointTier::equation, kRows};
+  EXPECT_EQ(linear(x, Matrix<long double>::Ones(1, 2).eval(), kTable["y"])(0, 0), 1.0L);
 }
 
 TEST(Linear, RefusesSizesThatDisagree) {

@@ -26,16 +26,9 @@ float random_tree(std::vector<float> terms, std::mt19937_64& engine) {
   return terms.front();
 }
 
-PointPlace marked(const PointPlace& place = std::source_location::current()) { return place; }
-
-TEST(PointPlace, KnowsItsSourceAndNoPathOfTheTree) {
-  const PointPlace first = marked(), second = marked(), same = first;
-  EXPECT_EQ(first.file(), "bounds/running_error_test.cpp");
-  EXPECT_EQ(first.line(), second.line());
-  EXPECT_LT(first, second) << "by column";
-  EXPECT_EQ(first, same);
-  EXPECT_NE(first, marked());
-}
+constexpr PointRow kRows[] = {{"made", "A product of this test, and its result.", PointUse::both}};
+constexpr PointTable kTable{"running_error_test", PointTier::equation, kRows};
+constexpr Point kMade = kTable["made"];
 
 TEST(Running, SumIsBoundedInAnyOrder) {
   std::mt19937_64 engine(3);
@@ -266,35 +259,36 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Running, RoundingPointAddsTheContractsUnit) {
   const Matrix<Running> x = Matrix<Running>::Constant(1, 1, Running(3.0));
-  EXPECT_EQ(stored(x)(0, 0).error(), 0.0);
+  EXPECT_EQ(stored(x, kMade)(0, 0).error(), 0.0);
   const RunningScope scope(RunningModel::of(contract_named("bf16")));
-  EXPECT_NEAR(stored(x)(0, 0).error(), 3.0 * 0x1p-8, 1e-6);
+  EXPECT_NEAR(stored(x, kMade)(0, 0).error(), 3.0 * 0x1p-8, 1e-6);
 }
 
 TEST(Running, ZeroHasNothingToRound) {
   const RunningScope scope(RunningModel::of(contract_named("bf16")));
-  EXPECT_EQ(stored<Running>(Matrix<Running>::Constant(1, 1, Running(0.0)))(0, 0).error(), 0.0);
-  EXPECT_GT(stored<Running>(Matrix<Running>::Constant(1, 1, Running::within(0.0, 1e-9)))(0, 0).error(), 1e-9);
+  EXPECT_EQ(stored<Running>(Matrix<Running>::Constant(1, 1, Running(0.0)), kMade)(0, 0).error(), 0.0);
+  EXPECT_GT(stored<Running>(Matrix<Running>::Constant(1, 1, Running::within(0.0, 1e-9)), kMade)(0, 0).error(),
+            1e-9);
 }
 
 // Both operands or, elsewhere, neither; what is a number of tf32 is not rounded.
 TEST(Running, AMatrixUnitRoundsItsOperands) {
   const Matrix<Running> a = Matrix<Running>::Constant(1, 1, Running(1.0 + 0x1p-13));
   const Matrix<Running> b = Matrix<Running>::Constant(1, 1, Running(3.0));
-  EXPECT_LT(matrix_product(a, b)(0, 0).error(), 1e-6) << "fp32";
+  EXPECT_LT(matrix_product(a, b, kMade)(0, 0).error(), 1e-6) << "fp32";
   bool rounds = false;
   for (const auto& [contract, unit] : {std::pair{"tf32", 0x1p-11}, {"tf32_truncated", 0x1p-10}}) {
     RunningModel model = RunningModel::of(contract_named(contract));
     model.rounds = &rounds;
     const RunningScope scope(model);
-    EXPECT_NEAR(matrix_product(a, b)(0, 0).error(), 3.0 * unit, 3e-3 * unit) << "one of them";
-    EXPECT_NEAR(matrix_product(a, a)(0, 0).error(), 2.0 * unit, 3e-3 * unit) << "both";
-    EXPECT_LT(matrix_product(b, b)(0, 0).error(), 1e-6) << "integers are exact";
-    EXPECT_EQ(stored(a)(0, 0).error(), 0.0) << "storage is fp32";
+    EXPECT_NEAR(matrix_product(a, b, kMade)(0, 0).error(), 3.0 * unit, 3e-3 * unit) << "one of them";
+    EXPECT_NEAR(matrix_product(a, a, kMade)(0, 0).error(), 2.0 * unit, 3e-3 * unit) << "both";
+    EXPECT_LT(matrix_product(b, b, kMade)(0, 0).error(), 1e-6) << "integers are exact";
+    EXPECT_EQ(stored(a, kMade)(0, 0).error(), 0.0) << "storage is fp32";
     EXPECT_TRUE(std::exchange(rounds, false));
   }
   const RunningScope scope(RunningModel::of(contract_named("bf16")));
-  EXPECT_LT(matrix_product(a, b)(0, 0).error(), 1e-6) << "operands of 16 bit are stored so";
+  EXPECT_LT(matrix_product(a, b, kMade)(0, 0).error(), 1e-6) << "operands of 16 bit are stored so";
 }
 
 TEST(Running, TheTwinsOperandIsOneNumberWhereItIsKnown) {

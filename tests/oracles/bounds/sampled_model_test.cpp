@@ -128,7 +128,10 @@ TEST(SampledModel, ATf32UnitRoundsOperandsAndStoresFp32) {
   }
   const SamplingScope scope(SampledModel::twin(contract_named("bf16")));
   const Matrix<Stored> a = Matrix<Stored>::Constant(1, 1, Stored(x));
-  EXPECT_EQ(matrix_product(a, a)(0, 0).value(), x * x) << "16 bit: what is stored is marked apart";
+  static constexpr PointRow kRows[] = {{"made", "A product of this test.", PointUse::product}};
+  static constexpr PointTable kTable{"sampled_model_test", PointTier::equation, kRows};
+  EXPECT_EQ(matrix_product(a, a, kTable["made"])(0, 0).value(), x * x)
+      << "16 bit: what is stored is marked apart";
 }
 
 // Cut off: never larger, by half a spacing in the mean, whichever sample.

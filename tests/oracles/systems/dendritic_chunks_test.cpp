@@ -43,9 +43,9 @@ TEST(DendriticChunks, AreTheCompactedLayer) {
 }
 
 TEST(DendriticChunks, HavePointsThatTheOtherFormsDoNot) {
-  const auto of_chunks = [](const SkippedPoints& points) {
-    return std::ranges::count_if(
-        points.places, [](const PointPlace& place) { return place.file().ends_with("explicit_chunk.h"); });
+  const auto of_chunks = [](const SkippedPoints& met) {
+    return std::ranges::count_if(met.points,
+                                 [](const Point& point) { return point.table().name == "explicit_chunk"; });
   };
   // T; beta V, beta K, U and W as one; the state, P, V' and V' decayed.
   EXPECT_EQ(of_chunks(points_of(drawn("chunked", 1))), 6);
@@ -57,12 +57,12 @@ TEST(DendriticChunks, KernelsOfOneAndOfSeveralPartsPass) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     const DrawnSubject of = drawn("chunked", seed);
     TwinVariant one, residual, several;
-    for (const PointPlace& place : points_of(of).places) {
-      if (place.file().ends_with("explicit_chunk.h")) several.skipped.add(place);
+    for (const Point& point : points_of(of).points) {
+      if (point.table().name == "explicit_chunk") several.skipped.add(point);
     }
-    ASSERT_EQ(several.skipped.places.size(), 6U);
+    ASSERT_EQ(several.skipped.points.size(), 6U);
     several.skipped.sort();
-    residual.skipped.places = {several.skipped.places.front()};
+    residual.skipped.points = {several.skipped.points.front()};
     for (const TwinVariant& variant : {one, residual, several}) {
       const TwinJudgement judged = judge_operator_twin(of.subject(), drawn_kernel(of, variant), 7);
       EXPECT_EQ(judged.judgement.verdict, Verdict::pass) << seed << " " << judged.judgement.reason;

@@ -9,10 +9,10 @@
 #include <random>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "oracles/contracts.h"
+#include "oracles/named_points.h"
 #include "oracles/numbers.h"
 #include "oracles/systems/scalars.h"
 #include "tests/oracles/systems/drawn_call.h"
@@ -61,9 +61,9 @@ TEST(OperatorTwin, AKernelMayLeavePointsOut) {
   TwinVariant variant;
   SkippedPoints met;
   (void)twin_values(drawn.subject(), {}, &met);
-  ASSERT_GE(met.places.size(), 5U);
-  for (const PointPlace& place : met.places) {
-    variant.skipped.places = {place};
+  ASSERT_GE(met.points.size(), 5U);
+  for (const Point& point : met.points) {
+    variant.skipped.points = {point};
     const TwinJudgement j = drawn.judge(drawn.kernel(1, variant));
     EXPECT_EQ(j.judgement.verdict, Verdict::pass) << variant.words() << ": " << j.judgement.reason;
   }
@@ -78,11 +78,11 @@ TEST(OperatorTwin, AKernelOfManyPointsMayLeaveAnyTwoOut) {
     const Drawn drawn("gated_delta_net", "recurrent", 1, seed, {{"D", 3}, {"dk", 2}, {"dv", 12}});
     SkippedPoints met;
     (void)twin_values(drawn.subject(), {}, &met);
-    ASSERT_GT(std::ssize(met.places), kOperatorTwinSubsets);
-    for (std::size_t i = 0; i < met.places.size(); ++i) {
-      for (std::size_t k = i + 1; k < met.places.size(); ++k, ++pairs) {
+    ASSERT_GT(std::ssize(met.points), kOperatorTwinSubsets);
+    for (std::size_t i = 0; i < met.points.size(); ++i) {
+      for (std::size_t k = i + 1; k < met.points.size(); ++k, ++pairs) {
         TwinVariant variant;
-        variant.skipped.places = {met.places[i], met.places[k]};
+        variant.skipped.points = {met.points[i], met.points[k]};
         variant.skipped.sort();
         const TwinJudgement j = drawn.judge(drawn.kernel(1, variant));
         EXPECT_NE(j.judgement.verdict, Verdict::fail)
@@ -99,11 +99,11 @@ TEST(OperatorTwin, AKernelMayLeaveSeveralPointsOut) {
     const Drawn drawn("mixture_of_experts", "sorted", 5, seed, {{"D", 1}, {"N", 3}, {"F", 8}});
     SkippedPoints met;
     (void)twin_values(drawn.subject(), {}, &met);
-    ASSERT_EQ(met.places.size(), 5U);
+    ASSERT_EQ(met.points.size(), 5U);
     for (unsigned subset = 1; subset < 32; ++subset) {
       TwinVariant variant;
-      for (std::size_t i = 0; i < met.places.size(); ++i) {
-        if (((subset >> i) & 1U) != 0) variant.skipped.add(met.places[i]);
+      for (std::size_t i = 0; i < met.points.size(); ++i) {
+        if (((subset >> i) & 1U) != 0) variant.skipped.add(met.points[i]);
       }
       const TwinJudgement j = drawn.judge(drawn.kernel(1, variant));
       EXPECT_NE(j.judgement.verdict, Verdict::fail)
@@ -236,10 +236,10 @@ TEST(OperatorTwin, AnOrderAndAPointMayComeNearerOnlyTogether) {
   (void)twin_values(first.subject(), {}, &met);
   int passed = 0;
   int judged = 0;
-  for (const PointPlace& place : met.places) {
-    if (!place.file().ends_with("gated_attention.h")) continue;
+  for (const Point& point : met.points) {
+    if (point.table().name != "gated_attention") continue;
     TwinVariant variant;
-    variant.skipped.add(place);
+    variant.skipped.add(point);
     variant.softmax.last_keys_first = true;
     for (std::uint64_t seed = 1; seed <= 12; ++seed) {
       const Drawn drawn("gated_attention", "online", 2, seed);
@@ -253,15 +253,15 @@ TEST(OperatorTwin, AnOrderAndAPointMayComeNearerOnlyTogether) {
 }
 
 // A kernel that fuses the shared expert with its gate stores what the others gave and not that.
-TEST(OperatorTwin, ASharedExpertHasPlacesOfItsOwn) {
+TEST(OperatorTwin, ASharedExpertHasPointsOfItsOwn) {
   const Drawn drawn("qwen3_next_moe", "sorted", 40, 5);
   SkippedPoints met;
   const Tensors<double> all = twin_values(drawn.subject(), {}, &met);
   int shown = 0;
-  for (const PointPlace& place : met.places) {
-    if (!place.file().ends_with("qwen3_next_moe.h")) continue;
+  for (const Point& point : met.points) {
+    if (point.table().name != "qwen3_next_moe") continue;
     TwinVariant variant;
-    variant.skipped.places = {place};
+    variant.skipped.points = {point};
     const Tensors<double> kernel = drawn.kernel(1, variant);
     EXPECT_EQ(drawn.judge(kernel).judgement.verdict, Verdict::pass) << variant.words();
     shown += unshared(get(kernel, "y"), get(all, "y"), get(drawn.oracle.exact, "y")).maxCoeff() > 0.25;
@@ -277,16 +277,9 @@ TEST(OperatorTwin, AConvolutionsCacheIsStoredWhereItsOperandIsNot) {
     drawn.oracle = operator_oracle(drawn.op, drawn.call, drawn.inputs, drawn.cuts, drawn.contract);
     TwinVariant variant;
     (void)twin_values(drawn.subject(), {}, &variant.skipped);
-    std::vector<PointPlace>& places = variant.skipped.places;
-    const auto of_cache = std::max_element(places.begin(), places.end(), [](const auto& x, const auto& y) {
-      const auto rank = [](const PointPlace& place) {
-        return std::tuple(place.file().ends_with("short_convolution.h"), place.line(), place.column());
-      };
-      return rank(x) < rank(y);
-    });
-    ASSERT_TRUE(of_cache != places.end() && of_cache->file().ends_with("short_convolution.h"));
+    ASSERT_TRUE(variant.skipped.has(require_point("short_convolution.state")));
     const Tensors<double> in_fp32 = drawn.kernel(1, variant);
-    places.erase(of_cache);
+    std::erase(variant.skipped.points, require_point("short_convolution.state"));
     const Tensors<double> kernel = drawn.kernel(1, variant);
     const char* const output = row.name == std::string_view("mamba2_mixer") ? "out" : "y";
     EXPECT_NE(get(kernel, output), get(in_fp32, output));
@@ -383,7 +376,7 @@ TEST(OperatorTwin, KernelsOfATf32UnitAreTheTwin) {
     for (const char* contract : {"tf32", "tf32_truncated"}) {
       const Drawn drawn(row.name, row.form, 13, 5, {}, contract);
       EXPECT_TRUE(drawn.oracle.points) << row.name;
-      EXPECT_FALSE(points_of(drawn).places.empty()) << row.name;
+      EXPECT_FALSE(points_of(drawn).points.empty()) << row.name;
       for (int n = 0; n < 3; ++n) {
         const TwinJudgement j = drawn.judge(drawn.kernel(n));
         EXPECT_EQ(j.judgement.verdict, Verdict::pass)
@@ -402,10 +395,10 @@ TEST(OperatorTwin, KernelsOfATf32UnitAreTheTwin) {
 TEST(OperatorTwin, AProductMayBeMadeBesideTheTf32Unit) {
   const Drawn drawn("gated_attention", "online", 13, 5, {}, "tf32");
   const SkippedPoints met = points_of(drawn);
-  EXPECT_EQ(met.places.size(), 6U) << "four projections, scores, values";
+  EXPECT_EQ(met.points.size(), 6U) << "four projections, scores, values";
   TwinVariant variant;
-  for (const PointPlace& place : met.places) {
-    variant.skipped.places = {place};
+  for (const Point& point : met.points) {
+    variant.skipped.points = {point};
     const TwinJudgement j = drawn.judge(drawn.kernel(1, variant));
     EXPECT_EQ(j.judgement.verdict, Verdict::pass) << variant.words() << ": " << j.judgement.reason;
   }
@@ -444,7 +437,7 @@ TEST(OperatorTwin, AFormWithoutProductsHasNoPointsUnderTf32) {
                          Row{"linear_attention_normalised", "recurrent"}}) {
     const Drawn drawn(row.name, row.form, 13, 5, {}, "tf32");
     EXPECT_FALSE(drawn.oracle.points) << row.name;
-    EXPECT_TRUE(points_of(drawn).places.empty()) << row.name;
+    EXPECT_TRUE(points_of(drawn).points.empty()) << row.name;
     const Drawn fp32(row.name, row.form, 13, 5, {}, "fp32");
     for (const auto& [name, tolerance] : fp32.oracle.tolerance)
       EXPECT_GE(get(drawn.oracle.tolerance, name).sum(), tolerance.sum());
