@@ -18,6 +18,8 @@
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "oracles/laws/law.h"
+#include "oracles/named_points.h"
+#include "oracles/systems/system_points.h"
 #include "reference/error.h"
 #include "reports/text/words.h"
 
@@ -35,6 +37,21 @@ struct Meaning {
   std::string kind, name, means;
 };
 
+/// What is rounded at a point, in which systems, and how a contract switches it.
+std::string meaning_of(Point point) {
+  const std::string_view use[] = {"a result that a kernel may keep in 16 bit",
+                                  "a product whose operands a tf32 unit rounds",
+                                  "a product and its result: operands in tf32, or the result in 16 bit"};
+  const std::vector<std::string_view> systems = systems_of(point);
+  const bool product = point.row().use == PointUse::product;
+  return fmt::format(
+      "{} It is {}, {}{}; a kernel that rounds nothing there promises contract={}+{}:fp32", point.row().means,
+      use[static_cast<std::size_t>(point.row().use)],
+      systems.empty() ? "in no form of a system by itself" : fmt::format("in {}", fmt::join(systems, ", ")),
+      point.row().of.empty() ? "" : fmt::format("; goes with {}", point.row().of), product ? "tf32" : "bf16",
+      point.name());
+}
+
 /// Every table that has the name: a name may be a regime and a word of the glossary.
 std::vector<Meaning> meanings_of(const std::string& name) {
   std::vector<Meaning> out;
@@ -51,9 +68,12 @@ std::vector<Meaning> meanings_of(const std::string& name) {
   for (const ContractPoint& point : contract_points())
     add("point of a contract", point.name,
         fmt::format("{}; values: {}", point.means, fmt::join(point.values, ", ")));
+  if (const std::optional<Point> point = point_named(name)) add("rounding point", name, meaning_of(*point));
   if (name.find('+') != name.npos) {
     const Contract& c = contract_named(name);
     std::vector<std::string> changes;
+    for (const std::string_view switched : switched_points(c.name))
+      changes.push_back(fmt::format("{}:fp32 ({})", switched, require_point(switched).row().means));
     for (const ContractPoint& point : contract_points()) {
       if (c.name.find("+" + std::string(point.name) + ":") != c.name.npos)
         changes.push_back(fmt::format("{}:{} ({})", point.name, point.value(c), point.means));
@@ -70,6 +90,13 @@ std::vector<Meaning> meanings_of(const std::string& name) {
   for (const System* system : systems()) {
     add("system", system->name,
         fmt::format("{}; forms {}", system->equation, fmt::join(system->form_names(), ", ")));
+    if (const Operator* op = system->name == name ? find_operator(name) : nullptr; op != nullptr) {
+      std::vector<std::string> has;
+      for (const Point& point : points_of(*op)) has.push_back(point.name());
+      if (!has.empty())
+        add("rounding points of the system", name,
+            fmt::format("{}; `samestate list points` says what each is", fmt::join(has, ", ")));
+    }
     for (const CaseLaw& law : system->laws)
       add("law", law.name, fmt::format("{} (ledger {})", law.summary, law.ids));
     for (const CaseSize& size : system->sizes) {
@@ -113,11 +140,14 @@ int run_explain(ExplainOptions options) {
   }
   const std::vector<Meaning> found = meanings_of(options.word);
   if (found.empty()) {
-    const std::vector<std::string_view> near = words_near(options.word);
-    throw Error(fmt::format(
-        "explain {}: no such word, contract, regime, law, system, form, key, size, edge, bug or mutant{}; "
-        "`samestate explain` lists the words",
-        options.word, near.empty() ? "" : fmt::format("; near: {}", fmt::join(near, ", "))));
+    const std::vector<std::string_view> words = words_near(options.word);
+    std::vector<std::string> near(words.begin(), words.end());
+    for (std::string& point : nearest_points(options.word)) near.push_back(std::move(point));
+    throw Error(
+        fmt::format("explain {}: no such word, contract, point, regime, law, system, form, key, size, edge, "
+                    "bug or mutant{}; "
+                    "`samestate explain` lists the words",
+                    options.word, near.empty() ? "" : fmt::format("; near: {}", fmt::join(near, ", "))));
   }
   if (options.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();

@@ -17,6 +17,8 @@
 #include "harness/cases/system.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
+#include "oracles/named_points.h"
+#include "oracles/systems/system_points.h"
 #include "reference/error.h"
 #include "reports/records/evidence.h"
 #include "reports/text/aligned.h"
@@ -54,23 +56,52 @@ Listing list_contracts() {
   return out;
 }
 
-/// Every point of every contract, a row with all of it each: for programs.
+/// What a contract may say of a point of a system.
+std::string taken_at(Point point) {
+  const std::string_view words[] = {"bf16 fp16", "tf32 tf32_truncated tf32x3",
+                                    "bf16 fp16 tf32 tf32_truncated tf32x3"};
+  return fmt::format("fp32 {}", words[static_cast<std::size_t>(point.row().use)]);
+}
+
+/// Every rounding point of the systems: where it stands, what rounds there, what it is.
 Listing list_points() {
+  Listing out{{"point", "rounds", "systems", "what it is"}, {}};
+  for (const Point& point : named_points()) {
+    const std::string_view rounds[] = {"result", "operands", "operands or result"};
+    const std::string means(point.row().means);
+    out.rows.push_back(
+        {point.name(), std::string(rounds[static_cast<std::size_t>(point.row().use)]),
+         joined(systems_of(point)),
+         point.row().of.empty() ? means : fmt::format("{} Goes with {}.", means, point.row().of)});
+  }
+  return out;
+}
+
+/// Every point of every contract, a row with all of it each: for programs.
+Listing list_contract_points() {
   Listing out{{"contract", "point", "value", "takes", "what it is"}, {}};
   for (const NamedContract& c : contracts()) {
     for (const ContractPoint& point : contract_points()) {
       out.rows.push_back({c.contract.name, std::string(point.name), point.value(c.contract),
                           joined(point.values), std::string(point.means)});
     }
+    for (const Point& point : named_points()) {
+      const Format format = format_at(c.contract, point.row().use);
+      if (format != Format::none)
+        out.rows.push_back({c.contract.name, point.name(), std::string(name_of(format)),
+                            fmt::format("fp32 {}", name_of(format)), std::string(point.row().means)});
+    }
   }
   return out;
 }
 
-/// What the points are, and what they take.
+/// What the points are, and what they take: at a point of a system the format that the contract has for it, or fp32.
 Listing list_grammar() {
   Listing out{{"point", "what it is", "takes"}, {}};
   for (const ContractPoint& point : contract_points())
     out.rows.push_back({std::string(point.name), std::string(point.means), joined(point.values)});
+  for (const Point& point : named_points())
+    out.rows.push_back({point.name(), std::string(point.row().means), taken_at(point)});
   return out;
 }
 
@@ -228,12 +259,13 @@ Command add_list(CLI::App& app) {
     std::string evidence = data_folder("evidence");
   };
   auto options = std::make_shared<Options>();
-  app.add_option("what", options->what,
-                 "systems, forms, kernels, contracts, laws, regimes, mutants, or coverage: what there is of "
-                 "each system")
+  app.add_option(
+         "what", options->what,
+         "systems, forms, kernels, contracts, points, laws, regimes, mutants, or coverage: what there "
+         "is of each system")
       ->capture_default_str()
       ->check(CLI::IsMember(
-          {"systems", "forms", "kernels", "contracts", "laws", "regimes", "mutants", "coverage"}));
+          {"systems", "forms", "kernels", "contracts", "points", "laws", "regimes", "mutants", "coverage"}));
   app.add_flag("--json", options->json, "machine-readable");
   app.add_flag(
       "--long", options->variants,
@@ -260,8 +292,9 @@ Command add_list(CLI::App& app) {
                             : what == "forms"                        ? list_forms()
                             : what == "kernels" && options->variants ? list_variants(options->plugins)
                             : what == "kernels" ? list_kernels(options->plugins, options->evidence)
-                            : what == "contracts" && options->variants ? list_points()
+                            : what == "contracts" && options->variants ? list_contract_points()
                             : what == "contracts"                      ? list_contracts()
+                            : what == "points"                         ? list_points()
                             : what == "laws"                           ? list_laws()
                             : what == "mutants"                        ? list_mutants()
                             : what == "coverage"                       ? list_coverage(options->evidence)

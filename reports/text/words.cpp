@@ -59,7 +59,8 @@ constexpr std::array kWords = {
     Word{"point",
          "a place in a kernel where a value is rounded, or a setting of how sums and exponentials are made: "
          "`beta_k`, "
-         "`inverse`, `scan` …; `samestate list contracts --long`"},
+         "`inverse`, `scan` …, `softmax_attention.weights` …; `samestate list contracts --long`, `samestate "
+         "list points`"},
     Word{"regime", "a named way of drawing data: normal, slow, collinear, exact …"},
     Word{"case",
          "everything that determines one run, data included, on one line of text; `v1 SYSTEM key=value …`"},

@@ -1,5 +1,5 @@
-// Kernels for tests/cli/card_test.sh that others might have written: they round beta k to bf16 and say so to nobody. One of them
-// waits in the cases of the gate, which no probe's length has, and says in a file that it does.
+// Kernels for tests/cli/card_test.sh that others might have written: they round beta k to bf16 and say so to nobody, or keep the
+// weights of a softmax in fp32, or promise that and store them. One of them waits in the cases of the gate, which no probe's length has, and says in a file that it does.
 #include <chrono>
 #include <cstdint>
 #include <fstream>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "optimized/kernel.h"
+#include "optimized/operator_kernel.h"
 #include "optimized/plugin.h"
 
 namespace {
@@ -31,6 +32,17 @@ samestate::Outcome waiting(const samestate::Arguments& a, const samestate::Contr
   return foreign(a, called);
 }
 
+/// Attention whose weights have the format of `weights` before they multiply the values, whatever the contract says.
+template <samestate::Format weights>
+samestate::Outcome attention(const samestate::OperatorArguments& a, const samestate::Contract& called) {
+  samestate::Contract contract = called;
+  contract.P = weights;
+  for (const samestate::OperatorKernel& kernel : samestate::operator_kernels()) {
+    if (kernel.name == "cpu.softmax_attention.online") return kernel.run(a, contract);
+  }
+  throw std::runtime_error("no base");
+}
+
 }  // namespace
 
 int samestate_plugin_abi() { return samestate::plugin_abi; }
@@ -48,4 +60,19 @@ void samestate_plugin_kernels(std::vector<samestate::Kernel>* rows) {
   add("wrong", "bf16", foreign);
   add("right", "bf16+beta_k:bf16", foreign);
   add("waits", "bf16", waiting);
+}
+
+void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* rows) {
+  const std::string switched = "bf16+softmax_attention.weights:fp32";
+  const auto add = [&](const char* name, const std::string& contract, auto kernel) {
+    rows->push_back({std::string(name) + ".softmax_attention.online",
+                     "softmax_attention",
+                     "online",
+                     "cpu",
+                     {contract},
+                     kernel});
+  };
+  add("kept", switched, attention<samestate::Format::fp32>);
+  add("stored", switched, attention<samestate::Format::bf16>);
+  add("plain", "bf16", attention<samestate::Format::bf16>);
 }

@@ -36,6 +36,31 @@ says 'block16/tf32_truncated'
 run 0 explain beta_k
 says 'point of a contract'
 
+# A rounding point of a system, by its name. A kernel that promises to keep the weights of a softmax in fp32 and stores them
+# fails; under the plain contract it passes, and so does one that keeps the promise.
+point=softmax_attention.weights
+grep -qE "^$point +The weights p, .* fp32 bf16 fp16" <("$samestate" list contracts --long) || complain 'no point of a system'
+run 0 list points
+grep -qE "^$point +result +.*gated_attention.* The weights p" out || complain 'no row of the point, or not its systems'
+run 0 explain $point
+says 'contract=bf16+softmax_attention.weights:fp32'
+run 0 explain softmax_attention
+says 'softmax_attention.scores, '
+run 0 explain bf16+$point:fp32
+says 'after their division by their sum'
+bad 'nearest: softmax_attention.weights' repro 'v1 softmax_attention contract=bf16+softmax_attention.weigts:fp32'
+bad 'softmax_attention.scores' repro 'v1 softmax_attention contract=bf16+scores:fp32'
+bad 'takes fp32, where a kernel rounds nothing there, or bf16' repro "v1 softmax_attention contract=bf16+$point:fp16"
+bad 'take a contract of tf32' repro 'v1 softmax_attention contract=bf16+softmax_attention.scores:fp32'
+run 0 repro "v1 softmax_attention T=65 contract=bf16+$point:bf16 seed=3"
+says 'contract=bf16 '
+few=(--where T=2.. --max-cases 40)
+run 0 gate --plugin "$plugin" --kernel kept.softmax_attention.online "${few[@]}" --list
+all "contract=bf16+$point:fp32"
+run 0 gate --plugin "$plugin" --kernel kept.softmax_attention.online "${few[@]}"
+run 1 gate --plugin "$plugin" --kernel stored.softmax_attention.online "${few[@]}"
+run 0 gate --plugin "$plugin" --kernel plain.softmax_attention.online "${few[@]}"
+
 # A run file keeps it.
 run 0 repro "v1 gated_delta_rule T=40 dk=16 contract=$changed seed=3" --dump run.safetensors
 run 0 judge run.safetensors
