@@ -233,7 +233,7 @@ const ContractPoint& contract_point(Text name) {
   std::string near = near_text(name, known);
   if (near.empty()) {
     const std::vector<std::string> of_systems = nearest_points(name);
-    near = near_text(name, Values(of_systems.begin(), of_systems.end()));
+    if (!of_systems.empty()) near = fmt::format("; nearest: {}", fmt::join(of_systems, ", "));
   }
   throw Error(
       fmt::format("no rounding point '{}'{}; points: {}; `samestate list points` has those of systems", name,

@@ -136,8 +136,12 @@ const SkippedPoints* unstored_points(const Contract& contract) {
 }
 
 std::vector<std::string> nearest_points(std::string_view text) {
-  std::vector<std::string> names;
-  for (const Point& point : named_points()) names.push_back(point.name());
+  std::vector<std::string> names, same;
+  for (const Point& point : named_points()) {
+    names.push_back(point.name());
+    if (point.row().name == text) same.push_back(point.name());
+  }
+  if (!same.empty()) return same;
   const std::vector<std::string_view> known(names.begin(), names.end());
   const std::vector<std::string_view> near = nearest_names(text, known);
   return {near.begin(), near.end()};

@@ -35,7 +35,8 @@ namespace samestate {
 /// unknown point.
 [[nodiscard]] const SkippedPoints* unstored_points(const Contract& contract);
 
-/// Full names of the points that are nearest to a text by edits, or have it in them; those that are far left out.
+/// Full names of the points that a text may have meant: those of that name in any table, else those that are nearest by edits or
+/// have it in them, the far ones left out.
 [[nodiscard]] std::vector<std::string> nearest_points(std::string_view text);
 
 /// Throws Error that names the nearest points and where to find all, unless there is a point of that name.

@@ -281,7 +281,7 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
     }
   }
   if (nearest_.most <= kOperatorTwinSame && accepts(nearest_)) return;
-  const std::vector<SkippedPoints> groups = groups_of(met_);
+  const std::vector<SkippedPoints> groups = moves();
   const auto nearer = [](const TwinDistance& x, const TwinDistance& y) { return x.total < y.total; };
   // Roundings are independent, so that each right change comes nearer by itself: the best of one round begin the next.
   constexpr std::size_t kBeam = 3;

@@ -60,10 +60,6 @@ struct TwinDistance {
   double total = 0.0;  ///< of all outputs
 };
 
-/// What a search leaves out together, of the points that a reference met: all of them, those that are declared alike, those of one
-/// table, and each alone; in this order, and each kind in the order in which its first point was met.
-[[nodiscard]] std::vector<SkippedPoints> groups_of(const SkippedPoints& met);
-
 /// The twins that a kernel may have.
 class TwinSearch {
  public:
@@ -78,6 +74,7 @@ class TwinSearch {
 
  private:
   [[nodiscard]] TwinDistance evaluate_variant(TwinVariant variant, SkippedPoints* met);
+  [[nodiscard]] std::vector<SkippedPoints> moves() const;
   /// Changes of the order in which a softmax is taken, each alone.
   [[nodiscard]] std::vector<std::function<void(TwinVariant&)>> orders() const;
   /// Of a softmax whose keys are taken in independent parts of whole tiles (flash decoding), every number and length of parts.

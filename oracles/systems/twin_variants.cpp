@@ -6,6 +6,7 @@
 #include "oracles/limits.h"
 #include "oracles/systems/in_doubt.h"
 #include "oracles/systems/operator_twin.h"
+#include "oracles/systems/point_groups.h"
 
 /// Which twins a kernel may have.
 namespace samestate {
@@ -50,6 +51,8 @@ std::vector<SkippedPoints> groups_of(const SkippedPoints& met) {
   for (const Point& point : met.points) groups.push_back({{point}});
   return groups;
 }
+
+std::vector<SkippedPoints> TwinSearch::moves() const { return groups_of(met_); }
 
 std::vector<TwinVariant> TwinSearch::together() const {
   const std::size_t points = met_.points.size();

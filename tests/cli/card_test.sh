@@ -52,7 +52,7 @@ bad 'nearest: softmax_attention.weights' repro 'v1 softmax_attention contract=bf
 bad 'softmax_attention.scores' repro 'v1 softmax_attention contract=bf16+scores:fp32'
 bad 'takes fp32, where a kernel rounds nothing there, or bf16' repro "v1 softmax_attention contract=bf16+$point:fp16"
 bad 'take a contract of tf32' repro 'v1 softmax_attention contract=bf16+softmax_attention.scores:fp32'
-run 0 repro "v1 softmax_attention T=65 contract=bf16+$point:bf16 seed=3"
+run 0 repro "v1 softmax_attention form=online T=65 contract=bf16+$point:bf16 seed=3"
 says 'contract=bf16 '
 few=(--where T=2.. --max-cases 40)
 run 0 gate --plugin "$plugin" --kernel kept.softmax_attention.online "${few[@]}" --list

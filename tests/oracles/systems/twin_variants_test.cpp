@@ -6,6 +6,7 @@
 
 #include "oracles/numbers.h"
 #include "oracles/systems/operator_twin.h"
+#include "oracles/systems/point_groups.h"
 #include "oracles/systems/scalars.h"
 #include "tests/oracles/systems/drawn_call.h"
 
