@@ -314,13 +314,12 @@ Contract parse_contract(Text text, std::span<const Contract> bases) {
         point = &contract_point(name);
       }
     });
-    if (of_system && !seen.insert(name).second) fail(text, fmt::format("{} is changed twice", name));
+    if (!seen.insert(name).second) fail(text, fmt::format("{} is changed twice", name));
     if (of_system) continue;
     if (std::find(point->values.begin(), point->values.end(), value) == point->values.end()) {
       fail(text, fmt::format("{}:{}: no such value{}; {} takes {}", name, value,
                              near_text(value, point->values), name, fmt::join(point->values, ", ")));
     }
-    if (!seen.insert(name).second) fail(text, fmt::format("{} is changed twice", name));
     changes.emplace_back(point, value);
     point->set(c, value);
   }
