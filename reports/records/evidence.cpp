@@ -1,11 +1,15 @@
 #include "reports/records/evidence.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <map>
+#include <sstream>
 #include <string_view>
 #include <tuple>
 #include <utility>
+
+#include "harness/records/hash.h"
 
 namespace samestate {
 namespace {
@@ -24,19 +28,23 @@ std::vector<std::filesystem::path> record_files(const std::filesystem::path& fol
 }  // namespace
 
 std::string sources_of(const std::string& sources, std::string_view kernel) {
-  if (!kernel.starts_with("cuda.")) return sources;
-  constexpr std::array<std::string_view, 4> kFamily{"cuda.gated_delta_rule.", "cuda.delta_rule.",
-                                                    "cuda.retention.", "cuda.linear_attention."};
-  const bool family = std::any_of(kFamily.begin(), kFamily.end(),
-                                  [&](std::string_view name) { return kernel.starts_with(name); });
-  const bool over_ranks = family && kernel.ends_with("_parallel");
-  std::size_t begin = 0;
-  for (int skipped = 0; skipped < (over_ranks ? 2 : family ? 0 : 1); ++skipped) {
-    const std::size_t plus = sources.find('+', begin);
-    if (plus == std::string::npos) return "";
-    begin = plus + 1;
+  if (sources.find('=') == std::string::npos) return sources;
+  std::istringstream entries(sources);
+  for (std::string entry; entries >> entry;) {
+    const std::size_t equals = entry.find('=');
+    if (std::string_view(entry).substr(0, equals) == kernel) return entry.substr(equals + 1);
   }
-  return sources.substr(begin, sources.find('+', begin) - begin);
+  return "";
+}
+
+bool is_fresh(const std::string& ran, const std::string& now, std::string_view kernel) {
+  const std::string built = sources_of(now, kernel);
+  return !built.empty() && ran == built;
+}
+
+std::string sources_text(const std::string& sources) {
+  const std::ptrdiff_t kernels = std::count(sources.begin(), sources.end(), '=');
+  return kernels == 0 ? sources : fmt::format("{:016x} of {} CUDA kernels", hash_of(sources), kernels);
 }
 
 std::vector<Evidence> read_evidence(const std::filesystem::path& folder) {

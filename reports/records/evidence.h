@@ -21,10 +21,15 @@ struct Evidence {
   std::int64_t failed = 0;  ///< fail, crash, timeout, flaky
 };
 
-/// Of the sources of a run or build, "FAMILY+OPERATORS+RANKS" (cmake/kernel_sources.cmake), those of a kernel: a change of the
-/// named tensors' kernels, or of the family's over ranks, leaves the evidence of the recurrent family as fresh as it was. Empty where there is no such part (a record
-/// of before); all of it for a kernel that is not ours.
+/// The hash of a kernel's sources, out of those of a run or build, "KERNEL=HASH ..." (cmake/kernel_sources.cmake). Empty for a
+/// kernel that these do not name; a text that names none is of a record of before, and all of it is returned.
 [[nodiscard]] std::string sources_of(const std::string& sources, std::string_view kernel);
+
+/// True if a kernel's sources are those that ran: `ran` is of sources_of, `now` of the build.
+[[nodiscard]] bool is_fresh(const std::string& ran, const std::string& now, std::string_view kernel);
+
+/// For a reader: how many kernels the sources are of, and one hash of them all. A text without names is returned as it is.
+[[nodiscard]] std::string sources_text(const std::string& sources);
 
 /// One entry a kernel and device, of every *.jsonl file in `folder`, sorted by file; only kernels that are
 /// not on the CPU. A folder that does not exist holds none. Throws Error for a file that is no record of
