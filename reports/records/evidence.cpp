@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "harness/records/hash.h"
+#include "reports/records/digest.h"
 
 namespace samestate {
 namespace {
@@ -23,6 +24,16 @@ std::vector<std::filesystem::path> record_files(const std::filesystem::path& fol
   }
   std::sort(files.begin(), files.end());
   return files;
+}
+
+/// Those that are of a run: a kernel that was skipped throughout has none.
+template <class Key>
+void append(std::vector<Evidence>& all, std::map<Key, Evidence>& kernels, const std::filesystem::path& path) {
+  for (auto& [key, evidence] : kernels) {
+    if (evidence.passed + evidence.failed == 0) continue;
+    evidence.file = path.filename().string();
+    all.push_back(std::move(evidence));
+  }
 }
 
 }  // namespace
@@ -57,20 +68,33 @@ std::vector<Evidence> read_evidence(const std::filesystem::path& folder) {
     for (const Record& record : file.records) {
       if (record.device != "cuda") continue;
       Evidence& evidence = kernels[record.kernel];
+      evidence.kernel = record.kernel;
+      evidence.device = run.device;
+      evidence.driver = run.driver;
+      evidence.toolkit = run.toolkit;
       evidence.kernel_sources = sources_of(run.kernel_sources, record.kernel);
       evidence.passed += record.judgement.verdict == Verdict::pass ? 1 : 0;
       evidence.failed += is_failure(record.judgement.verdict) ? 1 : 0;
     }
-    for (auto& [kernel, evidence] : kernels) {
-      if (evidence.passed + evidence.failed == 0) continue;  // skipped throughout: nothing ran
-      evidence.kernel = kernel;
-      evidence.device = run.device;
-      evidence.driver = run.driver;
-      evidence.toolkit = run.toolkit;
-      evidence.file = path.filename().string();
-      all.push_back(evidence);
-    }
+    append(all, kernels, path);
   }
+  for (const Digest& digest : digests_in(folder)) {
+    // A row of a board is of one contract.
+    std::map<std::tuple<std::string, std::string, std::string>, Evidence> kernels;
+    for (const BoardRow& row : digest.board.rows) {
+      if (row.device == "cpu" || row.device == "elsewhere") continue;
+      Evidence& evidence = kernels[{row.kernel, row.device, row.sources}];
+      evidence.kernel = row.kernel;
+      evidence.device = row.device;
+      evidence.driver = row.driver;
+      evidence.toolkit = row.toolkit;
+      evidence.kernel_sources = row.sources;
+      evidence.passed += row.passed;
+      evidence.failed += row.failed;
+    }
+    append(all, kernels, digest.path);
+  }
+  std::ranges::stable_sort(all, {}, &Evidence::file);
   return all;
 }
 
@@ -80,7 +104,8 @@ std::vector<TimedEvidence> timings_of(const RecordFile& content, const std::stri
     const Run& run = content.runs[recorded.run];
     const std::string& kind = recorded.timed.record.device;
     all.push_back({recorded.timed, kind == "cpu" || run.device.empty() ? kind : run.device, run.driver,
-                   run.toolkit, sources_of(run.kernel_sources, recorded.timed.record.kernel), file});
+                   run.toolkit, sources_of(run.kernel_sources, recorded.timed.record.kernel), file,
+                   run.date});
   }
   return all;
 }
@@ -91,6 +116,13 @@ std::vector<TimedEvidence> read_timings(const std::filesystem::path& folder) {
     for (TimedEvidence& timing : timings_of(read_json_lines(path), path.filename().string()))
       all.push_back(std::move(timing));
   }
+  for (Digest& digest : digests_in(folder)) {
+    for (TimedEvidence& timing : digest.board.timings) {
+      timing.file = digest.path.filename().string();
+      all.push_back(std::move(timing));
+    }
+  }
+  std::ranges::stable_sort(all, {}, &TimedEvidence::file);
   return all;
 }
 
