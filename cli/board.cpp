@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <optional>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -11,6 +11,7 @@
 #include "reference/error.h"
 #include "reports/page/html_board.h"
 #include "reports/records/board.h"
+#include "reports/records/digest.h"
 #include "reports/records/files.h"
 #include "reports/text/board_text.h"
 
@@ -18,29 +19,21 @@ namespace samestate::cli {
 namespace {
 
 struct BoardOptions {
-  std::string folder, since, html, markdown, title = "samestate board";
+  std::vector<std::string> folders;
+  std::string since, html, markdown, title = "samestate board";
   bool json = false;
 };
 
 /// Throws Error for a record whose line is no case.
 void require_case(const Record& record) { (void)Resolved(parse_case(record.line)); }
 
-/// The board of a folder of records, or of what an earlier --json printed.
-Board board_of(const std::string& name) {
-  if (std::filesystem::is_directory(name)) return read_board(name, require_case);
-  const std::optional<std::string> text = text_of(name);
-  if (!text)
-    throw Error(name +
-                ": cannot be read; name a folder of records, or what `samestate board --json` printed");
-  return parse_board(*text, name);
-}
-
 int run_board(const BoardOptions& options) {
   require_different({{"--html", options.html}, {"--markdown", options.markdown}});
-  const Board board = read_board(options.folder, require_case);
+  const std::vector<std::filesystem::path> folders(options.folders.begin(), options.folders.end());
+  const Board board = read_board(folders, require_case);
   const bool compared = !options.since.empty();
   std::vector<BoardChange> changes;
-  if (compared) changes = board_changes(board_of(options.since), board);
+  if (compared) changes = board_changes(read_board(options.since, require_case), board);
   const std::string page = board_markdown(board, changes, compared);
   if (!options.html.empty())
     write_atomically(options.html, board_html(board, changes, compared, options.title));
@@ -62,7 +55,7 @@ int run_board(const BoardOptions& options) {
 Command add_board(CLI::App& app) {
   auto options = std::make_shared<BoardOptions>();
   app.footer(
-      "One table of all gates that were recorded into a folder (gate --jsonl DIR/NAME.jsonl): a row a "
+      "One table of all gates that were recorded into folders (gate --jsonl DIR/NAME.jsonl): a row a "
       "kernel, versions of its\n"
       "packages (of a file its hash), device and contract, with verdicts, median ratio of what passed, worst "
       "ratio of all, card,\n"
@@ -71,13 +64,17 @@ Command add_board(CLI::App& app) {
       "the newest run counts; one that was started and never ended is a remark.\n\n"
       "  samestate board peers                             Markdown, printed\n"
       "  samestate board peers --html board.html           one page\n"
-      "  samestate board peers --json > board.json         the data, for a later --since\n"
+      "  samestate board peers --json > board.json         a digest: what is kept when the records are gone\n"
+      "  samestate board board.json new --json > both.json a digest with the runs in `new`, which replace "
+      "their rows\n"
       "  samestate board peers --since board.json          and what changed since\n\n"
       "Exit 0, 1 where something is worse than --since has it, 2 for bad input: a file that is no record, "
       "damaged, or a folder\n"
       "without a case.");
-  app.add_option("folder", options->folder, "the folder of records")->required()->check(named());
-  app.add_option("--since", options->since, "an older folder, or the --json of its board: say what changed")
+  app.add_option("folder", options->folders, "folders of records and digests, or digests")
+      ->required()
+      ->check(named());
+  app.add_option("--since", options->since, "an older folder, or a digest of it: say what changed")
       ->check(named());
   app.add_option("--html", options->html, "write the page")->check(named());
   app.add_option("--markdown", options->markdown, "write it as Markdown")->check(named());

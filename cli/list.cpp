@@ -175,18 +175,17 @@ Listing list_mutants() {
 /// What recorded runs on a device say of a kernel: fresh while its sources are those that ran.
 std::string state_of(const std::vector<Evidence>& all, const std::vector<TimedEvidence>& timings,
                      std::string_view kernel) {
-  const std::string sources = sources_of(SAMESTATE_CUDA_SOURCES, kernel);
   std::string text;
   for (const Evidence& e : all) {
     if (e.kernel != kernel) continue;
-    const bool fresh = e.kernel_sources == sources;
+    const bool fresh = is_fresh(e.kernel_sources, SAMESTATE_CUDA_SOURCES, kernel);
     text += fmt::format("{}{}: {} passed, {} failed on {}", text.empty() ? "" : "; ",
                         fresh ? "fresh" : "stale", e.passed, e.failed, e.device);
   }
   double fresh = 0.0, stale = 0.0;
   for (const TimedEvidence& e : timings) {
     if (e.timed.record.kernel != kernel) continue;
-    double& best = e.kernel_sources == sources ? fresh : stale;
+    double& best = is_fresh(e.kernel_sources, SAMESTATE_CUDA_SOURCES, kernel) ? fresh : stale;
     best = std::max(best, e.timed.share);
   }
   if (fresh > 0.0 || stale > 0.0)

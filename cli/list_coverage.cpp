@@ -24,10 +24,10 @@ std::string count(std::int64_t n) { return n == 0 ? "-" : std::to_string(n); }
 std::string evidence_of(const std::vector<const KernelRow*>& kernels, const std::vector<Evidence>& all) {
   std::int64_t fresh = 0, passed = 0, failed = 0;
   for (const KernelRow* kernel : kernels) {
-    const std::string sources = sources_of(SAMESTATE_CUDA_SOURCES, kernel->name);
     bool found = false;
     for (const Evidence& e : all) {
-      if (e.kernel != kernel->name || e.kernel_sources != sources) continue;
+      if (e.kernel != kernel->name || !is_fresh(e.kernel_sources, SAMESTATE_CUDA_SOURCES, kernel->name))
+        continue;
       found = true;
       passed += e.passed;
       failed += e.failed;

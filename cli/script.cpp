@@ -13,6 +13,7 @@
 #include "fixtures/quote.h"
 #include "harness/processes/line_process.h"
 #include "harness/systems/recurrent_system.h"
+#include "reports/records/evidence.h"
 #include "reports/records/files.h"
 #include "reports/records/summary.h"
 #include "samestate_kernel_sources.h"
@@ -98,8 +99,10 @@ ScriptWords script_words(const Case& c, const KernelTable& table, const std::vec
   const KernelRow& row = *table.choose(r).named;
   ScriptWords words;
   words.repeat = fmt::format("samestate repro{} {}", row.options, shell_quoted(format_case(c)));
-  words.recorded = fmt::format("{:%Y-%m-%d} by samestate {} (kernel sources {})",
-                               fmt::gmtime(std::time(nullptr)), SAMESTATE_VERSION, SAMESTATE_CUDA_SOURCES);
+  words.recorded =
+      fmt::format("{:%Y-%m-%d} by samestate {}", fmt::gmtime(std::time(nullptr)), SAMESTATE_VERSION);
+  if (const std::string sources = sources_of(SAMESTATE_CUDA_SOURCES, row.name); !sources.empty())
+    words.recorded += fmt::format(" (kernel sources {})", sources);
   if (!plugins.empty()) words.recorded += ", " + plugin_identities(plugins);
   if (const std::string subject = python_subject(row, plugins); !subject.empty())
     ask_python(words, subject, kernels_called(r, table));

@@ -242,7 +242,7 @@ Run this_run(const Accelerator& device, const std::vector<std::string>& plugins,
           device.name.empty() ? "cpu" : device.name,
           device.driver,
           device.toolkit,
-          SAMESTATE_CUDA_SOURCES,
+          device.name.empty() ? "" : SAMESTATE_CUDA_SOURCES,
           plugin_identities(plugins)};
 }
 

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Writes docs/census.md: registers and barriers of every CUDA kernel, as the assembler says them. usage: cmake/census.sh [NVCC]
+# Writes a page: registers and barriers of every CUDA kernel, as the assembler says them. usage: cmake/census.sh PAGE [NVCC]
 set -euo pipefail
 root="$(cd "$(dirname "$0")/.." && pwd)"
+made="$(realpath -m "$1")"
+nvcc="${2:-nvcc}"
 cd "$root/optimized/cuda"
-nvcc="${1:-nvcc}"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 page="$work/page"
 {
   echo '# Registers of the CUDA kernels'
   echo
-  echo 'Native code for sm_90a as ptxas reports it; written by `cmake/census.sh`, held against the sources by'
-  echo '`optimized.ptxas_messages.*` where the compiler is the same: nvcc '"$("$nvcc" --version | grep -oE 'release [0-9.]+, V[0-9.]+')."
+  echo 'Native code for sm_90a as ptxas reports it; written by `cmake/census.sh` with'
+  echo "nvcc $("$nvcc" --version | grep -oE 'release [0-9.]+, V[0-9.]+')."
   echo 'The fast kernels may not spill; the generic ones (chunked.cu, recurrent.cu) may. Shared memory is asked for at launch (`ChainShared`, `PrepareShared`, `SplitShared` ... of each).'
   for source in prefill_call.cu simt_call.cu decode.cu chunked.cu recurrent.cu ranks/device_share.cu operators/*.cu; do
     case "$source" in operators/kernels.cu | operators/product_library.cu) continue ;; esac
@@ -21,4 +22,4 @@ page="$work/page"
     cat "$work/section"
   done
 } >"$page"
-mv "$page" "$root/docs/census.md"
+mv "$page" "$made"

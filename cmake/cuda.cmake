@@ -1,5 +1,9 @@
 # The CUDA kernels, where nvcc is found and SAMESTATE_CUDA is ON; without it everything else builds.
 # Included by optimized/CMakeLists.txt after samestate_optimized exists.
+# The flags that decide the device's code: part of each kernel's hash (cmake/kernel_sources.cmake), in builds without nvcc too.
+# CMake 3.25 knows no C++20 for CUDA. Native code for sm_90a, PTX for what comes after it.
+set(device_flags -std=c++20 -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_90,code=compute_90)
+set_property(GLOBAL PROPERTY SAMESTATE_DEVICE_FLAGS "${device_flags}")
 if(NOT SAMESTATE_CUDA)
   return()
 endif()
@@ -20,18 +24,17 @@ endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 message(STATUS "CUDA kernels: built with ${CMAKE_CUDA_COMPILER}")
+# The language is enabled in this folder: another sees its compiler here alone.
+set_property(GLOBAL PROPERTY SAMESTATE_NVCC ${CMAKE_CUDA_COMPILER})
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu
-  ${CMAKE_CURRENT_SOURCE_DIR}/cuda/operators/*.cu)
+  ${CMAKE_CURRENT_SOURCE_DIR}/cuda/operators/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/cuda/ranks/*.cu)
 target_sources(samestate_optimized PRIVATE ${cuda_sources})
 target_compile_definitions(samestate_optimized PUBLIC SAMESTATE_HAVE_CUDA=1)
 target_link_libraries(samestate_optimized PRIVATE CUDA::cudart_static)
 set_target_properties(samestate_optimized PROPERTIES CUDA_ARCHITECTURES OFF)
-# CMake 3.25 knows no C++20 for CUDA. Native code for sm_90a, PTX for what comes after it.
 # 554: nvcc takes the constrained conversion of a view for one to itself.
 target_compile_options(samestate_optimized PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20
-    -gencode=arch=compute_90a,code=sm_90a
-    -gencode=arch=compute_90,code=compute_90
+  $<$<COMPILE_LANGUAGE:CUDA>:${device_flags}
     --diag-suppress=554 -Werror=all-warnings
     -Xcompiler=-Wall,-Wextra,-Wconversion,-Wno-sign-conversion,-Werror>)

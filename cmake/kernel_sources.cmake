@@ -1,38 +1,137 @@
-# Writes OUTPUT, a header with the hashes of the CUDA kernels' sources (contents in order of name): evidence of a run on a device
-# holds the hashes it ran, and is fresh while its kernel's is the build's. Three, "FAMILY+OPERATORS+RANKS": the recurrent family, the
-# kernels of named tensors with what they share with it, and the family's over ranks with all that they run.
-# Run as a script at build time: -DOUTPUT= -DROOT= -P.
-function(hash_of result)
-  set(all "")
-  list(SORT ARGN)
-  foreach(file IN LISTS ARGN)
-    # A comment changes nothing that runs.
-    file(READ ${ROOT}/${file} text)
-    string(REGEX REPLACE "[ \t]*//[^\n]*" "" text "${text}")
-    string(SHA256 hash "${text}")
-    string(APPEND all "${file} ${hash}\n")
+# Writes OUTPUT, a header with a hash of the sources of each CUDA kernel, "KERNEL=HASH ...": evidence of a run on a device holds
+# the hashes of what ran, and is fresh while its kernel's is the build's. A change makes the evidence of those kernels stale that
+# are compiled from it, and of no other.
+#
+# A kernel is compiled from the units below and from what the preprocessor says that these include (-MM): the unit that registers
+# its row, and those that this one launches from. Every build has the same list, with nvcc or without: the host's preprocessor runs as
+# nvcc's does (__CUDACC__ is defined, so that what emulates a device is left out), and headers of the toolkit, which may be absent,
+# are no sources of ours (-MG). tests/cli/kernel_sources_test.sh holds the lists against nvcc's own dependency files, and the
+# table of units against the symbols that the linker finds.
+#
+# Run as a script at build time: -DOUTPUT= -DROOT= -DCXX= -DFLAGS= (those of nvcc, for the device's code) [-DUNITS=FILE] -P.
+# UNITS: writes a line a kernel, its name and its units.
+cmake_minimum_required(VERSION 3.25)
+set(folder ${ROOT}/optimized)
+get_filename_component(work ${OUTPUT} DIRECTORY)
+
+# Units that a unit launches from, paths in optimized/. Of the recurrent family the form decides. What finds the device and takes times
+# (device() of cuda_kernels.cu, measure.cu, meter.cu) computes no output.
+set(recurrent call.cpp cuda/cuda_kernels.cu cuda/decode.cu cuda/recurrent.cu)
+set(chunked call.cpp cuda/cuda_kernels.cu cuda/chunked.cu cuda/prefill_call.cu cuda/prefill_trace.cu cuda/simt_call.cu)
+set(sequence_parallel call.cpp ranks.cpp cuda/ranks/sequence_parallel.cu cuda/ranks/device_share.cu cuda/ranks/exchange.cu
+  cuda/chunked.cu cuda/prefill_call.cu cuda/prefill_trace.cu cuda/simt_call.cu)
+foreach(unit attention delta_net delta_net_layer dendritic_layer experts latent mixers retention_layer routing)
+  set(${unit} cuda/operators/product_library.cu)
+endforeach()
+list(APPEND delta_net_layer cuda/operators/dendritic_chunks.cu)
+list(APPEND dendritic_layer cuda/operators/dendritic_chunks.cu cuda/operators/list_rule.cu)
+
+# The files of ours in a dependency file, whose paths are as the preprocessor was given them: from ROOT.
+function(files_listed list result)
+  file(READ ${list} text)
+  string(REGEX REPLACE "^[^:]*:|\\\\\n" "" text "${text}")
+  string(REGEX MATCHALL "[^ \n]+" words "${text}")
+  set(files "")
+  foreach(word IN LISTS words)
+    cmake_path(NORMAL_PATH word)
+    if(EXISTS ${ROOT}/${word})
+      list(APPEND files ${word})
+    endif()
   endforeach()
-  string(SHA256 hash "${all}")
-  string(SUBSTRING ${hash} 0 16 hash)
-  set(${result} ${hash} PARENT_SCOPE)
+  set(${result} ${files} PARENT_SCOPE)
 endfunction()
 
-file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/optimized/cuda/*.cu ${ROOT}/optimized/cuda/*.cuh ${ROOT}/optimized/cuda/*.h)
-# What the host alone compiles in their place does not run on a device.
-list(FILTER files EXCLUDE REGEX "/(emulation|emulated_[a-z]+)[.]h$")
-set(operators ${files})
-list(FILTER operators INCLUDE REGEX "^optimized/cuda/operators/")
-set(hopper ${files})
-list(FILTER hopper INCLUDE REGEX "^optimized/cuda/hopper/")
-set(ranks ${files})
-list(FILTER ranks INCLUDE REGEX "^optimized/cuda/ranks/")
-list(FILTER files EXCLUDE REGEX "^optimized/cuda/(operators|ranks)/")
-list(APPEND files cmake/cuda.cmake optimized/call.cpp optimized/call.h optimized/kernel.h reference/contract.h reference/view.h)
-hash_of(family ${files})
-hash_of(operators ${operators} ${hopper} optimized/cuda/intrinsics.cuh optimized/cuda/device_memory.cuh optimized/cuda/prepare.h
-  optimized/operator_kernel.h optimized/slots.h cmake/cuda.cmake reference/contract.h)
-hash_of(ranks ${files} ${ranks} optimized/cuda/operators/grid.cuh optimized/ranks.cpp optimized/ranks.h)
-set(text "#pragma once\n\n// SHA-256 of the CUDA kernels' sources, first 16 digits each.\n#define SAMESTATE_CUDA_SOURCES \"${family}+${operators}+${ranks}\"\n")
+# The files of ours that a unit is compiled from, in FILES_<unit>; the preprocessor runs again where one of them is newer than its list.
+function(list_files unit)
+  if(DEFINED FILES_${unit})
+    return()
+  endif()
+  string(REPLACE "/" "." name ${unit})
+  set(list ${work}/kernel_sources/${name}.d)
+  set(files "")
+  if(EXISTS ${list})
+    files_listed(${list} files)
+  endif()
+  set(stale ON)
+  if(files)
+    set(stale OFF)
+    foreach(file IN LISTS files)
+      if(${ROOT}/${file} IS_NEWER_THAN ${list}) # or is no more
+        set(stale ON)
+      endif()
+    endforeach()
+  endif()
+  if(stale)
+    file(MAKE_DIRECTORY ${work}/kernel_sources)
+    execute_process(COMMAND ${CXX} -MM -MG -MF ${list} -std=c++20 -D__CUDACC__ -DSAMESTATE_HAVE_CUDA=1 -I. -x c++ optimized/${unit}
+      WORKING_DIRECTORY ${ROOT} RESULT_VARIABLE status ERROR_VARIABLE said)
+    if(NOT status EQUAL 0)
+      message(FATAL_ERROR "optimized/${unit}: ${CXX} -MM does not say what it includes: ${said}")
+    endif()
+    files_listed(${list} files)
+  endif()
+  set(FILES_${unit} ${files} PARENT_SCOPE)
+endfunction()
+
+# What of a file decides what runs: no comment, no empty line and no folder, so that a file may move. (In HASH_<file>, once each.)
+function(hash_of_file file)
+  if(DEFINED HASH_${file})
+    return()
+  endif()
+  file(READ ${ROOT}/${file} text)
+  string(REGEX REPLACE "[ \t]*//[^\n]*" "" text "${text}")
+  string(REGEX REPLACE "#include \"[^\"\n]*/" "#include \"" text "${text}")
+  string(REGEX REPLACE "\n[ \t\n]*\n" "\n" text "${text}")
+  string(STRIP "${text}" text)
+  string(SHA256 hash "${text}")
+  get_filename_component(name ${file} NAME)
+  set(HASH_${file} "${name} ${hash}" PARENT_SCOPE)
+endfunction()
+
+set(kernels "")
+set(table "")
+macro(add_kernel kernel)
+  set(lines "")
+  set(of_kernel ${ARGN})
+  foreach(unit IN LISTS of_kernel)
+    list_files(${unit})
+    foreach(file IN LISTS FILES_${unit})
+      hash_of_file(${file})
+      list(APPEND lines "${HASH_${file}}")
+    endforeach()
+  endforeach()
+  list(SORT lines)
+  list(REMOVE_DUPLICATES lines)
+  string(SHA256 hash "${FLAGS} ${lines}")
+  string(SUBSTRING ${hash} 0 16 hash)
+  list(APPEND kernels ${kernel}=${hash})
+  list(JOIN of_kernel " " line)
+  string(APPEND table "${kernel} ${line}\n")
+endmacro()
+
+foreach(system gated_delta_rule delta_rule retention linear_attention)
+  foreach(form recurrent chunked sequence_parallel)
+    add_kernel(cuda.${system}.${form} ${${form}})
+  endforeach()
+endforeach()
+# Of named tensors a unit names its rows: row<Body>("system", "form", ...).
+file(GLOB units RELATIVE ${folder} ${folder}/cuda/operators/*.cu)
+foreach(unit IN LISTS units)
+  file(READ ${folder}/${unit} text)
+  string(REGEX MATCHALL "[^a-z_]row<[^\"()]*>[(][ \n]*\"[a-z0-9_]+\",[ \n]*\"[a-z0-9_]+\"" rows "${text}")
+  get_filename_component(stem ${unit} NAME_WE)
+  foreach(row IN LISTS rows)
+    string(REGEX MATCH "\"([a-z0-9_]+)\",[ \n]*\"([a-z0-9_]+)\"" names "${row}")
+    add_kernel(cuda.${CMAKE_MATCH_1}.${CMAKE_MATCH_2} ${unit} ${${stem}})
+  endforeach()
+endforeach()
+
+if(UNITS)
+  file(WRITE ${UNITS} "${table}")
+endif()
+list(SORT kernels)
+list(JOIN kernels " " kernels)
+set(text "#pragma once\n\n// SHA-256 of each CUDA kernel's sources, first 16 digits.\n#define SAMESTATE_CUDA_SOURCES \"${kernels}\"\n")
 set(old "")
 if(EXISTS ${OUTPUT})
   file(READ ${OUTPUT} old)

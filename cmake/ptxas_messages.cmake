@@ -1,8 +1,7 @@
-# cmake -DNVCC=... -DSOURCE_DIR=... -DSOURCE=... -DOUTPUT=... [-DLAUNCHER=...] [-DGENERIC=ON] [-DPAGE=docs/census.md | -DSECTION=FILE] -P ptxas_messages.cmake
+# cmake -DNVCC=... -DSOURCE_DIR=... -DSOURCE=... -DOUTPUT=... [-DLAUNCHER=...] [-DGENERIC=ON] [-DSECTION=FILE] -P ptxas_messages.cmake
 # Fails where the assembler says of the fast kernels in SOURCE that it serialises asynchronous products (C7510 to C7520, each
 # of which costs a factor), ignores setmaxnreg, spills registers or uses local memory; of GENERIC ones these may be. Registers
-# and barriers of every kernel are SOURCE's section of PAGE, to which they are held under the compiler that the page names;
-# SECTION writes it (cmake/census.sh). ALLOWED: a line of stack and spills, word for word, that one of the kernels may have.
+# and barriers of every kernel are the section that SECTION writes (cmake/census.sh). ALLOWED: a line of stack and spills, word for word, that one of the kernels may have.
 # LAUNCHER: a compiler cache, which keeps what the assembler said with an object file, but of no cubin.
 set(kind -cubin)
 if(LAUNCHER)
@@ -49,19 +48,8 @@ list(SORT rows)
 string(REPLACE ";" "\n" rows "${rows}")
 file(RELATIVE_PATH file ${SOURCE_DIR}/optimized/cuda ${SOURCE})
 set(section "## ${file}\n\n| kernel | registers | barriers | bytes of stack | bytes spilled |\n|---|---|---|---|---|\n${rows}\n")
-execute_process(COMMAND ${NVCC} --version OUTPUT_VARIABLE version)
-string(REGEX MATCH "release [0-9.]+, V[0-9.]+" version "${version}")
 if(SECTION)
   file(WRITE ${SECTION} "${section}")
-elseif(PAGE)
-  file(READ ${PAGE} page)
-  string(FIND "${page}" "${version}" same_compiler)
-  string(FIND "${page}" "${section}" same)
-  if(same_compiler EQUAL -1)
-    message("${PAGE} is of another nvcc than ${version}: figures not compared")
-  elseif(same EQUAL -1)
-    message(FATAL_ERROR "${PAGE} is not of these sources: cmake/census.sh writes it. Here:\n${section}")
-  endif()
 endif()
 if(GENERIC)
   message("${count} kernels")

@@ -25,7 +25,7 @@ std::string made_by(const ReportInput& input) {
       add("device", run.device);
       add("driver", run.driver);
       add("toolkit", run.toolkit);
-      add("kernel sources", run.kernel_sources);
+      add("kernel sources", sources_text(run.kernel_sources));
       add("plugins", run.plugins);
       if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
     }

@@ -281,7 +281,7 @@ std::string html_evidence(const ReportInput& input, const std::string& timings) 
                    {"file"}},
                   /*stacked=*/true);
   for (const Evidence& e : input.evidence) {
-    const bool fresh = e.kernel_sources == sources_of(input.kernel_sources, e.kernel);
+    const bool fresh = is_fresh(e.kernel_sources, input.kernel_sources, e.kernel);
     table.row();
     table.text(e.kernel);
     table.text(fresh ? "fresh" : "stale", fresh ? "tag good" : "tag warn");
@@ -290,11 +290,8 @@ std::string html_evidence(const ReportInput& input, const std::string& timings) 
     for (const std::string* value : {&e.device, &e.driver, &e.toolkit, &e.kernel_sources, &e.file})
       table.text(*value);
   }
-  return fmt::format(
-             "<section id=\"evidence\"><h2>Evidence</h2>\n<p>Recorded runs on devices. Stale: the kernels "
-             "were "
-             "changed since (sources now {}), so the run vouches for something else.</p>\n",
-             html_escaped(input.kernel_sources)) +
+  return "<section id=\"evidence\"><h2>Evidence</h2>\n<p>Recorded runs on devices. Stale: the sources of the "
+         "kernel were changed since, so the run vouches for something else.</p>\n" +
          (input.evidence.empty() ? "" : table.html()) + timings + "</section>\n";
 }
 

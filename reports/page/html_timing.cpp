@@ -62,7 +62,7 @@ HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& a
     const TimedCase& t = e.timed;
     if (e.device != device) continue;
     const Verdict verdict = t.record.judgement.verdict;
-    const bool fresh = e.kernel_sources == sources_of(input.kernel_sources, e.timed.record.kernel);
+    const bool fresh = is_fresh(e.kernel_sources, input.kernel_sources, e.timed.record.kernel);
     table.row();
     table.copy(bench_command(t.record));
     table.text(t.record.kernel);

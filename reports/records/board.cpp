@@ -1,15 +1,19 @@
 #include "reports/records/board.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
 #include "reference/error.h"
+#include "reports/records/digest.h"
+#include "reports/records/evidence.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/packages.h"
 #include "reports/records/summary.h"
@@ -17,11 +21,8 @@
 namespace samestate {
 namespace {
 
-using Json = nlohmann::ordered_json;
-using Key =
-    std::tuple<std::string, std::string, std::string, std::string>;  // kernel, versions, device, contract
-
-constexpr std::string_view kFormat = "samestate-board-1";
+/// kernel, versions, device, contract, sources
+using Key = std::tuple<std::string, std::string, std::string, std::string, std::string>;
 
 /// The newest record of a line, and what its run said.
 struct Newest {
@@ -29,10 +30,15 @@ struct Newest {
   const Run* run = nullptr;
 };
 
-std::string versions_of(const Run& run, const Record& record) {
-  std::string packages = packages_of(run.plugins, record.options);
-  if (!packages.empty() || !record.options.empty()) return packages;
-  return fmt::format("samestate {}{}{}", run.version, run.commit.empty() ? "" : " ", run.commit);
+Key key_of(const Run& run, const Record& record) {
+  std::string versions = packages_of(run.plugins, record.options);
+  std::string sources;
+  if (versions.empty() && record.options.empty()) {
+    versions = fmt::format("samestate {}{}{}", run.version, run.commit.empty() ? "" : " ", run.commit);
+    if (record.device == "cuda") sources = sources_of(run.kernel_sources, record.kernel);
+  }
+  return {record.kernel, std::move(versions), record.device == "cuda" ? run.device : record.device,
+          record.contract, std::move(sources)};
 }
 
 void add(BoardRow& row, const Record& r) {
@@ -69,9 +75,6 @@ std::vector<BoardDefect> defects_of(const std::vector<Record>& records) {
   }
   return out;
 }
-
-/// JSON has no infinity.
-Json number(double x) { return std::isfinite(x) ? Json(x) : std::isinf(x) ? Json("inf") : Json(nullptr); }
 
 /// What two rows of one kernel, device and contract differ in.
 class Differences {
@@ -145,17 +148,9 @@ std::map<std::tuple<std::string, std::string, std::string>, const BoardRow*> new
   return out;
 }
 
-void mark_newest(Board& board) {
-  const auto newest = newest_rows(board);
-  for (BoardRow& row : board.rows) row.newest = newest.at({row.kernel, row.device, row.contract}) == &row;
-}
-
-}  // namespace
-
-Board read_board(const std::filesystem::path& folder, const std::function<void(const Record&)>& check) {
+/// The *.jsonl files of a folder in order of name.
+std::vector<std::filesystem::path> records_in(const std::filesystem::path& folder) {
   std::error_code code;
-  if (!std::filesystem::is_directory(folder, code))
-    throw Error(fmt::format("{}: no folder; name one that holds what `gate --jsonl` wrote", folder.string()));
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".jsonl") continue;
@@ -165,42 +160,69 @@ Board read_board(const std::filesystem::path& folder, const std::function<void(c
     paths.push_back(entry.path());
   }
   std::ranges::sort(paths);
-  Board board;
-  std::vector<RecordFile> files;
-  for (const std::filesystem::path& path : paths) {
-    files.push_back(read_json_lines(path));
-    const std::string name = path.filename().string();
-    for (std::size_t i = 0; check && i < files.back().records.size(); ++i) {
-      try {
-        check(files.back().records[i]);
-      } catch (const Error& error) {
-        throw Error(fmt::format("{}: damaged, case {}: {}; take the file out, or record it anew",
-                                path.string(), files.back().places[i].number, error.what()));
-      }
+  return paths;
+}
+
+/// The records of a file; what is missing of them is a note of the board.
+RecordFile checked_records(const std::filesystem::path& path, const std::function<void(const Record&)>& check,
+                           Board& board) {
+  RecordFile file = read_json_lines(path);
+  const std::string name = path.filename().string();
+  for (std::size_t i = 0; check && i < file.records.size(); ++i) {
+    try {
+      check(file.records[i]);
+    } catch (const Error& error) {
+      throw Error(fmt::format("{}: damaged, case {}: {}; take the file out, or record it anew", path.string(),
+                              file.places[i].number, error.what()));
     }
-    const std::size_t noted = board.notes.size();
-    if (files.back().records.empty()) board.notes.push_back(name + ": no case in it");
-    for (const std::string& sentence : shortcomings(files.back()))
-      board.notes.push_back(name + ": " + sentence);
-    for (std::size_t i = 0; i < files.back().records.size(); ++i) {
-      if (!files.back().places[i].ended)
-        board.notes.push_back(name + ": was started and never ended: " + files.back().records[i].line);
-    }
-    board.incomplete += board.notes.size() > noted ? 1 : 0;
   }
+  const std::size_t noted = board.notes.size();
+  if (file.records.empty() && file.timings.empty()) board.notes.push_back(name + ": no case in it");
+  for (const std::string& sentence : shortcomings(file)) board.notes.push_back(name + ": " + sentence);
+  for (std::size_t i = 0; i < file.records.size(); ++i) {
+    if (!file.places[i].ended)
+      board.notes.push_back(name + ": was started and never ended: " + file.records[i].line);
+  }
+  board.incomplete += board.notes.size() > noted ? 1 : 0;
+  return file;
+}
+
+/// The lines that a digest kept of a row.
+void check_lines(const BoardRow& row, const std::function<void(const Record&)>& check) {
+  Record record;
+  record.kernel = row.kernel;
+  const auto require = [&](const std::string& line) {
+    record.line = line;
+    try {
+      check(record);
+    } catch (const Error& error) {
+      throw Error(fmt::format("a damaged digest, kernel {}: {}; make it anew with `samestate board --json`",
+                              row.kernel, error.what()));
+    }
+  };
+  if (!row.worst_line.empty()) require(row.worst_line);
+  for (const BoardDefect& defect : row.defects) std::ranges::for_each(defect.lines, require);
+}
+
+/// The board of records alone; `before`: of digests, which the runs are newer than.
+Board board_of(const std::vector<RecordFile>& files, const Board& before) {
   // Runs in the order of their dates; of the same date as their files are named.
   struct Part {
     const RecordFile* file;
     std::size_t run;
   };
   std::vector<Part> parts;
+  Board board;
   for (const RecordFile& file : files) {
+    std::ranges::move(timings_of(file, ""), std::back_inserter(board.timings));
     for (std::size_t i = 0; i < file.runs.size(); ++i) parts.push_back({&file, i});
   }
   std::ranges::stable_sort(parts, {}, [](const Part& part) { return part.file->runs[part.run].date; });
   std::map<Key, std::map<std::string, Newest>> lines;
   std::map<Key, BoardRow> rows;
+  // Behind the runs of digests, which are older.
   std::int64_t order = 0;
+  for (const BoardRow& row : before.rows) order = std::max(order, row.order);
   for (const auto& [file, number] : parts) {
     ++order;
     const Run& run = file->runs[number];
@@ -210,20 +232,22 @@ Board read_board(const std::filesystem::path& folder, const std::function<void(c
       // A process that was ended from outside says nothing of its kernel.
       if (file->places[i].run != number || !file->places[i].ended || r.judgement.verdict == Verdict::skipped)
         continue;
-      const Key key{r.kernel, versions_of(run, r), r.device == "cuda" ? run.device : r.device, r.contract};
+      const Key key = key_of(run, r);
       lines[key][r.line] = {&r, &run};
       of_run.insert(key);
     }
     for (const Key& key : of_run) {
       BoardRow& row = rows[key];
       if (!run.date.empty()) row.date = run.date;
+      row.driver = run.driver;
+      row.toolkit = run.toolkit;
       row.order = order;
       // A plan is of a run, whose records may be of several contracts.
       if (of_run.size() == 1) row.planned += run.planned;
     }
   }
   for (auto& [key, row] : rows) {
-    std::tie(row.kernel, row.versions, row.device, row.contract) = key;
+    std::tie(row.kernel, row.versions, row.device, row.contract, row.sources) = key;
     std::vector<double> ratios;
     std::vector<Record> records;
     for (const auto& [line, newest] : lines[key]) {
@@ -239,82 +263,68 @@ Board read_board(const std::filesystem::path& folder, const std::function<void(c
     }
     board.rows.push_back(std::move(row));
   }
-  if (board.rows.empty())
-    throw Error(
-        fmt::format("{}: no case in its .jsonl files; name a folder that holds what `gate --jsonl` wrote",
-                    folder.string()));
-  mark_newest(board);
   return board;
 }
 
-std::string board_json(const Board& board, const std::vector<BoardChange>& changes) {
-  Json out = {
-      {"format", kFormat}, {"rows", Json::array()}, {"changes", Json::array()}, {"notes", board.notes}};
-  for (const BoardRow& row : board.rows) {
-    Json defects = Json::array();
-    for (const BoardDefect& d : row.defects)
-      defects.push_back({{"what", d.what}, {"reason", d.reason}, {"lines", d.lines}});
-    out["rows"].push_back({{"kernel", row.kernel},
-                           {"versions", row.versions},
-                           {"device", row.device},
-                           {"contract", row.contract},
-                           {"card", row.nearest() ? "nearest" : "exact"},
-                           {"date", row.date},
-                           {"cases", row.cases},
-                           {"planned", row.planned},
-                           {"pass", row.passed},
-                           {"fail", row.failed},
-                           {"vacuous", row.vacuous},
-                           {"unsupported", row.unsupported},
-                           {"median", number(row.median)},
-                           {"worst", number(row.worst)},
-                           {"worst_line", row.worst_line},
-                           {"order", row.order},
-                           {"beyond_twin", row.beyond},
-                           {"defects", std::move(defects)}});
+Key key_of(const BoardRow& row) { return {row.kernel, row.versions, row.device, row.contract, row.sources}; }
+
+/// Adds rows and timings. Records of a digest are gone, so of two rows with one key the newer counts alone, `from`'s where both are
+/// of one date.
+void combine(Board& board, Board from) {
+  for (BoardRow& row : from.rows) {
+    const auto same = std::ranges::find(board.rows, key_of(row), [](const BoardRow& r) { return key_of(r); });
+    if (same == board.rows.end()) {
+      board.rows.push_back(std::move(row));
+    } else if (same->date <= row.date) {
+      *same = std::move(row);
+    }
   }
-  for (const BoardChange& c : changes)
-    out["changes"].push_back({{"kernel", c.kernel},
-                              {"device", c.device},
-                              {"contract", c.contract},
-                              {"text", c.text},
-                              {"worse", c.worse}});
-  return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::ranges::move(from.notes, std::back_inserter(board.notes));
+  board.incomplete += from.incomplete;
+  std::ranges::move(from.timings, std::back_inserter(board.timings));
+  std::ranges::stable_sort(board.timings, {}, &TimedEvidence::date);
+  board.timings = latest_timings(board.timings);
+  std::ranges::stable_sort(board.rows, {}, [](const BoardRow& row) { return key_of(row); });
 }
 
-Board parse_board(const std::string& text, const std::string& name) {
-  const Json all = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!all.is_object() || all.value("format", Json()) != kFormat || !all.contains("rows"))
-    throw Error(fmt::format(
-        "{}: no board; name a folder of records, or what `samestate board --json` printed", name));
+/// Runs of sources that are no more vouch for nothing once newer ones ran, on the same device under the same contract.
+void drop_superseded(Board& board) {
+  const auto newest = newest_rows(board);
+  std::erase_if(board.rows, [&](const BoardRow& row) {
+    const BoardRow& last = *newest.at({row.kernel, row.device, row.contract});
+    return !row.sources.empty() && !last.sources.empty() && row.sources != last.sources;
+  });
+}
+
+}  // namespace
+
+void mark_newest(Board& board) {
+  const auto newest = newest_rows(board);
+  for (BoardRow& row : board.rows) row.newest = newest.at({row.kernel, row.device, row.contract}) == &row;
+}
+
+Board read_board(std::span<const std::filesystem::path> folders,
+                 const std::function<void(const Record&)>& check) {
   Board board;
-  try {
-    const auto real = [](const Json& x) {
-      if (x == "inf") return std::numeric_limits<double>::infinity();
-      return x.is_null() ? std::numeric_limits<double>::quiet_NaN() : x.get<double>();
-    };
-    for (const Json& x : all.at("rows")) {
-      BoardRow row;
-      row.kernel = x.at("kernel").get<std::string>(), row.versions = x.at("versions").get<std::string>();
-      row.device = x.at("device").get<std::string>(), row.contract = x.at("contract").get<std::string>();
-      row.date = x.at("date").get<std::string>();
-      row.cases = x.at("cases").get<std::int64_t>(), row.planned = x.at("planned").get<std::int64_t>();
-      row.passed = x.at("pass").get<std::int64_t>(), row.failed = x.at("fail").get<std::int64_t>();
-      row.vacuous = x.at("vacuous").get<std::int64_t>(),
-      row.unsupported = x.at("unsupported").get<std::int64_t>();
-      row.beyond = x.at("beyond_twin").get<std::int64_t>();
-      row.median = real(x.at("median")), row.worst = real(x.at("worst"));
-      row.worst_line = x.at("worst_line").get<std::string>();
-      row.order = x.value("order", std::int64_t{0});
-      for (const Json& d : x.at("defects"))
-        row.defects.push_back({d.at("what").get<std::string>(), d.at("reason").get<std::string>(),
-                               d.at("lines").get<std::vector<std::string>>()});
-      board.rows.push_back(std::move(row));
+  std::vector<RecordFile> files;
+  for (const std::filesystem::path& folder : folders) {
+    if (!std::filesystem::is_directory(folder)) {
+      combine(board, read_digest(folder));
+      continue;
     }
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(fmt::format("{}: a damaged board, row {}: {}; make it anew with `samestate board --json`",
-                            name, board.rows.size(), error.what()));
+    for (const std::filesystem::path& path : records_in(folder))
+      files.push_back(checked_records(path, check, board));
+    for (Digest& digest : digests_in(folder)) combine(board, std::move(digest.board));
   }
+  if (check) {
+    for (const BoardRow& row : board.rows) check_lines(row, check);
+  }
+  combine(board, board_of(files, board));
+  if (board.rows.empty() && board.timings.empty())
+    throw Error(fmt::format(
+        "{}: no case in its .jsonl files, and no digest; name a folder that holds what `gate --jsonl` wrote",
+        fmt::join(folders | std::views::transform([](const auto& f) { return f.string(); }), ", ")));
+  drop_superseded(board);
   mark_newest(board);
   return board;
 }

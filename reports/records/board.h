@@ -5,9 +5,11 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "reports/records/evidence.h"
 #include "reports/records/json_lines.h"
 
 /// What recorded gates of several kernels, packages and devices say together, and what changed between two of them.
@@ -40,6 +42,9 @@ struct BoardRow {
   bool newest = true;       ///< no other row of this kernel, device and contract is of a later run
   std::int64_t beyond = 0;  ///< of a nearest card: passes that lie beyond the twin's limit
   std::vector<BoardDefect> defects;
+  std::string driver = {}, toolkit = {};  ///< of the newest run on a device
+  std::string sources =
+      {};  ///< of a kernel of ours on a device: the hash of its sources that ran (evidence.h)
   std::set<std::string> passing = {};  ///< lines that passed; not in a board's data file
 
   [[nodiscard]] bool nearest() const { return contract.find("card:nearest") != std::string::npos; }
@@ -49,6 +54,8 @@ struct Board {
   std::vector<BoardRow> rows;      ///< by kernel, versions, device and contract
   std::vector<std::string> notes;  ///< files without a case, runs that were cut
   std::int64_t incomplete = 0;     ///< files that notes are of
+  /// The last of each case, kernel and device that `samestate bench` recorded.
+  std::vector<TimedEvidence> timings = {};
 };
 
 /// A difference that a reader wants to know of.
@@ -58,15 +65,20 @@ struct BoardChange {
   bool worse = false;  ///< a failure that was none, a ratio that grew
 };
 
-/// The board of the *.jsonl files of a folder. Of a case line that several runs have, the newest run's record counts; a case
-/// that was started and never ended is a note. `check` is called with each record and throws Error for one that cannot be.
-/// Throws Error for a file that is none or no record of runs, and where no file holds a case.
-[[nodiscard]] Board read_board(const std::filesystem::path& folder,
+/// The board of the *.jsonl files and the digests (digest.h) of folders, or of digests that are named. Of a case line that several
+/// runs have, the newest run's record counts; of a row that a digest has too, the newer row; of a kernel of ours on a device no row of
+/// sources before those that ran last. A case that was started and never ended is a note. `check` is called with each record and
+/// throws Error for one that cannot be.
+/// Throws Error for a file that is none or no record of runs, and where nothing holds a case.
+[[nodiscard]] Board read_board(std::span<const std::filesystem::path> folders,
                                const std::function<void(const Record&)>& check = {});
+[[nodiscard]] inline Board read_board(const std::filesystem::path& folder,
+                                      const std::function<void(const Record&)>& check = {}) {
+  return read_board(std::span(&folder, 1), check);
+}
 
-/// The rows as JSON, `changes` beside them; and back. parse_board throws Error, naming `name`, for what is none.
-[[nodiscard]] std::string board_json(const Board& board, const std::vector<BoardChange>& changes);
-[[nodiscard]] Board parse_board(const std::string& text, const std::string& name);
+/// Sets BoardRow::newest of all rows.
+void mark_newest(Board& board);
 
 /// What is different of `after`, the worse first: kernels, devices and contracts that are new or gone, versions, failures that
 /// are new, gone or no longer run, verdicts' counts, a worst ratio that is twice what it was, a card.

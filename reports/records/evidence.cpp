@@ -1,11 +1,16 @@
 #include "reports/records/evidence.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <map>
+#include <sstream>
 #include <string_view>
 #include <tuple>
 #include <utility>
+
+#include "harness/records/hash.h"
+#include "reports/records/digest.h"
 
 namespace samestate {
 namespace {
@@ -21,22 +26,36 @@ std::vector<std::filesystem::path> record_files(const std::filesystem::path& fol
   return files;
 }
 
+/// Those that are of a run: a kernel that was skipped throughout has none.
+template <class Key>
+void append(std::vector<Evidence>& all, std::map<Key, Evidence>& kernels, const std::filesystem::path& path) {
+  for (auto& [key, evidence] : kernels) {
+    if (evidence.passed + evidence.failed == 0) continue;
+    evidence.file = path.filename().string();
+    all.push_back(std::move(evidence));
+  }
+}
+
 }  // namespace
 
 std::string sources_of(const std::string& sources, std::string_view kernel) {
-  if (!kernel.starts_with("cuda.")) return sources;
-  constexpr std::array<std::string_view, 4> kFamily{"cuda.gated_delta_rule.", "cuda.delta_rule.",
-                                                    "cuda.retention.", "cuda.linear_attention."};
-  const bool family = std::any_of(kFamily.begin(), kFamily.end(),
-                                  [&](std::string_view name) { return kernel.starts_with(name); });
-  const bool over_ranks = family && kernel.ends_with("_parallel");
-  std::size_t begin = 0;
-  for (int skipped = 0; skipped < (over_ranks ? 2 : family ? 0 : 1); ++skipped) {
-    const std::size_t plus = sources.find('+', begin);
-    if (plus == std::string::npos) return "";
-    begin = plus + 1;
+  if (sources.find('=') == std::string::npos) return sources;
+  std::istringstream entries(sources);
+  for (std::string entry; entries >> entry;) {
+    const std::size_t equals = entry.find('=');
+    if (std::string_view(entry).substr(0, equals) == kernel) return entry.substr(equals + 1);
   }
-  return sources.substr(begin, sources.find('+', begin) - begin);
+  return "";
+}
+
+bool is_fresh(const std::string& ran, const std::string& now, std::string_view kernel) {
+  const std::string built = sources_of(now, kernel);
+  return !built.empty() && ran == built;
+}
+
+std::string sources_text(const std::string& sources) {
+  const std::ptrdiff_t kernels = std::count(sources.begin(), sources.end(), '=');
+  return kernels == 0 ? sources : fmt::format("{:016x} of {} CUDA kernels", hash_of(sources), kernels);
 }
 
 std::vector<Evidence> read_evidence(const std::filesystem::path& folder) {
@@ -49,20 +68,33 @@ std::vector<Evidence> read_evidence(const std::filesystem::path& folder) {
     for (const Record& record : file.records) {
       if (record.device != "cuda") continue;
       Evidence& evidence = kernels[record.kernel];
+      evidence.kernel = record.kernel;
+      evidence.device = run.device;
+      evidence.driver = run.driver;
+      evidence.toolkit = run.toolkit;
       evidence.kernel_sources = sources_of(run.kernel_sources, record.kernel);
       evidence.passed += record.judgement.verdict == Verdict::pass ? 1 : 0;
       evidence.failed += is_failure(record.judgement.verdict) ? 1 : 0;
     }
-    for (auto& [kernel, evidence] : kernels) {
-      if (evidence.passed + evidence.failed == 0) continue;  // skipped throughout: nothing ran
-      evidence.kernel = kernel;
-      evidence.device = run.device;
-      evidence.driver = run.driver;
-      evidence.toolkit = run.toolkit;
-      evidence.file = path.filename().string();
-      all.push_back(evidence);
-    }
+    append(all, kernels, path);
   }
+  for (const Digest& digest : digests_in(folder)) {
+    // A row of a board is of one contract.
+    std::map<std::tuple<std::string, std::string, std::string>, Evidence> kernels;
+    for (const BoardRow& row : digest.board.rows) {
+      if (row.device == "cpu" || row.device == "elsewhere") continue;
+      Evidence& evidence = kernels[{row.kernel, row.device, row.sources}];
+      evidence.kernel = row.kernel;
+      evidence.device = row.device;
+      evidence.driver = row.driver;
+      evidence.toolkit = row.toolkit;
+      evidence.kernel_sources = row.sources;
+      evidence.passed += row.passed;
+      evidence.failed += row.failed;
+    }
+    append(all, kernels, digest.path);
+  }
+  std::ranges::stable_sort(all, {}, &Evidence::file);
   return all;
 }
 
@@ -72,7 +104,8 @@ std::vector<TimedEvidence> timings_of(const RecordFile& content, const std::stri
     const Run& run = content.runs[recorded.run];
     const std::string& kind = recorded.timed.record.device;
     all.push_back({recorded.timed, kind == "cpu" || run.device.empty() ? kind : run.device, run.driver,
-                   run.toolkit, sources_of(run.kernel_sources, recorded.timed.record.kernel), file});
+                   run.toolkit, sources_of(run.kernel_sources, recorded.timed.record.kernel), file,
+                   run.date});
   }
   return all;
 }
@@ -83,6 +116,13 @@ std::vector<TimedEvidence> read_timings(const std::filesystem::path& folder) {
     for (TimedEvidence& timing : timings_of(read_json_lines(path), path.filename().string()))
       all.push_back(std::move(timing));
   }
+  for (Digest& digest : digests_in(folder)) {
+    for (TimedEvidence& timing : digest.board.timings) {
+      timing.file = digest.path.filename().string();
+      all.push_back(std::move(timing));
+    }
+  }
+  std::ranges::stable_sort(all, {}, &TimedEvidence::file);
   return all;
 }
 

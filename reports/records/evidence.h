@@ -10,8 +10,8 @@
 
 namespace samestate {
 
-/// What recorded runs on devices say of one kernel: JSON Lines of `samestate gate --jsonl`, kept in
-/// reports/evidence/.
+/// What recorded runs on devices say of one kernel: of JSON Lines that `samestate gate --jsonl` wrote, or of a digest of
+/// them (digest.h), as they are kept in reports/evidence/.
 struct Evidence {
   std::string kernel;
   std::string device, driver, toolkit;
@@ -21,14 +21,19 @@ struct Evidence {
   std::int64_t failed = 0;  ///< fail, crash, timeout, flaky
 };
 
-/// Of the sources of a run or build, "FAMILY+OPERATORS+RANKS" (cmake/kernel_sources.cmake), those of a kernel: a change of the
-/// named tensors' kernels, or of the family's over ranks, leaves the evidence of the recurrent family as fresh as it was. Empty where there is no such part (a record
-/// of before); all of it for a kernel that is not ours.
+/// The hash of a kernel's sources, out of those of a run or build, "KERNEL=HASH ..." (cmake/kernel_sources.cmake). Empty for a
+/// kernel that these do not name; a text that names none is of a record of before, and all of it is returned.
 [[nodiscard]] std::string sources_of(const std::string& sources, std::string_view kernel);
 
-/// One entry a kernel and device, of every *.jsonl file in `folder`, sorted by file; only kernels that are
+/// True if a kernel's sources are those that ran: `ran` is of sources_of, `now` of the build.
+[[nodiscard]] bool is_fresh(const std::string& ran, const std::string& now, std::string_view kernel);
+
+/// For a reader: how many kernels the sources are of, and one hash of them all. A text without names is returned as it is.
+[[nodiscard]] std::string sources_text(const std::string& sources);
+
+/// One entry a kernel and device, of every *.jsonl file and every digest in `folder`, sorted by file; only kernels that are
 /// not on the CPU. A folder that does not exist holds none. Throws Error for a file that is no record of
-/// runs.
+/// runs, or a damaged digest.
 [[nodiscard]] std::vector<Evidence> read_evidence(const std::filesystem::path& folder);
 
 /// A recorded timing of `samestate bench --jsonl` and where it was taken.
@@ -38,13 +43,14 @@ struct TimedEvidence {
   std::string driver, toolkit;
   std::string kernel_sources;  ///< hash of the sources that ran
   std::string file;
-  bool carried = false;  ///< of the folder of evidence, not of a file that the report is of
+  std::string date = {};  ///< of the run; empty: its file says none
+  bool carried = false;   ///< of the folder of evidence, not of a file that the report is of
 };
 
 /// The timings of one file.
 [[nodiscard]] std::vector<TimedEvidence> timings_of(const RecordFile& content, const std::string& file);
 
-/// The timings of every *.jsonl file in `folder`, sorted by file. Throws Error as read_evidence does.
+/// The timings of every *.jsonl file and every digest in `folder`, sorted by file. Throws Error as read_evidence does.
 [[nodiscard]] std::vector<TimedEvidence> read_timings(const std::filesystem::path& folder);
 
 /// The last of each case, kernel and device, in order of first appearance.

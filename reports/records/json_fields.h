@@ -15,7 +15,7 @@
 #include "reference/error.h"
 
 /// How the fields of a record travel in JSON, for writing and for reading alike: a NaN or infinity is a
-/// string. Private to json_lines.cpp.
+/// string. Private to json_lines.cpp and digest.cpp.
 namespace samestate::json_fields {
 
 using Json = nlohmann::ordered_json;

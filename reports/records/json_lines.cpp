@@ -19,6 +19,7 @@
 #include "reports/records/files.h"
 #include "reports/records/json_fields.h"
 #include "reports/records/summary.h"
+#include "reports/records/timing_fields.h"
 
 namespace samestate {
 namespace {
@@ -105,42 +106,6 @@ void visit_measurement(AnyMeasurement& m, Visit&& visit) {
   visit("by_token", m.by_token);
   visit("by_chunk_position", m.by_chunk_position);
   visit("by_head", m.by_head);
-}
-
-template <class AnyTiming, class Visit>
-void visit_timing(AnyTiming& t, Visit&& visit) {
-  visit("B", t.B);
-  visit("T", t.T);
-  visit("Hk", t.Hk);
-  visit("Hv", t.Hv);
-  visit("dk", t.dk);
-  visit("dv", t.dv);
-  visit("chunk", t.chunk);
-  visit.unless_empty("sizes", t.sizes);
-  visit.unless_zero("ranks", t.ranks);
-  visit.unless_empty("cuts", t.cuts);
-  visit("heads", t.heads);
-  visit("heads_judged", t.heads_judged);
-  visit("timed", t.timed);
-  visit("time", t.time);
-  visit("calls_per_sample", t.calls_per_sample);
-  visit("copies", t.copies);
-  visit.unless_empty("variant", t.variant);
-  visit.unless_nan("clock", t.clock);
-  visit.unless_nan("power", t.power);
-  visit.unless_empty("slowed", t.slowed);
-  visit("bytes", t.bytes);
-  visit("operations", t.operations);
-  visit("copy_rate", t.copy_rate);
-  visit("product_rate", t.product_rate);
-  visit("ceilings", t.ceilings);
-  visit("memory_floor", t.memory_floor);
-  visit("compute_floor", t.compute_floor);
-  visit("share", t.share);
-  visit("peer", t.peer);
-  visit("peer_note", t.peer_note);
-  visit("peer_time", t.peer_time);
-  visit("peer_ratio", t.peer_ratio);
 }
 
 template <class AnyRun, class Visit>

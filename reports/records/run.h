@@ -24,8 +24,8 @@ struct Run {
   std::string device;   ///< cpu, or the accelerator's name
   std::string driver;   ///< of the accelerator
   std::string toolkit;  ///< that built its kernels
-  std::string
-      kernel_sources;  ///< hashes of their sources (evidence.h): evidence is fresh while they are the build's
+  /// Hashes of its kernels' sources, as sources_of reads them (evidence.h): evidence is fresh while they are the build's.
+  std::string kernel_sources;
   std::string plugins = {};  ///< files of other kernels, each with a hash of its bytes
   std::int64_t planned = 0;  ///< cases that are to be run; 0 where nobody knows before
   RunPart part = {};

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <vector>
 
+#include "reports/records/evidence.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
 #include "reports/records/judged_share.h"
@@ -99,7 +100,7 @@ void add_suite(pugi::xml_node root, const std::string& kernel, const std::vector
   add_property(properties, "device", run.device);
   add_property(properties, "driver", run.driver);
   add_property(properties, "toolkit", run.toolkit);
-  add_property(properties, "kernel_sources", run.kernel_sources);
+  add_property(properties, "kernel_sources", sources_text(run.kernel_sources));
   add_property(properties, "plugins", run.plugins);
   add_property(properties, "no_device", without_device(records));
   for (std::size_t i = 0; i < kVerdictCount; ++i) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "reports/records/evidence.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
 #include "reports/records/judged_share.h"
@@ -111,7 +112,7 @@ void add_counts(Page& page, const Summary& summary, std::span<const Record> reco
   add_field("device", run.device);
   add_field("driver", run.driver);
   add_field("toolkit", run.toolkit);
-  add_field("kernel sources", run.kernel_sources);
+  add_field("kernel sources", sources_text(run.kernel_sources));
   add_field("plugins", run.plugins);
   page.add(".\n");
 }

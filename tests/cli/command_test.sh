@@ -251,12 +251,17 @@ says '245 rows, '
 run 0 equations --markdown
 diff -q out "$docs/equations.md" >/dev/null ||
   complain 'docs/equations.md is not this page: samestate equations --markdown > docs/equations.md'
-# The recorded table of mutants is of those that there are.
+# The page of mutants can be made: a row of each that was asked for, and which share was killed.
 run 0 list mutants --json
-if ! diff <(grep -o '"mutant": "[^"]*"' out | cut -d'"' -f4 | grep -vx none | sort) \
-  <(sed -n 's/^| [MFH][0-9.]* | \([^ ]*\) .*/\1/p' "$docs/mutants.md" | sort) >&2; then
-  complain 'docs/mutants.md is of other mutants: samestate mutants --public --markdown docs/mutants.md'
-fi
+grep -o '"mutant": "[^"]*"' out | cut -d'"' -f4 >names
+for asked in '--bug M01' '--system rms_norm'; do
+  run 0 mutants $asked --public --markdown mutants.md
+  [[ "$asked" == '--bug M01' ]] && pattern='^unmasked_exponential[.]' || pattern='[.]rms_norm[.]'
+  diff <(grep "$pattern" names | sort) <(sed -n 's/^| [MFH][0-9.]* | \([^ ]*\) .*/\1/p' mutants.md | sort) >&2 ||
+    complain "the page of $asked has other rows than those mutants"
+  killed="$(grep -c "$pattern" names)"
+  grep -q "^| samestate gate | $killed of $killed | 100.0 % |" mutants.md || complain "the page of $asked does not say which share was killed"
+done
 run 0 equations --id gdn-17
 says 'printed 2, correct 1'
 says '1 row, 1 erratum demonstrated'

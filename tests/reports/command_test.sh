@@ -60,7 +60,7 @@ if command -v gnuplot >/dev/null; then
   gives 0 'points' report one.jsonl nan.jsonl --out plots2 --no-evidence
 fi
 around=(env PATH=/nonexistent)
-bad 'gnuplot-nox' report one.jsonl --out made --no-evidence
+bad 'gnuplot-nox' report "$examples/sweep.jsonl" --out made --no-evidence
 around=()
 absent made
 
@@ -127,7 +127,14 @@ gives 0 'failed before and passes now' board older --since newer
 gives 1 'board.html: ' board newer --since older --html board.html --markdown board.md
 grep -q 'What changed' board.html || complain 'the page does not say what changed'
 bad 'no case in its .jsonl files' board none
-bad 'no folder' board board.json
+bad 'cannot be read' board absent
+# The digest of a folder has its table.
+run 0 board older
+cp out printed
+run 0 board board.json
+cmp -s out printed || complain 'a digest has another table than its records'
+head -c 300 board.json >half.json
+bad 'no board' board half.json
 cp damaged.jsonl hurt/
 bad 'damaged.jsonl:3' board hurt
 sed 's/T=[0-9]*/T=99999999999999999999/' older/a.jsonl >hurt/damaged.jsonl

@@ -9,6 +9,7 @@
 
 #include "reference/error.h"
 #include "reports/page/html_board.h"
+#include "reports/records/digest.h"
 #include "reports/text/board_text.h"
 #include "tests/reports/records.h"
 
@@ -223,7 +224,8 @@ TEST_F(BoardFolder, RefusesWhatIsNone) {
   };
   const auto a = folder("a");
   EXPECT_NE(error_of([&] { (void)read_board(a); }).find("no case"), std::string::npos);
-  EXPECT_NE(error_of([&] { (void)read_board(path("absent")); }).find("no folder"), std::string::npos);
+  EXPECT_NE(error_of([&] { (void)read_board(path("absent")); }).find("absent: cannot be read"),
+            std::string::npos);
   spit(a / "foreign.jsonl", "{\"event\":\"run\"}\n{\"event\":\"run\"}\n");
   EXPECT_NE(error_of([&] { (void)read_board(a); }).find("foreign.jsonl"), std::string::npos);
   // A pipe would be waited for.

@@ -46,17 +46,20 @@ TEST_F(EvidenceFolder, CountsWhatRanOnADevice) {
   EXPECT_EQ(evidence[1].kernel, "cuda.retention.b");
 }
 
-TEST(Sources, AreThoseOfTheKernelsFamily) {
-  EXPECT_EQ(sources_of("0123abcd+4567", "cuda.retention.chunked"), "0123abcd");
-  EXPECT_EQ(sources_of("0123abcd+4567", "cuda.normalised_retention.chunked"), "4567");
-  EXPECT_EQ(sources_of("0123abcd+4567", "mine.rms_norm.fused"), "0123abcd+4567");
-  EXPECT_EQ(sources_of("0123abcd", "cuda.retention.chunked"), "0123abcd");
-  EXPECT_EQ(sources_of("0123abcd+4567+89", "cuda.retention.chunked"), "0123abcd");
-  EXPECT_EQ(sources_of("0123abcd+4567+89", "cuda.rms_norm.fused"), "4567");
-  EXPECT_EQ(sources_of("0123abcd+4567+89", "cuda.retention.sequence_parallel"), "89");
-  EXPECT_EQ(sources_of("0123abcd+4567", "cuda.retention.sequence_parallel"), "");
-  EXPECT_EQ(sources_of("0123abcd", "cuda.rms_norm.fused"), "")
-      << "a record of before the second hash is never fresh";
+TEST(Sources, AreThoseOfTheKernel) {
+  const std::string now = "cuda.a.b=0123 cuda.a.bc=4567";
+  EXPECT_EQ(sources_of(now, "cuda.a.b"), "0123");
+  EXPECT_EQ(sources_of(now, "cuda.a.bc"), "4567");
+  EXPECT_EQ(sources_of(now, "cuda.a"), "");
+  EXPECT_EQ(sources_of(now, "mine.a.b"), "") << "a kernel that is not ours has none";
+  EXPECT_EQ(sources_of("0123abcd+4567+89", "cuda.a.b"), "0123abcd+4567+89") << "a record of before";
+  EXPECT_TRUE(is_fresh("0123", now, "cuda.a.b"));
+  EXPECT_FALSE(is_fresh("0124", now, "cuda.a.b"));
+  EXPECT_FALSE(is_fresh("0123+4567", now, "cuda.a.b")) << "three hashes of before are no kernel's";
+  EXPECT_FALSE(is_fresh("", now, "mine.a.b")) << "nobody knows its sources";
+  EXPECT_EQ(sources_text("0123+4567"), "0123+4567");
+  EXPECT_EQ(sources_text(now).substr(16), " of 2 CUDA kernels");
+  EXPECT_NE(sources_text(now), sources_text("cuda.a.b=0123 cuda.a.bc=4568"));
 }
 
 TEST_F(EvidenceFolder, IsSortedByFileAndReadsNoOther) {
