@@ -15,6 +15,39 @@
 #include "reports/records/summary.h"
 
 namespace samestate::cli {
+namespace {
+
+/// Behind an exit code: the page's verdict leaves something open.
+constexpr const char* kOpen = "?";
+
+/// What a deeper look found, in a line.
+std::string deeper_line(const Record& deeper) {
+  const Judgement& j = deeper.judgement;
+  std::string out = fmt::format("deeper    {} under policy {}", name_of(j.verdict), deeper.policy);
+  if (is_judged(j.verdict))
+    out += fmt::format(": gate {}, ratio {:.6g}   (error {:.6g} of a bound of {:.6g})", j.gate, j.ratio,
+                       j.error, j.bound);
+  if (!j.reason.empty()) out += (is_judged(j.verdict) ? "; " : ": ") + j.reason;
+  return out;
+}
+
+/// Prints a page, and after it, or in its object, what the deeper look finds that it leaves open; a failure found there is the exit
+/// code.
+void print_page(const std::string& page, bool open, const PageOptions& options, int& code) {
+  if (!open || !options.deeper) return fmt::print("{}", page);
+  // A person reads the first verdict while the second is sought.
+  if (!options.json) fmt::print("{}", page);
+  std::fflush(stdout);
+  const Record deeper = options.deeper();
+  if (is_repeatable_failure(deeper.judgement.verdict) && deeper.judgement.verdict != Verdict::timeout)
+    code = exit_code_of(deeper.judgement.verdict);
+  if (options.json)
+    fmt::print("{}", with_deeper(page, deeper));
+  else
+    fmt::print("{}\n", deeper_line(deeper));
+}
+
+}  // namespace
 
 void add_record(Page& page, const Record& record) {
   const Judgement& j = record.judgement;
@@ -51,6 +84,7 @@ void add_record(Page& page, const Record& record) {
   if (j.held > 0)
     page.line("held      {} of {}{} to their bounds, all others in float64: {}", j.held, j.held_of,
               j.held_which.starts_with("tokens") ? "" : " heads", j.held_which);
+  if (!record.policy.empty()) page.line("policy    {}", record.policy);
 }
 
 void add_explanation(Page& page, const Explanation& e) {
@@ -75,8 +109,9 @@ void add_explanation(Page& page, const Explanation& e) {
   }
 }
 
-std::string with_code(const std::string& page, Verdict verdict, const std::string& left) {
-  return fmt::format("{}{}{}\n{}", exit_code_of(verdict), left.empty() ? "" : " ", left, page);
+std::string with_code(const std::string& page, Verdict verdict, const std::string& left, bool open) {
+  return fmt::format("{}{}{}{}\n{}", exit_code_of(verdict), open ? kOpen : "", left.empty() ? "" : " ", left,
+                     page);
 }
 
 std::string record_page(const Record& record, bool json) {
@@ -93,31 +128,32 @@ CaseExplanation lists_of(const Explanation& e) {
   return out;
 }
 
-int print_apart(const std::function<std::string()>& body, double timeout,
-                const std::function<Record()>& planned, bool json, double card_budget,
-                const KernelTable* table, Judgement* loss) {
-  const JobResult outcome = run_interruptibly(body, timeout);
+int print_apart(const std::function<std::string()>& body, const std::function<Record()>& planned,
+                const PageOptions& options) {
+  const JobResult outcome = run_interruptibly(body, options.timeout);
   if (const std::optional<Judgement> lost = judgement_of_loss(outcome)) {
     Record record = planned();
     record.judgement = *lost;
-    if (loss != nullptr) *loss = *lost;
+    if (options.loss != nullptr) *options.loss = *lost;
     // No limit was hit, so that it says nothing of the kernel.
     const bool stopped = outcome.how == "interrupt";
     if (stopped) record.judgement.verdict = Verdict::skipped;
-    fmt::print("{}", record_page(record, json));
+    fmt::print("{}", record_page(record, options.json));
     return stopped ? static_cast<int>(kVacuous) : exit_code_of(lost->verdict);
   }
   const std::size_t end = outcome.text.find('\n');
-  fmt::print("{}", std::string_view(outcome.text).substr(end + 1));
   const std::string first = outcome.text.substr(0, end);
+  int code = std::stoi(first);
+  const bool open = first.substr(0, first.find(' ')).ends_with(kOpen);
+  print_page(outcome.text.substr(end + 1), open, options, code);
   if (const std::size_t space = first.find(' '); space != first.npos) {
     std::fflush(stdout);
     const std::string path = first.substr(space + 1);
     const RunFile run = read_run_file(path, named_shapes);
     std::filesystem::remove(path);
-    print_neighbours(run, card_budget, table);
+    print_neighbours(run, options.card_budget, options.table);
   }
-  return std::stoi(first);
+  return code;
 }
 
 }  // namespace samestate::cli

@@ -25,6 +25,7 @@
 #include "harness/cases/system.h"
 #include "harness/records/hash.h"
 #include "harness/subjects/subject.h"
+#include "oracles/judge_policy.h"
 #include "reference/error.h"
 #include "reports/records/baseline.h"
 #include "reports/records/failure_groups.h"
@@ -139,7 +140,7 @@ int print_plan(const std::vector<Case>& cases, bool json) {
     // What a case takes, in the plan's unit: a shard, or a machine, can be given as much as another.
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const Case& c : cases)
-      rows.push_back({{"line", format_case(c)}, {"work", system_named(c.system).work(c)}});
+      rows.push_back({{"line", format_case(c)}, {"work", system_named(c.system).work(c, kGatePolicy)}});
     fmt::print("{}\n", rows.dump(2));
     return kPass;
   }

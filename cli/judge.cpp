@@ -143,15 +143,16 @@ Command add_judge(CLI::App& app) {
       add_explanation(page, e);
       return with_code(page.text(), record.judgement.verdict, asked ? run_left_in(run) : "");
     };
-    return print_apart(
-        judged, seconds_of("--timeout", *timeout),
-        [&] {
-          Record record;
-          record.line = "of " + *file;
-          record.kernel = record.device = "unknown";
-          return record;
-        },
-        *json, seconds_of("--card-budget", *budget));
+    return print_apart(judged,
+                       [&] {
+                         Record record;
+                         record.line = "of " + *file;
+                         record.kernel = record.device = "unknown";
+                         return record;
+                       },
+                       {.timeout = seconds_of("--timeout", *timeout),
+                        .json = *json,
+                        .card_budget = seconds_of("--card-budget", *budget)});
   };
 }
 

@@ -268,6 +268,7 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
                          if (!unlike.empty()) throw CapturedMismatch(unlike);
                          CapturedJudgement result = judge_captured(path, call, function, words, budget);
                          judged.judgement = std::move(result.judgement);
+                         judged.policy = std::move(result.policy);
                          numbers = std::move(result.numbers);
                          explain_call(judged.judgement, path, call, function, words);
                        } catch (const CapturedMismatch& other) {

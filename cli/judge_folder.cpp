@@ -110,6 +110,7 @@ JudgedFolder judge_cases(const JudgeFolderOptions& options, std::vector<FolderCa
       const std::size_t end = done.text.rfind('\n');
       const CaseResult result = parse_result(done.text.substr(0, end));
       record.judgement = result.judgement;
+      record.policy = result.policy;
       record.seconds = result.seconds;
       call.numbers = numbers_in(std::string_view(done.text).substr(end + 1));
     }

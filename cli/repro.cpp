@@ -34,8 +34,10 @@
 #include "harness/card/neighbours.h"
 #include "harness/processes/campaign.h"
 #include "harness/processes/other_tuning.h"
+#include "harness/run/looks.h"
 #include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
+#include "oracles/judge_policy.h"
 #include "oracles/numbers.h"
 #include "reports/records/files.h"
 #include "reports/records/summary.h"
@@ -45,9 +47,11 @@ namespace samestate::cli {
 namespace {
 
 struct ReproOptions {
-  std::string line, kernel, dump, timeout = "10m", shrink_budget = "60s", card_budget = "20s";
+  std::string line, kernel, dump, timeout = "10m", shrink_budget = "60s", card_budget = "20s",
+                                  deeper_budget = "20s";
   std::vector<std::string> plugins, after;
   bool shrink = false;
+  bool deeper = false;
   bool json = false;
   bool strict = false;
   std::string devices;
@@ -108,11 +112,29 @@ void repeat_with_other_tuning(Record& record, const std::vector<Case>& before, c
   if (done.kind == JobResult::Kind::answered) (void)add_retuned(record, setting, parse_result(done.text));
 }
 
+/// The line again, behind the same cases and in a process of its own, as far as the deep policy looks.
+Record deeper_apart(const Case& c, const KernelTable& table, const std::vector<Case>& before, double budget) {
+  const JobResult done = run_interruptibly(
+      [&] {
+        for (const Case& other : before) (void)run_case(other, table);
+        return result_text(case_result(deeper_look(c, table)));
+      },
+      budget);
+  if (done.kind == JobResult::Kind::answered) return record_of(c, table, parse_result(done.text));
+  Record record = planned_record(c, table);
+  record.policy = kDeepPolicy.name;
+  record.judgement = judgement_of_loss(done).value();
+  if (record.judgement.verdict == Verdict::timeout)
+    record.judgement.reason =
+        fmt::format("not finished within {:g} s: give more --deeper-budget, or 0 to leave it out", budget);
+  return record;
+}
+
 std::string repro_page(const Case& c, const KernelTable& table, const ReproOptions& options,
                        const std::vector<Case>& before, const ScriptWords& words) {
   for (const Case& other : before) (void)run_case(other, table);
   Trace trace;
-  Record record = run_case(c, table, 1, &trace);
+  Record record = first_look(c, table, &trace);
   Explanation e;
   repeat_with_other_tuning(record, before, c, table, seconds_of("--timeout", options.timeout));
   if (const std::string blamed = configuration_to_blame(record); !blamed.empty())
@@ -127,13 +149,14 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
   if (!options.dump.empty()) write_run_file(options.dump, run_file_of(record, trace));
   if (!options.script.file.empty()) write_script(options.script, words, record, trace, e);
   const Resolved r(c);
+  const bool open = leaves_open(record.judgement, options.deeper);
   const double card_budget = seconds_of("--card-budget", options.card_budget);
   const bool asked =
       card_budget > 0.0 && !trace.outputs.empty() && is_about_the_contract(r, record.judgement);
   if (options.json) {
     CaseExplanation lists = lists_of(e);
     if (asked) lists.contract = neighbours_of(r, run_file_of(record, trace), card_budget).text();
-    return with_code(case_json(record, lists), record.judgement.verdict);
+    return with_code(case_json(record, lists), record.judgement.verdict, "", open);
   }
   Page page;
   add_record(page, record);
@@ -149,7 +172,7 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
   if (!options.dump.empty()) page.line("tensors   {}", options.dump);
   if (!options.script.file.empty()) page.line("script    {}", options.script.file);
   return with_code(page.text(), record.judgement.verdict,
-                   asked ? run_left_in(run_file_of(record, trace)) : "");
+                   asked ? run_left_in(run_file_of(record, trace)) : "", open);
 }
 
 /// On every device, and the outputs of one against the other's.
@@ -202,9 +225,15 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
     std::filesystem::remove(options.script.file);  // --force: an old one would pass for this run's
   }
   Judgement loss;
-  const int code = print_apart([&] { return repro_page(c, table, options, before, words); }, timeout,
-                               [&] { return planned_record(c, table); }, options.json,
-                               seconds_of("--card-budget", options.card_budget), &table, &loss);
+  PageOptions page{.timeout = timeout,
+                   .json = options.json,
+                   .card_budget = seconds_of("--card-budget", options.card_budget),
+                   .table = &table,
+                   .loss = &loss};
+  if (const double budget = seconds_of("--deeper-budget", options.deeper_budget); budget > 0.0)
+    page.deeper = [&, budget] { return deeper_apart(c, table, before, budget); };
+  const int code = print_apart([&] { return repro_page(c, table, options, before, words); },
+                               [&] { return planned_record(c, table); }, page);
   // A case that ended its process left no run, so that the script is the call alone.
   if (code == kCrash && !words.call.empty() && !std::filesystem::exists(options.script.file)) {
     Record record = planned_record(c, table);
@@ -307,6 +336,10 @@ Command add_repro(CLI::App& app) {
   app.add_option(
          "--card-budget", options->card_budget,
          "time to look for a contract near the case's under which a run that fails the twin passes (0: none)")
+      ->capture_default_str();
+  app.add_flag("--deeper", options->deeper,
+               "look a second time, and deeper, at a line that passes too: a vacuous one always has that");
+  app.add_option("--deeper-budget", options->deeper_budget, "time for the second look (0: none)")
       ->capture_default_str();
   app.add_option("--dump", options->dump, "write all tensors of the run to a safetensors file")
       ->check(named());

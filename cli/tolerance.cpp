@@ -19,6 +19,7 @@
 #include "fuzz/mutants/plain_test.h"
 #include "harness/cases/keys.h"
 #include "harness/processes/workers.h"
+#include "oracles/judge_policy.h"
 #include "reports/records/summary.h"
 #include "reports/text/aligned.h"
 
@@ -305,7 +306,8 @@ std::vector<std::pair<std::string, Case>> variations(const Case& c, const Kernel
   const auto put = [&](const std::string& part) {
     try {
       const Case other = with_keys(c, part);
-      if (!(other == c) && possible(other) && system.work(other) <= 60.0) out.emplace_back(part, other);
+      if (!(other == c) && possible(other) && system.work(other, kGatePolicy) <= 60.0)
+        out.emplace_back(part, other);
     } catch (const Error&) {  // of a packed case, say, whose tokens are its lengths'
     }
   };

@@ -16,6 +16,7 @@
 #include "harness/cases/layout.h"
 #include "harness/systems/model_shapes.h"
 #include "oracles/contracts.h"
+#include "oracles/judge_policy.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -341,7 +342,7 @@ double work_of(const KernelRow& kernel, const Case& c) {
   // Each row of a far tensor lies on a page of its own, which the machine has to make and to take back.
   constexpr double kFar = 8.0;
   try {
-    return std::max(kernel.system->work(c) * (c.layout == "far" ? kFar : 1.0),
+    return std::max(kernel.system->work(c, kGatePolicy) * (c.layout == "far" ? kFar : 1.0),
                     interpreted_seconds(kernel, c));  // a second is what one drawn case may take
   } catch (const Error&) {                            // sizes that are impossible together
     return std::numeric_limits<double>::infinity();

@@ -11,6 +11,7 @@
 #include "harness/cases/keys.h"
 #include "harness/cases/shards.h"
 #include "harness/run/companion.h"
+#include "oracles/judge_policy.h"
 
 namespace samestate {
 namespace {
@@ -380,7 +381,8 @@ double seconds_of_call(const KernelRow& kernel, const Case& c) {
   constexpr double kOfToken = 0.5;  // each decoded token is a call that gets all weights anew
   double work = work_of(kernel, c);
   if (kernel.interpreted && std::isfinite(work))
-    return kSecondsOfWork * (kStartingWork + kernel.system->work(c)) + interpreted_seconds(kernel, c);
+    return kSecondsOfWork * (kStartingWork + kernel.system->work(c, kGatePolicy)) +
+           interpreted_seconds(kernel, c);
   if (!is_family(kernel)) {
     work *= measured_share(kernel.system->name);
     if (kernel.system->form(c.form)->decodes) {

@@ -2,7 +2,7 @@
 
 #include "reference/sequence.h"
 
-/// Every constant of a verdict that no derivation gives, with what it was set from. docs/validation.md
+/// Every limit of a verdict that no derivation gives, with what it was set from; how far the judge looks is judge_policy.h. docs/validation.md
 /// ("Constants that are not derived") says the same to users; a test holds the two together. All else is a
 /// formula with its source above it.
 namespace samestate {
@@ -62,10 +62,6 @@ inline constexpr double kTwinSpread = 3.0;
 /// Fewer rows or elements are no statistic.
 inline constexpr Index kTwinTokens = 32;
 inline constexpr Index kTwinElements = 1000;
-/// In the second look the drift is the largest of the twin's with its sums in another order and of so many with g and beta
-/// moved by a unit in the last place: with four keys, or keys of one line, what another order of the factors of A does to
-/// one rounding was a median of 0.159, and 0.159 is what moved gates make.
-inline constexpr int kTwinNudges = 8;
 /// Directions of what kernel and twin differ by below which, behind as many rows that are the same, it is some roundings that
 /// fell the other way and are in all later rows: one has 1 to 2, roundings of each of 32 rows of 32 have 16.
 inline constexpr double kTwinTurned = 4.0;
@@ -101,10 +97,6 @@ inline constexpr double kStagnation = 0.03;
 /// n times the sum of squares over the square of the sum, from which on a sum loses the whole of kStagnation; below it the loss is in
 /// proportion. It is 3 for squares of normal numbers and 12 for their fourth powers.
 inline constexpr double kStagnationSpread = 48.0;
-/// Samples of the first look, and how many times more the second has: 8 are useless at that probability, 64 lower a
-/// limit by a sixth.
-inline constexpr int kSamples = 32;
-inline constexpr int kSecondLook = 4;
 /// Where nothing is kept in fewer bits than fp32 there are no ties whose turning a sample may have missed: so many limits
 /// beyond the first look's are no matter of more samples.
 inline constexpr double kGrossExcess = 8.0;
@@ -114,17 +106,21 @@ inline constexpr double kGrossExcess = 8.0;
 /// Tolerance of a row, as a share of its size, up to which the worst case is enough: a fifth of 2^-11, by which an operand
 /// of tf32 is off.
 inline constexpr double kRoomOfWorstCase = 1e-4;
-/// So many evaluations with moved inputs say how the data carry roundings on.
-inline constexpr int kMovedInputs = 2;
-/// A row's error is looked at above so many times what these make of it: sums of n terms one after the other err by sqrt(n) / 2
+/// A row's error is looked at above so many times what inputs moved by a rounding make of it: sums of n terms one after the other err by sqrt(n) / 2
 /// of it, and 16,384 is the widest of the plan.
 inline constexpr double kDoubt = 64.0;
 /// So many equal tokens err as 32 independent ones do within their limits, 1.7 times too far at 383 (softmax over keys half
 /// of which are zero).
 inline constexpr int kAlikeTokens = 32;
-/// Samples that are enough where the kernel lies within them.
-inline constexpr int kFewSamples = 4;
-
+/// The share of a row that the worst case has to exclude by itself: where its tolerance is wider (RMS over the row's columns,
+/// over the RMS of what is expected there), drawn roundings decide, or the run is vacuous. It is what the gate owes, a fault
+/// of 2 %, and set from no measurement.
+inline constexpr double kWideTolerance = 0.02;
+/// Share of it, of a row's RMS, that an element of a wide row may err by without a draw: what a fault of kWideTolerance makes of
+/// an element that is a twentieth of the row's RMS.
+inline constexpr double kLargeShare = 0.05;
+/// Errors below are what may have been flushed to zero, some times over: 64 times 2^-125.
+inline constexpr double kLeastError = 0x1p-119;
 // The twin of operators (bounds_operators.md 4, 9), in shares of roundings that a kernel and its twin do not have in common.
 
 /// Mean over rows up to which a kernel is its twin: a twenty-fifth of the variance of all other roundings, which no
@@ -138,18 +134,10 @@ inline constexpr double kOperatorTwinElement = 3.0;
 inline constexpr double kOperatorTwinShare = 0.05;
 /// So many rows may differ altogether.
 inline constexpr double kOperatorTwinRows = 3.0;
-/// No limit is below so many times the largest of the twins with the sums of fp32 in another order, of which
-/// there are kOperatorTwinJitter, in the second look kOperatorTwinSecond, and of the nearest twin kOperatorTwinThird: a
-/// kernel of 33 tokens, half of them zero, had two ties that 36 draws did not turn (1 of 190,000 operator cases).
+/// No limit is below so many times the largest of the twins with the sums of fp32 in another order.
 inline constexpr double kOperatorTwinSpread = 3.0;
-inline constexpr int kOperatorTwinJitter = 4;
-inline constexpr int kOperatorTwinSecond = 32;
-inline constexpr int kOperatorTwinThird = 512;
 /// Fewer rows are no statistic.
 inline constexpr Index kOperatorTwinLeast = 8;
-/// Points left out are looked for in every subset of up to so many; beyond, one after the other and in pairs.
-inline constexpr int kOperatorTwinSubsets = 7;
-
 // Cards read from outputs (harness/card).
 
 /// Distances below this are the order of fp32 sums, whatever the contract.

@@ -14,6 +14,7 @@
 #include "fuzz/filtered.h"
 #include "fuzz/plan.h"
 #include "harness/records/hash.h"
+#include "oracles/judge_policy.h"
 
 namespace samestate {
 namespace {
@@ -84,7 +85,7 @@ Case CaseSource::draw(std::int64_t index, std::uint64_t attempt) const {
     // Every other attempt is brought into the filter, where that leaves a case that is affordable.
     if (attempt % 2 == 1) {
       const Case within = brought_within(c, kernel, filter_, dice);
-      if (possible(within) && kernel.system->work(within) <= 1.0) c = within;
+      if (possible(within) && kernel.system->work(within, kGatePolicy) <= 1.0) c = within;
     }
     if (!table_.is_standard(kernel, c)) c.kernel = kernel.name;
     return c;

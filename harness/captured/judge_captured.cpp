@@ -15,12 +15,17 @@
 #include "harness/run/head_cost.h"
 #include "harness/systems/saved_run.h"
 #include "oracles/judge.h"
+#include "oracles/judge_policy.h"
 
 namespace samestate {
 namespace {
 
-constexpr double kMicroseconds = 1e6;
-constexpr Index kFewestHeads = 2;
+/// Half of the time is for bounds of heads, and half for float64.
+JudgePolicy captured_policy(double budget) {
+  JudgePolicy policy = kCapturedPolicy;
+  policy.held_microseconds = policy.float64_microseconds = 1e6 * budget / 2;
+  return policy;
+}
 
 /// Errors of an output, and what a right kernel's are within.
 struct Errors {
@@ -107,12 +112,13 @@ class Judge {
       : call_(call),
         r_(call.resolved()),
         contract_(r_.promised),
-        each_(budget * kMicroseconds / 2),
+        policy_(captured_policy(budget)),
         chunk_(r_.chunk),
         cost_(mean_cost_of_head(r_.c, call.family())) {}
 
   [[nodiscard]] CapturedJudgement judge() {
     CapturedJudgement out;
+    out.policy = policy_.name;
     const BatchShape& s = call_.shape();
     if (!call_.has_o()) {
       note_fault(out.judgement, call_.fault());
@@ -155,14 +161,17 @@ class Judge {
   [[nodiscard]] ChosenHeads chosen() {
     const BatchShape& s = call_.shape();
     const Index all = s.sequences() * s.Hv;
-    const double affordable = each_ / std::max(cost_.held, 1e-3);
-    const Index most =
-        affordable >= static_cast<double>(all) ? all : std::max(kFewestHeads, static_cast<Index>(affordable));
+    const double affordable = policy_.held_microseconds / std::max(cost_.held, 1e-3);
+    const Index most = affordable >= static_cast<double>(all)
+                           ? all
+                           : std::max(policy_.fewest_heads, static_cast<Index>(affordable));
     ChosenHeads chosen(
-        s.sequences(), s.Hv, r_.c.seed, [&](std::int64_t n) { return s.begin(n) != s.end(n); }, most);
+        s.sequences(), s.Hv, r_.c.seed, [&](std::int64_t n) { return s.begin(n) != s.end(n); }, policy_,
+        most);
     if (chosen.all()) return chosen;
-    double left = each_ - (in_spans() ? cost_.plain * static_cast<double>(chosen.count()) : 0.0);
-    Farthest farthest;
+    double left =
+        policy_.float64_microseconds - (in_spans() ? cost_.plain * static_cast<double>(chosen.count()) : 0.0);
+    Farthest farthest(policy_.farthest);
     for (std::int64_t n = 0; n < s.sequences(); ++n) {
       for (std::int64_t h = 0; h < s.Hv; ++h) {
         const double one = cost_of_head(r_.c, call_.family(), s.end(n) - s.begin(n)).plain;
@@ -184,7 +193,7 @@ class Judge {
     }
     const Index before = chosen.count();
     const std::vector<Index> heads = farthest.heads();
-    const Index more = std::max<Index>(most / 4, kFewestHeads);
+    const Index more = std::max<Index>(most / 4, policy_.fewest_heads);
     for (Index i = 0; i < std::ssize(heads) && chosen.count() < before + more; ++i)
       chosen.add(heads[static_cast<std::size_t>(i)] / s.Hv, heads[static_cast<std::size_t>(i)] % s.Hv);
     plain_ -= chosen.count() - before;
@@ -192,13 +201,15 @@ class Judge {
   }
 
   /// Returns true if the budget does not suffice for two whole heads.
-  [[nodiscard]] bool in_spans() const { return cost_.held * static_cast<double>(kFewestHeads) > each_; }
+  [[nodiscard]] bool in_spans() const {
+    return cost_.held * static_cast<double>(policy_.fewest_heads) > policy_.held_microseconds;
+  }
 
   Judgement judge_one(std::int64_t n, std::int64_t h, Index heads) {
     const Sequence<double> x = call_.sequence(n, h);
     const Matrix<double> o = call_.rows(n, h);
     const double held = cost_of_head(r_.c, call_.family(), x.tokens()).held;
-    const double share = each_ / static_cast<double>(heads);
+    const double share = policy_.held_microseconds / static_cast<double>(heads);
     if (in_spans() && held > share && x.tokens() > 4 * span_length(chunk_))
       return judge_long(x, o, n, h, share / held);
     const HeadOracle oracle = oracle_of(x, whole(x.tokens(), chunk_), contract_, call_.family(), r_.c.l2norm);
@@ -263,7 +274,7 @@ class Judge {
   const CapturedHeads& call_;
   const Resolved& r_;
   const Contract contract_;
-  double each_;  ///< microseconds for bounds, and as many for float64
+  JudgePolicy policy_;
   Index chunk_;
   HeadCost cost_;
   Errors o_, state_;
@@ -285,6 +296,7 @@ CapturedJudgement judge_captured(const std::filesystem::path& folder, const Capt
   if (of_family(function)) return Judge(CapturedHeads(folder, call, function, words), budget).judge();
   const CapturedTensors tensors(folder, call, function, words);
   CapturedJudgement out;
+  out.policy = kFilePolicy.name;
   if (!tensors.fault().empty()) {
     note_fault(out.judgement, tensors.fault());
     return out;

@@ -12,6 +12,7 @@ namespace samestate {
 /// The result for one recorded call.
 struct CapturedJudgement {
   Judgement judgement;
+  std::string policy = {};  ///< Record::policy
   /// In a person's words, over all heads that were compared. Of o: max_abs at at_sequence, at_head, at_token, at_column;
   /// relative_rms; both without the not_finite values, if there are any, whose first is at not_finite_sequence, .._head,
   /// .._token, .._column; what a right kernel stays within on these data, allowed_max_abs and allowed_relative_rms, and what it

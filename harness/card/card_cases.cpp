@@ -45,8 +45,8 @@ CardCase judged_under(const KernelTable& table, const KernelRow& kernel, const s
   };
   CardCase row{format_case(judged.c), ""};
   try {
-    const Judgement j = judge_batch(judged, family, batch, runner(batch, called.path(batch.shape.T)), runner,
-                                    takes_pieces(kernels, called));
+    const Judgement j = judge_batch(judged, family, batch, runner(batch, called.path(batch.shape.T)),
+                                    kGatePolicy, runner, takes_pieces(kernels, called));
     row.verdict = name_of(j.verdict);
     row.twin = j.twin_ratio;
     row.ratio = j.ratio;

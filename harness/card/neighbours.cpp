@@ -109,7 +109,8 @@ class Neighbourhood {
       Case as = case_.c;
       as.contract = contract_of(tried[i].contract).name;
       if (std::find(out.passes.begin(), out.passes.end(), as.contract) != out.passes.end()) continue;
-      const Judgement j = judge_batch(Resolved(as), family_, probes_.front().batch, outputs_, {});
+      const Judgement j =
+          judge_batch(Resolved(as), family_, probes_.front().batch, outputs_, kFilePolicy, {});
       if (j.verdict == Verdict::pass && j.twin_ratio <= 1.0) out.passes.push_back(as.contract);
     }
     if (tried.empty() || tried.front().distance >= own || own / tried.front().distance <= out.factor) return;
@@ -174,8 +175,8 @@ Neighbours neighbours_of(const Resolved& r, const RunFile& run, double seconds,
     out.coarser = true;
     Case as = r.c;
     as.contract = "tf32x3";
-    const Judgement j =
-        judge_batch(Resolved(as), system->family, system->batch(r, inputs, given_in(run.given)), of, {});
+    const Judgement j = judge_batch(Resolved(as), system->family,
+                                    system->batch(r, inputs, given_in(run.given)), of, kFilePolicy, {});
     if (j.verdict == Verdict::pass) out.passes.push_back(as.contract);
     return out;
   }

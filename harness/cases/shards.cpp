@@ -11,6 +11,7 @@
 
 #include "harness/cases/case_line.h"
 #include "harness/cases/system.h"
+#include "oracles/judge_policy.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -77,6 +78,6 @@ double measured_share(std::string_view system) {
   return system == "selective_scan" || system == "normalised_retention_recurrence" ? kScan : kNamed;
 }
 
-double judging_work(const Case& c) { return kStartingWork + system_named(c.system).work(c); }
+double judging_work(const Case& c) { return kStartingWork + system_named(c.system).work(c, kGatePolicy); }
 
 }  // namespace samestate

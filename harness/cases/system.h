@@ -12,6 +12,7 @@
 namespace samestate {
 
 struct Case;
+struct JudgePolicy;
 struct Resolved;
 struct RunOptions;
 struct KernelChoice;
@@ -44,17 +45,19 @@ class System {
   /// together; names key, value, limit, remedy.
   [[nodiscard]] virtual Signature signature(const Case& c) const = 0;
 
-  /// What judging the case takes, as a share of the most that a plan gives one seeded case.
-  [[nodiscard]] virtual double work(const Case& c) const = 0;
+  /// What judging the case under `policy` takes, as a share of the most that a plan gives one seeded case. Plans ask for the
+  /// gate's.
+  [[nodiscard]] virtual double work(const Case& c, const JudgePolicy& policy) const = 0;
 
   /// The inputs, each element a function of (seed, tensor, coordinates), rounded to the formats of the
   /// contract.
   [[nodiscard]] virtual std::vector<CaseTensor> inputs(const Resolved& r) const = 0;
 
-  /// Runs `kernels` on the case and judges what they did, by the law where the case names one. What was read
+  /// Runs `kernels` on the case and judges what they did, by the law where the case names one, as far as `policy` looks. What was read
   /// and written goes to `trace` where it is not null. Throws Unavailable, Trespass and what a kernel throws.
   [[nodiscard]] virtual Judgement run(const Resolved& r, const KernelChoice& kernels,
-                                      const RunOptions& options, Trace* trace) const = 0;
+                                      const RunOptions& options, const JudgePolicy& policy,
+                                      Trace* trace) const = 0;
 
   /// Runs `kernels` on such inputs and returns what they wrote. Throws as run does.
   [[nodiscard]] virtual std::vector<CaseTensor> outputs(const Resolved& r,
@@ -69,8 +72,9 @@ class System {
   [[nodiscard]] virtual Explanation explain(const Resolved& r, const Trace& trace) const = 0;
 
   /// The judgement of a run as a file (harness/systems/saved_run.h), made here or elsewhere; `trace`, for explain(), may be
-  /// null. Throws Error where it is not one of this case.
-  [[nodiscard]] virtual Judgement judge(const Resolved& r, const RunFile& file, Trace* trace) const = 0;
+  /// null. Throws Error where it is not one of this case. The kernel is not there: a policy without JudgePolicy::reruns.
+  [[nodiscard]] virtual Judgement judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
+                                        Trace* trace) const = 0;
 
   /// What the case costs, a call of its native form (harness/cases/case_cost.h). `on_device`: tensors travel
   /// in the contract's formats; on the processor everything is fp32.

@@ -52,7 +52,7 @@ std::vector<ContractHint> contracts_that_fit(const Resolved& r, const Family& fa
       continue;
     Case as = r.c;
     as.contract = c.name;
-    const Judgement j = judge_batch(Resolved(as), family, batch, outputs, {});
+    const Judgement j = judge_batch(Resolved(as), family, batch, outputs, kFilePolicy, {});
     if (j.verdict != Verdict::pass || !has_size_of_roundings(j)) continue;
     hints.push_back(
         {c.name, fmt::format("the same outputs pass under contract {} (ratio {:.2g}): roundings of its",
@@ -68,7 +68,7 @@ std::string partitions_that_fit(const Resolved& r, const Family& family, const B
   if (r.form == nullptr || !r.form->chunked || r.form->decodes) return "";
   std::vector<std::string> names;
   const auto passes = [&](const Case& as) {
-    return judge_batch(Resolved(as), family, batch, outputs, {}).verdict == Verdict::pass;
+    return judge_batch(Resolved(as), family, batch, outputs, kFilePolicy, {}).verdict == Verdict::pass;
   };
   for (const Index chunk : {16, 32, 64, 128, 256}) {
     Case as = r.c;
@@ -121,7 +121,7 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
   const std::vector<HeadDifference> heads = head_differences(r, family, of, outputs);
   const HeadDifference* worst = show_differences(out, r, heads);
   if (worst == nullptr) {  // right everywhere, and too often off: another rounding, or the same elsewhere
-    if (judge_batch(r, family, of, outputs, {}).verdict == Verdict::fail) {
+    if (judge_batch(r, family, of, outputs, kFilePolicy, {}).verdict == Verdict::fail) {
       out.patterns = factor_patterns(heads, true);
       add_fits(out, r, family, of, outputs, trace.native);
     }

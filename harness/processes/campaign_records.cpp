@@ -10,8 +10,8 @@ CaseRunner case_runner(const KernelTable& table) {
 }
 
 CaseResult case_result(const Record& record, std::uint64_t edges) {
-  return {record.judgement, record.seconds, edges,        record.gpu,
-          record.outputs,   record.ran_by,  record.spent, record.tuned};
+  return {record.judgement, record.seconds, edges,        record.gpu,   record.outputs,
+          record.ran_by,    record.spent,   record.tuned, record.policy};
 }
 
 Record record_of(const Case& c, const KernelTable& table, const CaseResult& result) {
@@ -22,6 +22,7 @@ Record record_of(const Case& c, const KernelTable& table, const CaseResult& resu
   record.ran_by = result.ran_by;
   record.spent = result.spent;
   record.tuned = result.tuned;
+  if (!result.policy.empty()) record.policy = result.policy;
   // Only a client of `samestate serve` knows the device that it runs on.
   const bool of_client = record.options.find(kOfClient) != record.options.npos;
   if (record.device == "cuda" && !of_client) record.gpu = result.gpu;

@@ -135,12 +135,12 @@ std::vector<StageFinding> stages_of(std::string_view text) {
   return out;
 }
 
-/// Checkpoints of before lack the last fields: gpu, outputs, ran_by, spent and tuned, or those behind the second, third or
-/// fourth of them.
+/// Checkpoints of before lack the last fields: gpu, outputs, ran_by, spent, tuned and policy, or those behind the second, third,
+/// fourth or fifth of them.
 constexpr std::size_t kFieldsBefore = 1 + 1 + 13 + 7 + 1 + 1 + 1 + 2 + 1;
-constexpr std::size_t kFields = kFieldsBefore + 5;
-constexpr std::array kLengths = {kFieldsBefore, kFieldsBefore + 2, kFieldsBefore + 3, kFieldsBefore + 4,
-                                 kFields};
+constexpr std::size_t kFields = kFieldsBefore + 6;
+constexpr std::array kLengths = {kFieldsBefore,     kFieldsBefore + 2, kFieldsBefore + 3,
+                                 kFieldsBefore + 4, kFieldsBefore + 5, kFields};
 
 }  // namespace
 
@@ -152,7 +152,8 @@ std::string result_text(const CaseResult& finding) {
   out += '\t' + real_text(finding.seconds) + '\t' + std::to_string(finding.edges) + '\t' +
          escaped(j.held_which) + '\t' + escaped(j.stage) + '\t' + escaped(stages_text(j.stages)) + '\t' +
          escaped(j.reason) + '\t' + escaped(finding.gpu) + '\t' + escaped(finding.outputs) + '\t' +
-         escaped(finding.ran_by) + '\t' + spent_text(finding.spent) + '\t' + escaped(finding.tuned);
+         escaped(finding.ran_by) + '\t' + spent_text(finding.spent) + '\t' + escaped(finding.tuned) + '\t' +
+         escaped(finding.policy);
   return out;
 }
 
@@ -189,6 +190,8 @@ CaseResult parse_result(std::string_view text) {
   finding.spent = parse_spent(fields[at++]);
   if (at == fields.size()) return finding;
   finding.tuned = plain(fields[at++]);
+  if (at == fields.size()) return finding;
+  finding.policy = plain(fields[at++]);
   return finding;
 }
 

@@ -19,14 +19,15 @@ struct CaseResult {
   std::string ran_by = {};   ///< Record::ran_by
   Spent spent = {};          ///< Record::spent
   std::string tuned = {};    ///< Record::tuned
+  std::string policy = {};   ///< Record::policy
 };
 
 /// One line without its end, tab-separated, that comes back bit for bit: between processes and in
 /// checkpoints.
 [[nodiscard]] std::string result_text(const CaseResult& finding);
 
-/// The finding of such a line; one of before lacks gpu, outputs, ran_by, spent and tuned, or the
-/// last of them. Throws Error that says which field is damaged.
+/// The finding of such a line; one of before lacks gpu, outputs, ran_by, spent, tuned and policy, or
+/// the last of them. Throws Error that says which field is damaged.
 [[nodiscard]] CaseResult parse_result(std::string_view text);
 
 }  // namespace samestate

@@ -21,7 +21,8 @@ std::vector<Index> block_edges(Index n) {
 }
 
 ChosenHeads::ChosenHeads(Index sequences, Index heads, std::uint64_t seed,
-                         const std::function<bool(Index sequence)>& has_tokens, Index most)
+                         const std::function<bool(Index sequence)>& has_tokens, const JudgePolicy& policy,
+                         Index most)
     : heads_(heads), taken_(static_cast<std::size_t>(sequences * heads)) {
   if (sequences * heads <= most) {
     taken_.assign(taken_.size(), true);
@@ -35,7 +36,7 @@ ChosenHeads::ChosenHeads(Index sequences, Index heads, std::uint64_t seed,
   while (first < last && !has_tokens(first)) ++first;
   while (last > first && !has_tokens(last)) --last;
   of_sequences.insert(of_sequences.end(), {first, last});
-  if (most >= kChosenHeads) {
+  if (most >= policy.held_heads) {
     for (const Index n : {Index{0}, first, last, sequences - 1}) {
       add(n, 0);
       add(n, heads - 1);
@@ -48,7 +49,7 @@ ChosenHeads::ChosenHeads(Index sequences, Index heads, std::uint64_t seed,
     if (most > 1) add(last, heads - 1);
   }
   const Counter draws(seed, "chosen heads");
-  for (std::int64_t draw = 0; draw < 64 * kChosenHeads && count_ < most; ++draw) {
+  for (std::int64_t draw = 0; draw < 64 * policy.held_heads && count_ < most; ++draw) {
     const Index n = draws.below({draw, 0, 0, 0}, sequences);
     if (has_tokens(n)) add(n, draws.below({draw, 1, 0, 0}, heads));
   }
@@ -117,7 +118,7 @@ void Farthest::add(Index head, const Distance& distance) {
 
 std::vector<Index> Farthest::heads() const {
   std::vector<Index> out;
-  for (std::size_t rank = 0; rank < kEach; ++rank) {
+  for (std::size_t rank = 0; rank < places_.front().size(); ++rank) {
     for (const auto& of : places_) {
       if (of[rank].head >= 0) out.push_back(of[rank].head);
     }

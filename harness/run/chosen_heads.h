@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "oracles/judge_policy.h"
 #include "oracles/verdict.h"
 #include "reference/sequence.h"
 
@@ -14,18 +15,16 @@
 /// block edges of both axes), some that the seed draws, and those whose outputs lie farthest from float64.
 namespace samestate {
 
-/// Heads that are chosen at the least; of a case that has no more, all are held (System::work counts on it).
-inline constexpr Index kChosenHeads = 24;
-
 /// 0, 1, n - 1, 2^k - 1 and 2^k, and to 1024, what a block of threads has, multiples of 64, those of them below n.
 [[nodiscard]] std::vector<Index> block_edges(Index n);
 
 class ChosenHeads {
  public:
-  /// Of an operator `heads` is 1: its heads may meet. Draws take sequences that `has_tokens`. Where a head takes so long that `most`
-  /// is less than kChosenHeads, the corners are chosen and no edges of blocks.
+  /// At least `most` heads are chosen, and of a case that has no more all (System::work counts on it). Of an operator `heads` is 1:
+  /// its heads may meet. Draws take sequences that `has_tokens`. Where a head takes so long that `most` is less than
+  /// JudgePolicy::held_heads, the corners are chosen and no edges of blocks.
   ChosenHeads(Index sequences, Index heads, std::uint64_t seed,
-              const std::function<bool(Index sequence)>& has_tokens, Index most = kChosenHeads);
+              const std::function<bool(Index sequence)>& has_tokens, const JudgePolicy& policy, Index most);
 
   [[nodiscard]] bool all() const { return count_ == std::ssize(taken_); }
   [[nodiscard]] bool takes(Index sequence, Index head) const {
@@ -58,17 +57,20 @@ struct Distance {
 /// Of heads that are told one after another, the few that are farthest off by each measure.
 class Farthest {
  public:
+  /// So many by each measure (JudgePolicy::farthest).
+  explicit Farthest(Index each)
+      : places_{std::vector<Place>(static_cast<std::size_t>(each)),
+                std::vector<Place>(static_cast<std::size_t>(each))} {}
   void add(Index head, const Distance& distance);
   /// The farthest by each measure first.
   [[nodiscard]] std::vector<Index> heads() const;
 
  private:
-  static constexpr std::size_t kEach = 3;
   struct Place {
     double distance = 0.0;
     Index head = -1;
   };
-  std::array<std::array<Place, kEach>, 2> places_;
+  std::array<std::vector<Place>, 2> places_;
 };
 
 }  // namespace samestate

@@ -10,36 +10,27 @@
 namespace samestate {
 namespace {
 
-constexpr Index kFirst = 32;
-constexpr Index kBeside = 8;  ///< on both sides of an edge
-// The same where tokens follow a long prompt: theirs are the calls that the case is about, and each meets the whole prompt.
-constexpr Index kAllOfPrompt = 64;
-constexpr Index kFirstOfPrompt = 4;
-constexpr Index kBesideInPrompt = 1;
-constexpr Index kLastOfPrompt = 4;
-constexpr Index kFirstEdge = 64;
-constexpr Index kDrawn = 3;
-constexpr Index kFarthest = 6;  ///< that a judge adds at most
-
 /// The cached tokens count as a prompt only if few tokens follow; otherwise they are just the earlier part of one.
-Index prompt_of(Index tokens, Index cached) { return tokens - cached > kAllOfPrompt ? 0 : cached; }
+Index prompt_of(Index tokens, Index cached, const JudgePolicy& policy) {
+  return tokens - cached > policy.all_of_prompt ? 0 : cached;
+}
 
 }  // namespace
 
-ChosenTokens::ChosenTokens(Index tokens, std::uint64_t seed, Index cached)
+ChosenTokens::ChosenTokens(Index tokens, std::uint64_t seed, const JudgePolicy& policy, Index cached)
     : taken_(static_cast<std::size_t>(tokens)) {
-  const Index prompt = prompt_of(tokens, cached);
-  beside_ = prompt > 0 ? kBesideInPrompt : kBeside;
-  if (tokens <= (prompt > 0 ? kAllOfPrompt : kAll)) {
+  const Index prompt = prompt_of(tokens, cached, policy);
+  beside_ = prompt > 0 ? policy.beside_in_prompt : policy.tokens_beside;
+  if (tokens <= (prompt > 0 ? policy.all_of_prompt : policy.all_tokens)) {
     take(0, tokens);
     return;
   }
-  take(0, prompt > 0 ? kFirstOfPrompt : kFirst);
-  for (Index edge = kFirstEdge; edge < tokens; edge *= 2) take(edge - beside_, edge + beside_);
-  take(prompt > 0 ? prompt - kLastOfPrompt : tokens - 2 * kBeside, tokens);
+  take(0, prompt > 0 ? policy.first_of_prompt : policy.first_tokens);
+  for (Index edge = policy.first_edge; edge < tokens; edge *= 2) take(edge - beside_, edge + beside_);
+  take(prompt > 0 ? prompt - policy.last_of_prompt : tokens - 2 * policy.tokens_beside, tokens);
   if (cached > 0) add(cached);
   const Counter draws(seed, "chosen tokens");
-  for (std::int64_t draw = 0; draw < kDrawn; ++draw) add(draws.below({draw, 0, 0, 0}, tokens));
+  for (std::int64_t draw = 0; draw < policy.drawn_tokens; ++draw) add(draws.below({draw, 0, 0, 0}, tokens));
 }
 
 ChosenTokens ChosenTokens::behind(Index tokens, Index cached) {
@@ -75,15 +66,16 @@ std::string ChosenTokens::text() const {
   return out;
 }
 
-double ChosenTokens::share(Index tokens, Index cached) {
-  const Index prompt = prompt_of(tokens, cached);
-  if (tokens <= (prompt > 0 ? kAllOfPrompt : kAll)) return 1.0;
+double ChosenTokens::share(Index tokens, const JudgePolicy& policy, Index cached) {
+  const Index prompt = prompt_of(tokens, cached, policy);
+  if (tokens <= (prompt > 0 ? policy.all_of_prompt : policy.all_tokens)) return 1.0;
   const auto all = static_cast<double>(tokens);
-  const double edges = std::ceil(std::log2(all / static_cast<double>(kFirstEdge)));
-  const Index ends = prompt > 0 ? kFirstOfPrompt + kLastOfPrompt + tokens - prompt : kFirst;
-  const double held =
-      static_cast<double>(ends) + static_cast<double>(2 * (prompt > 0 ? kBesideInPrompt : kBeside)) *
-                                      (edges + 1.0 + static_cast<double>(kDrawn + kFarthest));
+  const double edges = std::ceil(std::log2(all / static_cast<double>(policy.first_edge)));
+  const Index ends =
+      prompt > 0 ? policy.first_of_prompt + policy.last_of_prompt + tokens - prompt : policy.first_tokens;
+  const double held = static_cast<double>(ends) +
+                      static_cast<double>(2 * (prompt > 0 ? policy.beside_in_prompt : policy.tokens_beside)) *
+                          (edges + 1.0 + static_cast<double>(policy.drawn_tokens + 2 * policy.farthest));
   return std::min(1.0, held / all);
 }
 

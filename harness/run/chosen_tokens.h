@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "oracles/judge_policy.h"
 #include "reference/sequence.h"
 
 namespace samestate {
@@ -14,17 +15,14 @@ struct TokenSpan {
 };
 
 /// Which tokens of a long sequence are held to their tolerance, where what a token gives depends on no other's result: a tolerance
-/// takes tens of times what float64 takes. Held are the first ones, the last, those around 64 and the powers of two above it, where
+/// takes tens of times what float64 takes. Held are, as far as the policy says, the first ones, the last, those around 64 and the powers of two above it, where
 /// tiles and blocks of threads end, some that the seed draws, and what is added: those that lie farthest from float64. A judgement's
 /// `held` counts them where every sequence is held, and `held_which` ends with their text.
 class ChosenTokens {
  public:
-  /// Of a sequence that has no more, all.
-  static constexpr Index kAll = 384;
-
   /// `cached`: tokens of the first call. If only a few tokens follow them, all of these are held, and fewer tokens of the first
   /// call.
-  ChosenTokens(Index tokens, std::uint64_t seed, Index cached = 0);
+  ChosenTokens(Index tokens, std::uint64_t seed, const JudgePolicy& policy, Index cached = 0);
 
   /// All tokens after a cache whose own call is not made.
   [[nodiscard]] static ChosenTokens behind(Index tokens, Index cached);
@@ -39,7 +37,7 @@ class ChosenTokens {
   [[nodiscard]] std::string text() const;
 
   /// The share of so many tokens that is held, about, for System::work.
-  [[nodiscard]] static double share(Index tokens, Index cached = 0);
+  [[nodiscard]] static double share(Index tokens, const JudgePolicy& policy, Index cached = 0);
 
  private:
   ChosenTokens() = default;

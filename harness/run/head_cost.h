@@ -1,6 +1,7 @@
 #pragma once
 
 #include "harness/cases/case_line.h"
+#include "oracles/judge_policy.h"
 #include "oracles/systems/family.h"
 
 namespace samestate {
@@ -18,10 +19,10 @@ struct HeadCost {
 /// The mean over the sequences of the case.
 [[nodiscard]] HeadCost mean_cost_of_head(const Case& c, const Family& family);
 
-/// How many heads of a case without a law are held to their bounds: 24, or as many as an eighth of a second allows, but at least 2.
-[[nodiscard]] Index heads_to_hold(const HeadCost& cost);
+/// How many heads of a case without a law are held to their bounds: JudgePolicy::held_heads, or as many as its time allows.
+[[nodiscard]] Index heads_to_hold(const HeadCost& cost, const JudgePolicy& policy);
 
-/// The share of the other heads that float64 looks at: all, or as many as an eighth of a second allows.
-[[nodiscard]] double share_in_float64(const HeadCost& cost, Index heads);
+/// The share of the other heads that float64 looks at: all, or as many as the policy's time allows.
+[[nodiscard]] double share_in_float64(const HeadCost& cost, Index heads, const JudgePolicy& policy);
 
 }  // namespace samestate

@@ -25,10 +25,6 @@
 namespace samestate {
 namespace {
 
-/// Tokens of a segment of the recurrent form where a run is judged segment by segment: long enough to carry,
-/// short enough that a low-precision state does not drift (BOUNDS 10.1).
-constexpr Index kRecurrentSegment = 4;
-
 double default_scale(const Resolved& r) {
   const double root = 1.0 / std::sqrt(static_cast<double>(r.c.dk));
   // A power of two keeps integers exact.
@@ -144,12 +140,13 @@ class TwinRows {
 class BatchJudge {
  public:
   BatchJudge(const Resolved& r, const Family& family, const Batch& batch, const Outputs& outputs,
-             const Runner& rerun, const TakesTokens& takes)
+             const JudgePolicy& policy, const Runner& rerun, const TakesTokens& takes)
       : case_(r),
         family_(family),
         contract_(r.promised),
         batch_(batch),
         outputs_(outputs),
+        policy_(policy),
         rerun_(rerun),
         takes_(takes),
         exact_(r.regime->exact) {}
@@ -185,12 +182,12 @@ class BatchJudge {
     const BatchShape& s = batch_.shape;
     const HeadCost cost = mean_cost_of_head(case_.c, family_);
     ChosenHeads chosen(
-        s.sequences(), s.Hv, case_.c.seed, [&](std::int64_t n) { return s.begin(n) != s.end(n); },
-        heads_to_hold(cost));
+        s.sequences(), s.Hv, case_.c.seed, [&](std::int64_t n) { return s.begin(n) != s.end(n); }, policy_,
+        heads_to_hold(cost, policy_));
     if (chosen.all()) return chosen;
-    Farthest farthest;
+    Farthest farthest(policy_.farthest);
     constexpr std::int64_t kDraws = 1 << 20;
-    const auto looks = static_cast<std::int64_t>(share_in_float64(cost, chosen.others()) * kDraws);
+    const auto looks = static_cast<std::int64_t>(share_in_float64(cost, chosen.others(), policy_) * kDraws);
     const Counter draws(case_.c.seed, "heads in float64");
     for (std::int64_t n = 0; n < s.sequences(); ++n) {
       for (std::int64_t h = 0; h < s.Hv; ++h) {
@@ -206,7 +203,7 @@ class BatchJudge {
     const Index before = chosen.count();
     // By both measures, as many as the time allows: the farthest of each first.
     const std::vector<Index> heads = farthest.heads();
-    const Index most = std::max<Index>(heads_to_hold(cost) / 4, 2);
+    const Index most = std::max<Index>(heads_to_hold(cost, policy_) / 4, 2);
     for (Index i = 0; i < std::ssize(heads) && chosen.count() < before + most; ++i)
       chosen.add(heads[static_cast<std::size_t>(i)] / s.Hv, heads[static_cast<std::size_t>(i)] % s.Hv);
     plain_ -= chosen.count() - before;
@@ -325,11 +322,11 @@ class BatchJudge {
   /// itself; empty where the kernel cannot be called.
   std::vector<Piece>& pieces_of(std::int64_t n) {
     const auto [at, added] = pieces_.try_emplace(n);
-    if (!added || !rerun_) return at->second;
+    if (!added || !policy_.reruns) return at->second;
     const Batch alone = sequence_alone(batch_, n);
     const Index chunk = piece_path(1).front().chunk;
     const Index parts = case_.divides_heads() ? 1 : piece_ranks().count;
-    const Index length = chunk > 0 ? chunk * parts : kRecurrentSegment;
+    const Index length = chunk > 0 ? chunk * parts : policy_.piece_tokens;
     std::vector<float> state = alone.initial_state;
     std::int64_t end = 0;
     for (const Index tokens : piece_lengths(alone.shape.T, length, takes_)) {
@@ -378,9 +375,10 @@ class BatchJudge {
       if (!piece.twin) {
         piece.twin = run_on_twin(family_.name, piece.batch, path, contract_);
         piece.alike.push_back(run_on_twin(family_.name, piece.batch, path, contract_, true));
-        for (std::uint64_t draw = 0; draw < std::uint64_t{kTwinNudges}; ++draw)
-          piece.alike.push_back(
-              run_on_twin(family_.name, nudged(piece.batch, draw, contract_), path, contract_));
+        for (int draw = 0; draw < policy_.twin_nudges; ++draw)
+          piece.alike.push_back(run_on_twin(family_.name,
+                                            nudged(piece.batch, static_cast<std::uint64_t>(draw), contract_),
+                                            path, contract_));
       }
       std::vector<Matrix<double>> of_o, of_state;
       for (const Outputs& other : piece.alike) {
@@ -404,6 +402,7 @@ class BatchJudge {
   const Contract contract_;
   const Batch& batch_;
   const Outputs& outputs_;
+  const JudgePolicy& policy_;
   const Runner& rerun_;
   const TakesTokens& takes_;
   bool exact_;
@@ -446,8 +445,8 @@ Batch batch_of(const Resolved& r, const Family& family, int threads) {
 }
 
 Judgement judge_batch(const Resolved& r, const Family& family, const Batch& batch, const Outputs& outputs,
-                      const Runner& rerun, const TakesTokens& takes) {
-  return BatchJudge(r, family, batch, outputs, rerun, takes).judge();
+                      const JudgePolicy& policy, const Runner& rerun, const TakesTokens& takes) {
+  return BatchJudge(r, family, batch, outputs, policy, rerun, takes).judge();
 }
 
 }  // namespace samestate

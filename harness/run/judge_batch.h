@@ -2,6 +2,7 @@
 
 #include "harness/cases/resolved.h"
 #include "harness/run/piece_lengths.h"
+#include "oracles/judge_policy.h"
 #include "oracles/laws/law.h"
 
 namespace samestate {
@@ -15,9 +16,10 @@ namespace samestate {
 /// Judges the outputs of a case in the order of DESIGN 5: exact regimes bit for bit; else the oracle's gates,
 /// then the twin for low-precision contracts; where the bound of a whole run is vacuous, segment by segment
 /// from the kernel's own state (BOUNDS 10.1), for which `rerun` runs the kernel again, with as many tokens a segment as
-/// `takes` says that it takes. Without `rerun` such a run stays vacuous. The case's law is not read.
+/// `takes` says that it takes. Under a policy without JudgePolicy::reruns such a run stays vacuous, and `rerun` may be empty. The
+/// case's law is not read.
 [[nodiscard]] Judgement judge_batch(const Resolved& r, const Family& family, const Batch& batch,
-                                    const Outputs& outputs, const Runner& rerun,
+                                    const Outputs& outputs, const JudgePolicy& policy, const Runner& rerun,
                                     const TakesTokens& takes = {});
 
 }  // namespace samestate

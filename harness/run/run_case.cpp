@@ -135,7 +135,9 @@ void set_judgement(Record& record, const std::function<Judgement()>& judge) {
 
 Record planned_record(const Case& c, const KernelTable& table) {
   const Resolved r(c);
-  return record_of(r, *table.choose(r).named);
+  Record record = record_of(r, *table.choose(r).named);
+  record.policy = kGatePolicy.name;
+  return record;
 }
 
 RunOptions run_options(const Resolved& r, int threads) {
@@ -150,8 +152,10 @@ RunOptions run_options(const Resolved& r, int threads) {
   return options;
 }
 
-Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads, Trace* trace) {
+Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads, Trace* trace,
+                    const JudgePolicy& policy) {
   Record record = record_of(r, *kernels.named);
+  record.policy = policy.name;
   const RunOptions options = run_options(r, threads);
   const CallVariant variant(kernels, r.c);
   OutputHashes hashes;
@@ -159,7 +163,7 @@ Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads,
   const CollectSpent spent;
   set_judgement(record, [&] {
     try {
-      return r.system->run(r, kernels, options, trace);
+      return r.system->run(r, kernels, options, policy, trace);
     } catch (const Refused& refused) {
       return judge_refusal(r, refused);
     }
@@ -171,9 +175,10 @@ Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads,
   return record;
 }
 
-Record run_case(const Case& c, const KernelTable& table, int threads, Trace* trace) {
+Record run_case(const Case& c, const KernelTable& table, int threads, Trace* trace,
+                const JudgePolicy& policy) {
   const Resolved r(c);
-  return run_resolved(r, table.choose(r), threads, trace);
+  return run_resolved(r, table.choose(r), threads, trace, policy);
 }
 
 }  // namespace samestate

@@ -8,6 +8,7 @@
 #include "harness/records/record.h"
 #include "harness/run/kernel_table.h"
 #include "oracles/given.h"
+#include "oracles/judge_policy.h"
 #include "oracles/laws/tensor_trace.h"
 #include "oracles/laws/trace.h"
 #include "oracles/systems/judge_operator.h"
@@ -39,7 +40,7 @@ void set_judgement(Record& record, const std::function<Judgement()>& judge);
 
 /// Runs a resolved case on kernels chosen for it: the record of run_case.
 [[nodiscard]] Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads = 1,
-                                  Trace* trace = nullptr);
+                                  Trace* trace = nullptr, const JudgePolicy& policy = kGatePolicy);
 
 /// Threads that a kernel may use: one, two or three, by the seed, so that a plan has each and a line repeats its own.
 [[nodiscard]] int threads_of(const Case& c);
@@ -47,8 +48,9 @@ void set_judgement(Record& record, const std::function<Judgement()>& judge);
 /// Runs one case on its kernel and judges it in the order of DESIGN 5: exact regimes bit for bit; else oracle
 /// gates, then the twin for low-precision contracts, then segment by segment where the bound of the whole run
 /// is vacuous (BOUNDS 10.1); with law=, the law instead. Throws Error for a case that is no case; whatever
-/// the kernel does becomes a verdict.
+/// the kernel does becomes a verdict. `policy` says how far the judge looks, and is named in the record: with the gate's, which
+/// is the default, a line has the same verdict, gate and ratio from every verb, whether or not a trace is kept.
 [[nodiscard]] Record run_case(const Case& c, const KernelTable& table, int threads = 1,
-                              Trace* trace = nullptr);
+                              Trace* trace = nullptr, const JudgePolicy& policy = kGatePolicy);
 
 }  // namespace samestate

@@ -6,6 +6,7 @@
 
 #include "harness/cases/resolved.h"
 #include "harness/run/kernel_table.h"
+#include "oracles/judge_policy.h"
 #include "oracles/verdict.h"
 
 namespace samestate {
@@ -28,8 +29,9 @@ class WholeCall {
   [[nodiscard]] const std::vector<TensorPlace>& output_places() const { return output_places_; }
   /// Parts that are judged apart: (sequence, value head) pairs, or sequences.
   [[nodiscard]] virtual std::int64_t parts() const = 0;
-  /// One of them as the gate judges it; `kernels` run again where that asks for it.
-  [[nodiscard]] virtual Judgement judge(std::int64_t part, const KernelChoice& kernels) const = 0;
+  /// One of them, as far as `policy` looks; `kernels` run again where that asks for it.
+  [[nodiscard]] virtual Judgement judge(std::int64_t part, const KernelChoice& kernels,
+                                        const JudgePolicy& policy) const = 0;
 
  protected:
   WholeCall() = default;

@@ -244,7 +244,7 @@ Trace trace_without_run(const Resolved& r, const KernelTable& table) {
   }
   RunFile file = unwritten_run(r, row.name);
   if (r.form->decodes) file.form = row.form;
-  (void)r.system->judge(r, file, &trace);
+  (void)r.system->judge(r, file, kFilePolicy, &trace);
   trace.outputs.clear();
   trace.native = row.form;
   return trace;

@@ -41,16 +41,16 @@ Case alone(Case c, Index sequence) {
 /// Of many sequences also those that float64 shows to be farthest off.
 ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call call,
                              const std::vector<CaseTensor>& inputs,
-                             const std::vector<Tensors<double>>& outputs) {
-  const Index most = system.sequences_to_hold(c);
+                             const std::vector<Tensors<double>>& outputs, const JudgePolicy& policy) {
+  const Index most = system.sequences_to_hold(c, policy);
   const Index all = sequences_of(c);
-  const bool few = most < std::min(all, kChosenHeads);
+  const bool few = most < std::min(all, policy.held_heads);
   // Where few can be held, one of them is the farthest.
   ChosenHeads chosen(
-      all, 1, c.seed, [](Index) { return true; }, few ? most - 1 : kChosenHeads);
+      all, 1, c.seed, [](Index) { return true; }, policy, few ? most - 1 : policy.held_heads);
   if (chosen.all()) return chosen;
   call.form = system.row.forms.front().name;
-  Farthest farthest;
+  Farthest farthest(policy.farthest);
   for (Index b = 0; b < all; ++b) {
     if (chosen.takes(b, 0)) continue;
     Distance distance;
@@ -76,7 +76,7 @@ ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call cal
 
 /// Adds the tokens of a sequence that float64 shows to be farthest off.
 void add_farthest(ChosenTokens& chosen, const Operator& row, Call call, const Tensors<double>& inputs,
-                  const Tensors<double>& outputs) {
+                  const Tensors<double>& outputs, const JudgePolicy& policy) {
   call.form = row.forms.front().name;
   const auto number = [](double x) { return std::isnan(x) ? HUGE_VAL : x; };
   std::map<Index, Distance> tokens;
@@ -92,7 +92,7 @@ void add_farthest(ChosenTokens& chosen, const Operator& row, Call call, const Te
       distance.row = std::max(distance.row, number(error / exact.row(r).norm()));
     }
   }
-  Farthest farthest;
+  Farthest farthest(policy.farthest);
   for (const auto& [token, distance] : tokens) farthest.add(token, distance);
   for (const Index token : farthest.heads()) chosen.add(token);
 }
@@ -147,6 +147,218 @@ void place_in_sequence(Location& at, const SequencePart& part, const TensorSyste
   at.token = part.tokens[static_cast<std::size_t>(at.token / rows)] * rows + at.token % rows;
 }
 
+/// The judgement of one run, sequence by sequence.
+class TensorsJudge {
+ public:
+  TensorsJudge(const Resolved& r, const TensorSystem& system, std::string_view native,
+               const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
+               const JudgePolicy& policy, std::vector<OperatorOracle>* oracles)
+      : r_(r),
+        system_(system),
+        inputs_(inputs),
+        outputs_(outputs),
+        policy_(policy),
+        oracles_(oracles),
+        whole_(system.call(r.c, native)),
+        call_(whole_),
+        cuts_(cuts_of(r)),
+        chosen_(chosen_sequences(r.c, system, whole_, inputs, outputs, policy)),
+        held_(chosen_.count()),
+        by_token_(!r.c.taps && r.c.T > 0 && !r.form->packed &&
+                  held_by_token(system.row, system.row.signature(whole_))),
+        doubt_left_(large_chunk() ? policy.doubt_work_of_large_chunk : policy.doubt_work) {}
+
+  [[nodiscard]] Judgement judge() {
+    for (Index b = 0; b < sequences_of(r_.c); ++b) {
+      call_ = call_of_sequence(whole_, r_.c, b);
+      if (!chosen_.takes(b, 0)) {
+        if (oracles_) oracles_->push_back(oracle_of(sequence_of(inputs_, b)));
+        continue;
+      }
+      work_ = system_.work(alone(r_.c, b), policy_);
+      ChosenTokens tokens = chosen_tokens(b);
+      if (by_token_ && !tokens.all()) {
+        judge_tokens(b, std::move(tokens));
+      } else {
+        judge_whole(b);
+      }
+    }
+    judge_early();
+    return worst();
+  }
+
+ private:
+  /// A failure of a sequence before any had a twin: a twin that later sequences have may be this one's too.
+  struct Early {
+    SequencePart part;
+    Index b;
+    Index looked;
+    OperatorOracle oracle;
+    Judgement judgement;
+  };
+
+  [[nodiscard]] bool large_chunk() const { return r_.c.chunk > policy_.large_chunk; }
+
+  [[nodiscard]] OperatorOracle oracle_of(const Tensors<double>& sequence) const {
+    return operator_oracle(system_.row, call_, sequence, cuts_, *r_.contract);
+  }
+
+  /// Those of sequence b that are held.
+  [[nodiscard]] ChosenTokens chosen_tokens(Index b) const {
+    const Case& c = r_.c;
+    if (c.cached) return ChosenTokens::behind(c.T, c.prefill);
+    return {c.T, c.seed + static_cast<std::uint64_t>(b), policy_, r_.form->decodes ? c.prefill : 0};
+  }
+
+  [[nodiscard]] bool may_seek_twin(double work, bool points, Verdict worst_case) const {
+    if (!points) return false;
+    return SampledSequences(held_, work, policy_.twin_work, policy_.vacuous_twin_work)
+        .takes(looked_, worst_case);
+  }
+
+  [[nodiscard]] bool may_draw(double work, bool points, Verdict worst_case) const {
+    // Samples of a large chunk, as its form computes it, take a minute where the running error takes a tenth of a second.
+    const double tiles =
+        std::max(1.0, static_cast<double>(r_.c.chunk) / static_cast<double>(policy_.large_chunk));
+    const double vacuous =
+        (points ? policy_.vacuous_draw_work : policy_.vacuous_draw_work_in_fp32) / (tiles * tiles);
+    return SampledSequences(held_, work, points ? policy_.draw_work : 0.0, r_.law != nullptr ? 0.0 : vacuous)
+        .takes(looked_, worst_case);
+  }
+
+  /// Few correct runs are in doubt, and drawing fails a wrong one: they share the work of one case.
+  [[nodiscard]] bool may_draw_in_doubt(double work, Index tokens) {
+    // With a few tokens most of the work is reading a layer's weights, which a sample does once; with more tokens each sample
+    // takes as long as the running error.
+    if (tokens > policy_.few_tokens) work *= policy_.many_tokens_factor;
+    if (work > doubt_left_) return false;
+    doubt_left_ -= work;
+    return true;
+  }
+
+  /// The gates that this part may be asked; `twins` and `draws` are its work for either.
+  [[nodiscard]] GatesAsked asked(const SequencePart& part, bool points, double twins, double draws) {
+    return {[=, this](Verdict v) { return may_seek_twin(twins, points, v); },
+            [=, this](Verdict v) { return may_draw(draws, points, v); },
+            [=, this, &part](double share) {
+              const auto tokens = static_cast<double>(part.call.tokens);
+              return may_draw_in_doubt(share * draws, std::lround(share * tokens));
+            }};
+  }
+
+  Judgement judge_part(const SequencePart& part, Index b, const OperatorOracle& oracle, double work) {
+    const bool points = oracle.points && r_.law == nullptr;
+    const std::optional<ChosenByKernel> chosen =
+        chosen_by_kernel(system_.row, part.call, part.inputs, part.cuts, *r_.contract, oracle, part.outputs);
+    Judgement judgement = judge_sequence({system_.row, chosen ? chosen->call : part.call, part.inputs,
+                                          part.cuts, *r_.contract, chosen ? chosen->oracle : oracle, &known_},
+                                         part.outputs, r_.c.seed, policy_, asked(part, points, work, work));
+    if (std::ranges::any_of(system_.taps, [&](const std::string& tap) { return part.outputs.contains(tap); }))
+      judge_stages_of(part, points, work, judgement);
+    place_in_sequence(judgement.worst, part, system_);
+    judgement.worst.sequence = b;
+    ++looked_;
+    return judgement;
+  }
+
+  /// Adds those of a layer to the judgement of the whole.
+  void judge_stages_of(const SequencePart& part, bool points, double work, Judgement& judgement) {
+    const double share = policy_.stage_share;
+    // The inverse of a large chunk is all of the layer's.
+    const double drawn = large_chunk() ? 1.0 : share;
+    add_stages(judgement,
+               judge_stages(system_.row, part.call, part.inputs, part.outputs, part.cuts, *r_.contract,
+                            r_.c.seed, policy_, asked(part, points, share * work, drawn * work)));
+  }
+
+  void judge_tokens(Index b, ChosenTokens tokens) {
+    const Tensors<double> sequence = sequence_of(inputs_, b);
+    const Tensors<double>& actual = outputs_[static_cast<std::size_t>(b)];
+    if (!r_.c.cached) add_farthest(tokens, system_.row, call_, sequence, actual, policy_);
+    const std::vector<SequencePart> parts = parts_of(system_.row, call_, cuts_, sequence, actual, tokens);
+    held_ = chosen_.count() * std::ssize(parts);
+    std::vector<Judgement> of_parts;
+    for (const SequencePart& part : parts) {
+      of_parts.push_back(
+          judge_part(part, b, operator_oracle(system_.row, part.call, part.inputs, part.cuts, *r_.contract),
+                     work_ / static_cast<double>(parts.size())));
+    }
+    // As of the rows of a sequence that is held whole: a bound that says nothing of some leaves the others judged.
+    if (std::ranges::any_of(of_parts, [](const Judgement& j) { return j.verdict == Verdict::pass; }))
+      std::erase_if(of_parts, [](const Judgement& j) {
+        return j.verdict == Verdict::vacuous && j.gate != kInDoubtGate;
+      });
+    for (Judgement& judgement : of_parts) add(std::move(judgement));
+    if (which_.empty()) which_ = tokens.text(), of_tokens_ = tokens.count();
+    if (oracles_) oracles_->push_back(oracle_of(sequence));
+  }
+
+  void judge_whole(Index b) {
+    SequencePart part{call_, cuts_, sequence_of(inputs_, b), outputs_[static_cast<std::size_t>(b)], {}};
+    OperatorOracle oracle = oracle_of(part.inputs);
+    const std::size_t knew = known_.size();
+    const Index before = looked_;
+    Judgement judgement = judge_part(part, b, oracle, work_);
+    const bool twin = judgement.verdict == Verdict::fail && judgement.gate.starts_with("twin");
+    if (twin && knew == 0 && std::ssize(early_) < policy_.early_failures) {
+      early_.push_back({std::move(part), b, before, oracle, std::move(judgement)});
+    } else {
+      add(std::move(judgement));
+    }
+    if (oracles_) oracles_->push_back(std::move(oracle));
+  }
+
+  void judge_early() {
+    for (Early& early : early_) {
+      looked_ = early.looked;
+      add(known_.empty() ? std::move(early.judgement) : judge_part(early.part, early.b, early.oracle, work_));
+    }
+  }
+
+  void add(Judgement judgement) {
+    // What is zero by right (a request of no slot) is no evidence of its own, and no reason to distrust the others'.
+    const bool zero =
+        judgement.verdict == Verdict::vacuous && judgement.gate == kZeroGate && judgement.stages.empty();
+    std::optional<Judgement>& to = zero ? zeros_ : worst_;
+    if (to) {
+      merge(*to, judgement);
+    } else {
+      to = std::move(judgement);
+    }
+  }
+
+  /// With what was held.
+  [[nodiscard]] Judgement worst() {
+    if (!worst_) worst_ = zeros_ ? std::move(*zeros_) : Judgement{};
+    chosen_.note(*worst_, chosen_.others());
+    if (which_.empty()) return std::move(*worst_);
+    if (chosen_.all()) worst_->held = of_tokens_, worst_->held_of = r_.c.T;
+    worst_->held_which += (worst_->held_which.empty() ? "" : "; ") + which_;
+    return std::move(*worst_);
+  }
+
+  const Resolved& r_;
+  const TensorSystem& system_;
+  const std::vector<CaseTensor>& inputs_;
+  const std::vector<Tensors<double>>& outputs_;
+  const JudgePolicy& policy_;
+  std::vector<OperatorOracle>* oracles_;
+  const Call whole_;
+  Call call_;  ///< of the sequence that is judged: of a packed batch each has its own tokens
+  const std::vector<Index> cuts_;
+  const ChosenHeads chosen_;
+  Index held_;                      ///< sequences, or parts of all of them
+  Index looked_ = 0;                ///< of these
+  double work_ = 0.0;               ///< of the sequence that is judged, without taps
+  const bool by_token_;             ///< a packed sequence is held whole
+  double doubt_left_;               ///< work for runs in doubt
+  std::vector<TwinVariant> known_;  ///< twins that sequences were found to have
+  std::vector<Early> early_;
+  std::optional<Judgement> worst_, zeros_;
+  std::string which_;    ///< tokens that are held, of the first sequence that is held in part
+  Index of_tokens_ = 0;  ///< how many they are
+};
+
 }  // namespace
 
 SequencePart part_of(const Operator& row, const Call& call, const std::vector<Index>& cuts,
@@ -172,149 +384,8 @@ SequencePart part_of(const Operator& row, const Call& call, const std::vector<In
 
 Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
                         const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
-                        std::vector<OperatorOracle>* oracles) {
-  const Call whole = system.call(r.c, native);
-  const ChosenHeads chosen = chosen_sequences(r.c, system, whole, inputs, outputs);
-  // Of work 1, some 35 ms of the running error. Without rounding points samples are dearer, and few runs are in doubt.
-  double one = 0.0;  // of the sequence that is judged
-  Index held = chosen.count();
-  const auto twins = [&](double work, bool points) {
-    return SampledSequences(held, work, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
-  };
-  const auto draws = [&](double work, bool points) {
-    const bool law = r.law != nullptr;
-    // Samples of a large chunk, as its form computes it, take a minute where the running error takes a tenth of a second.
-    const double tiles = std::max(1.0, static_cast<double>(r.c.chunk) / 64.0);
-    const double vacuous = (points ? 1.0 : 0.3) / (tiles * tiles);
-    return SampledSequences(held, work, points ? 0.1 : 0.0, law ? 0.0 : vacuous);
-  };
-  // Few correct runs are in doubt, and drawing fails a wrong one. This is the work of a case that may be drawn, about forty samples
-  // of it. With a few tokens most of the work is reading a layer's weights, which a sample does once; with more tokens each sample
-  // takes as long as the running error.
-  constexpr Index kFewTokens = 4;
-  constexpr double kOfManyTokens = 16.0;
-  double left_in_doubt = r.c.chunk > 64 ? 0.5 : 256.0;
-  const auto in_doubt = [&](double work, Index tokens) {
-    if (tokens > kFewTokens) work *= kOfManyTokens;
-    if (work > left_in_doubt) return false;
-    left_in_doubt -= work;
-    return true;
-  };
-  // A twin is sought among the subsets of its points. A stage has few of the layer's, and part of its work.
-  constexpr double kOfStage = 0.25;
-  // The inverse of a large chunk is all of the layer's.
-  const double of_drawn_stage = r.c.chunk > 64 ? 1.0 : kOfStage;
-  const std::vector<Index> cuts = cuts_of(r);
-  // A packed sequence is held whole.
-  const bool by_token =
-      !r.c.taps && r.c.T > 0 && !r.form->packed && held_by_token(system.row, system.row.signature(whole));
-  std::optional<Judgement> worst, zeros;
-  Index looked = 0;
-  std::string which;
-  Index of_tokens = 0;
-  const auto add = [&](Judgement judgement) {
-    // What is zero by right (a request of no slot) is no evidence of its own, and no reason to distrust the others'.
-    const bool zero =
-        judgement.verdict == Verdict::vacuous && judgement.gate == kZeroGate && judgement.stages.empty();
-    std::optional<Judgement>& to = zero ? zeros : worst;
-    if (to) {
-      merge(*to, judgement);
-    } else {
-      to = std::move(judgement);
-    }
-  };
-  std::vector<TwinVariant> known;
-  struct Early {
-    SequencePart part;
-    Index b;
-    Index looked;
-    OperatorOracle oracle;
-    Judgement judgement;
-  };
-  constexpr Index kEarly = 4;  // of a kernel that is wrong in all of them one is enough
-  std::vector<Early> early;
-  const auto judge_part = [&](const SequencePart& part, Index b, const OperatorOracle& oracle, double work) {
-    const bool points = oracle.points && r.law == nullptr;
-    const auto asked = [&](double of_twins, double of_draws) {
-      return GatesAsked{[=, &looked](Verdict v) { return twins(of_twins, points).takes(looked, v); },
-                        [=, &looked](Verdict v) { return draws(of_draws, points).takes(looked, v); },
-                        [=, &part](double share) {
-                          const auto tokens = static_cast<double>(part.call.tokens);
-                          return in_doubt(share * of_draws, std::lround(share * tokens));
-                        }};
-    };
-    const std::optional<ChosenByKernel> chosen =
-        chosen_by_kernel(system.row, part.call, part.inputs, part.cuts, *r.contract, oracle, part.outputs);
-    Judgement judgement = judge_sequence({system.row, chosen ? chosen->call : part.call, part.inputs,
-                                          part.cuts, *r.contract, chosen ? chosen->oracle : oracle, &known},
-                                         part.outputs, r.c.seed, asked(work, work));
-    if (std::ranges::any_of(system.taps, [&](const std::string& tap) { return part.outputs.contains(tap); }))
-      add_stages(judgement,
-                 judge_stages(system.row, part.call, part.inputs, part.outputs, part.cuts, *r.contract,
-                              r.c.seed, asked(kOfStage * work, of_drawn_stage * work)));
-    place_in_sequence(judgement.worst, part, system);
-    judgement.worst.sequence = b;
-    ++looked;
-    return judgement;
-  };
-  for (Index b = 0; b < sequences_of(r.c); ++b) {
-    const bool takes = chosen.takes(b, 0);
-    if (!takes && oracles == nullptr) continue;
-    const Call call = call_of_sequence(whole, r.c, b);
-    one = system.work(alone(r.c, b));
-    Tensors<double> sequence = sequence_of(inputs, b);
-    const Tensors<double>& actual = outputs[static_cast<std::size_t>(b)];
-    ChosenTokens tokens = r.c.cached ? ChosenTokens::behind(r.c.T, r.c.prefill)
-                                     : ChosenTokens(r.c.T, r.c.seed + static_cast<std::uint64_t>(b),
-                                                    r.form->decodes ? r.c.prefill : 0);
-    if (takes && by_token && !tokens.all()) {
-      if (!r.c.cached) add_farthest(tokens, system.row, call, sequence, actual);
-      const std::vector<SequencePart> parts = parts_of(system.row, call, cuts, sequence, actual, tokens);
-      held = chosen.count() * std::ssize(parts);
-      std::vector<Judgement> of_parts;
-      for (const SequencePart& part : parts) {
-        of_parts.push_back(
-            judge_part(part, b, operator_oracle(system.row, part.call, part.inputs, part.cuts, *r.contract),
-                       one / static_cast<double>(parts.size())));
-      }
-      // As of the rows of a sequence that is held whole: a bound that says nothing of some leaves the others judged.
-      if (std::ranges::any_of(of_parts, [](const Judgement& j) { return j.verdict == Verdict::pass; }))
-        std::erase_if(of_parts, [](const Judgement& j) {
-          return j.verdict == Verdict::vacuous && j.gate != kInDoubtGate;
-        });
-      for (Judgement& judgement : of_parts) add(std::move(judgement));
-      if (which.empty()) which = tokens.text(), of_tokens = tokens.count();
-      if (oracles == nullptr) continue;
-      oracles->push_back(operator_oracle(system.row, call, sequence, cuts, *r.contract));
-      continue;
-    }
-    OperatorOracle oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
-    if (takes) {
-      SequencePart part{call, cuts, std::move(sequence), actual, {}};
-      const std::size_t knew = known.size();
-      const Index before = looked;
-      Judgement judgement = judge_part(part, b, oracle, one);
-      const bool twin = judgement.verdict == Verdict::fail && judgement.gate.starts_with("twin");
-      // A twin that later sequences have may be this one's too.
-      if (twin && knew == 0 && std::ssize(early) < kEarly) {
-        early.push_back({std::move(part), b, before, oracle, std::move(judgement)});
-      } else {
-        add(std::move(judgement));
-      }
-    }
-    if (oracles) oracles->push_back(std::move(oracle));
-  }
-  for (Early& one_of : early) {
-    looked = one_of.looked;
-    add(known.empty() ? std::move(one_of.judgement) : judge_part(one_of.part, one_of.b, one_of.oracle, one));
-  }
-  if (!worst) worst = zeros ? std::move(*zeros) : Judgement{};
-  chosen.note(*worst, chosen.others());
-  if (!which.empty()) {
-    if (chosen.all()) worst->held = of_tokens, worst->held_of = r.c.T;
-    worst->held_which += (worst->held_which.empty() ? "" : "; ") + which;
-  }
-  return *worst;
+                        const JudgePolicy& policy, std::vector<OperatorOracle>* oracles) {
+  return TensorsJudge(r, system, native, inputs, outputs, policy, oracles).judge();
 }
 
 }  // namespace samestate

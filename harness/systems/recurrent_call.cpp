@@ -119,14 +119,15 @@ class RecurrentCall final : public WholeCall {
 
   [[nodiscard]] std::int64_t parts() const override { return batch_.shape.sequences() * batch_.shape.Hv; }
 
-  [[nodiscard]] Judgement judge(std::int64_t part, const KernelChoice& kernels) const override {
+  [[nodiscard]] Judgement judge(std::int64_t part, const KernelChoice& kernels,
+                                const JudgePolicy& policy) const override {
     const std::int64_t Hv = batch_.shape.Hv;
     const OneHead one = one_head(r_, batch_, outputs_, part / Hv, part % Hv);
     const Runner again = [&](const Batch& batch, const Path& path) {
       return run_kernel(kernels, batch, path, r_.promised, {});
     };
     const Resolved r(one.c);
-    Judgement j = judge_batch(r, family_, one.batch, one.outputs, again, takes_pieces(kernels, r));
+    Judgement j = judge_batch(r, family_, one.batch, one.outputs, policy, again, takes_pieces(kernels, r));
     j.worst.sequence = part / Hv;
     j.worst.head = part % Hv;
     return j;

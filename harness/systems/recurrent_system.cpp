@@ -13,6 +13,7 @@
 #include "harness/run/family_run.h"
 #include "harness/run/head_cost.h"
 #include "harness/run/judge_batch.h"
+#include "harness/run/judging_cost.h"
 #include "harness/run/plugin.h"
 #include "harness/run/run_case.h"
 #include "harness/systems/saved_run.h"
@@ -171,23 +172,20 @@ Signature RecurrentSystem::signature(const Case& c) const {
   return s;
 }
 
-double RecurrentSystem::work(const Case& c) const {
+double RecurrentSystem::work(const Case& c, const JudgePolicy& policy) const {
   // In microseconds: what judging the heads takes (head_cost.h), and drawing, copying and comparing all data.
-  constexpr double kMost = 65e3;
-  constexpr double kElement = 27e-3, kStateElement = 31e-3;
-  constexpr double kLaw = 4.0;  // several runs, without the bounds of all of them
   const HeadCost cost = mean_cost_of_head(c, family);
   const Index sequences = sequences_of(c);
   const Index all = sequences * c.Hv;
   // Of many heads few are held to their tolerance (ChosenHeads), the others, or some of them, evaluated in float64.
-  const Index held = c.law.empty() ? std::min(all, heads_to_hold(cost)) : all;
-  const double plain = share_in_float64(cost, all - held) * static_cast<double>(all - held);
+  const Index held = c.law.empty() ? std::min(all, heads_to_hold(cost, policy)) : all;
+  const double plain = share_in_float64(cost, all - held, policy) * static_cast<double>(all - held);
   const auto tokens = static_cast<double>(c.lengths.empty() ? c.B * c.T : c.T);
   const double elements =
-      static_cast<double>(c.Hv) * (kElement * tokens * static_cast<double>(c.dk + c.dv) +
-                                   kStateElement * static_cast<double>(sequences * c.dk * c.dv));
+      static_cast<double>(c.Hv) * (kElementCost * tokens * static_cast<double>(c.dk + c.dv) +
+                                   kStateElementCost * static_cast<double>(sequences * c.dk * c.dv));
   const double of_heads = static_cast<double>(held) * cost.held + plain * cost.plain;
-  return (of_heads + elements) * (c.law.empty() ? 1.0 : kLaw) / kMost;
+  return (of_heads + elements) * (c.law.empty() ? 1.0 : kFamilyLawFactor) / kFamilyUnit;
 }
 
 namespace {
@@ -243,7 +241,7 @@ std::vector<CaseTensor> RecurrentSystem::inputs(const Resolved& r) const {
 }
 
 Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
-                               Trace* trace) const {
+                               const JudgePolicy& policy, Trace* trace) const {
   Batch batch = batch_of(r, family);
   if (kernels.named->given) batch.shape.given = kernels.named->given(r.promised);
   require_finite(batch);
@@ -258,7 +256,7 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
       return judge_law(row, {batch, family, r.promised, r.chunk, runner, trace ? &law : nullptr, r.ranks()});
     }
     outputs = runner(batch, r.path(batch.shape.T));
-    return judge_batch(r, family, batch, outputs, runner, takes_pieces(kernels, r));
+    return judge_batch(r, family, batch, outputs, policy, runner, takes_pieces(kernels, r));
   };
   if (trace == nullptr) return judged();
   // What there is when a kernel fails is kept too.
@@ -353,8 +351,9 @@ std::vector<Held> RecurrentSystem::held(const Resolved& r, const Trace& trace) c
   return out;
 }
 
-Judgement RecurrentSystem::judge(const Resolved& r, const RunFile& file, Trace* trace) const {
-  return judge_family_file(r, family, file, trace);
+Judgement RecurrentSystem::judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
+                                 Trace* trace) const {
+  return judge_family_file(r, family, file, policy, trace);
 }
 
 }  // namespace samestate

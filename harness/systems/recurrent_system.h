@@ -14,16 +14,17 @@ class RecurrentSystem final : public System {
   RecurrentSystem(const Family& row, bool parallel);
 
   [[nodiscard]] Signature signature(const Case& c) const override;
-  [[nodiscard]] double work(const Case& c) const override;
+  [[nodiscard]] double work(const Case& c, const JudgePolicy& policy) const override;
   [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
   [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
-                              Trace* trace) const override;
+                              const JudgePolicy& policy, Trace* trace) const override;
   [[nodiscard]] std::vector<CaseTensor> outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
                                                 const KernelChoice& kernels,
                                                 const RunOptions& options) const override;
   [[nodiscard]] std::vector<Held> held(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Explanation explain(const Resolved& r, const Trace& trace) const override;
-  [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file, Trace* trace) const override;
+  [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
+                                Trace* trace) const override;
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 

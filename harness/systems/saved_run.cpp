@@ -108,7 +108,7 @@ std::vector<CaseTensor> outputs_in(const Resolved& r, const Signature& signature
 }  // namespace
 
 Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const RunFile& file,
-                            Trace* trace) {
+                            const JudgePolicy& policy, Trace* trace) {
   if (!file.given.empty())
     throw Error(
         fmt::format("judge: metadata 'given' is of the recurrent family, and {} is none of it", r.c.system));
@@ -136,10 +136,12 @@ Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const
   std::vector<CaseTensor> outputs = outputs_in(r, signature, written, file);
   const std::vector<Tensors<double>> sequences = by_sequence(outputs);
   if (trace != nullptr) *trace = {inputs, std::move(outputs), native, {}, {}, {}};
-  return judge_tensors(r, system, native, inputs, sequences, trace != nullptr ? &trace->oracles : nullptr);
+  return judge_tensors(r, system, native, inputs, sequences, policy,
+                       trace != nullptr ? &trace->oracles : nullptr);
 }
 
-Judgement judge_family_file(const Resolved& r, const Family& family, const RunFile& file, Trace* trace) {
+Judgement judge_family_file(const Resolved& r, const Family& family, const RunFile& file,
+                            const JudgePolicy& policy, Trace* trace) {
   const Case& c = r.c;
   const Contract& contract = *r.contract;
   const std::vector<std::int64_t>& q = file.tensors.at("q").shape;
@@ -184,7 +186,7 @@ Judgement judge_family_file(const Resolved& r, const Family& family, const RunFi
           {spec, spec.axis != Axis::whole, tensor_shape(spec, r.c), floats(file, spec.name, Format::none)});
     }
   }
-  return judge_batch(r, family, batch, outputs, {});
+  return judge_batch(r, family, batch, outputs, policy, {});
 }
 
 std::vector<NamedShape> tensors_in_file(const Resolved& r) {
@@ -269,7 +271,8 @@ Record judge_run_file(const RunFile& file, Trace* trace) {
   const Resolved r(parse_case(file.case_line));
   if (r.law != nullptr) throw Error("judge: the case line names a law, which needs several runs; drop law=");
   Record record = record_elsewhere(r.c, file);
-  record.judgement = r.system->judge(r, file, trace);
+  record.policy = kFilePolicy.name;
+  record.judgement = r.system->judge(r, file, kFilePolicy, trace);
   return record;
 }
 

@@ -27,13 +27,13 @@ class TensorSystem;
 /// Judges the tensors of a run made elsewhere against oracle and bounds, as its case line's system, form,
 /// chunk and contract ask. Throws Error where the line is no case, where the shapes of the line and of the
 /// tensors disagree, or where an input is not finite or not representable in the contract's input format. Of
-/// named tensors under form=decode the file must say which form was called. `trace`: for explain().
+/// named tensors under form=decode the file must say which form was called. The policy is kFilePolicy. `trace`: for explain().
 [[nodiscard]] Record judge_run_file(const RunFile& file, Trace* trace = nullptr);
 
 /// The same by kind of system (System::judge).
 [[nodiscard]] Judgement judge_family_file(const Resolved& r, const Family& family, const RunFile& file,
-                                          Trace* trace);
+                                          const JudgePolicy& policy, Trace* trace);
 [[nodiscard]] Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const RunFile& file,
-                                          Trace* trace);
+                                          const JudgePolicy& policy, Trace* trace);
 
 }  // namespace samestate

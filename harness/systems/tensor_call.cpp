@@ -69,7 +69,8 @@ class TensorCall final : public WholeCall {
 
   [[nodiscard]] std::int64_t parts() const override { return sequences_of(r_.c); }
 
-  [[nodiscard]] Judgement judge(std::int64_t part, const KernelChoice&) const override {
+  [[nodiscard]] Judgement judge(std::int64_t part, const KernelChoice&,
+                                const JudgePolicy& policy) const override {
     const Operator& row = system_.row;
     SequencePart of{
         call_of_sequence(call_of_, r_.c, part), cuts_, sequence_of(inputs_, part), written_of(part), {}};
@@ -78,13 +79,12 @@ class TensorCall final : public WholeCall {
     const auto begin = std::chrono::steady_clock::now();
     const OperatorOracle oracle = operator_oracle(row, of.call, of.inputs, of.cuts, contract_);
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    // Of drawn roundings some forty take ten times as long, and a twin is sought among subsets of its points: of a clock's case
-    // there is no count of work that holds for its last call alone.
-    constexpr double kMostDrawn = 20.0, kMostTwin = 1.0;
-    const GatesAsked asked{[&](Verdict) { return oracle.points && taken.count() <= kMostTwin; },
-                           [&](Verdict v) { return v == Verdict::vacuous && taken.count() <= kMostDrawn; }};
-    Judgement j =
-        judge_sequence({row, of.call, of.inputs, of.cuts, contract_, oracle}, of.outputs, r_.c.seed, asked);
+    // No count of work holds for the last call of a timed case alone.
+    const GatesAsked asked{
+        [&](Verdict) { return oracle.points && taken.count() <= policy.timed_twin_seconds; },
+        [&](Verdict v) { return v == Verdict::vacuous && taken.count() <= policy.timed_draw_seconds; }};
+    Judgement j = judge_sequence({row, of.call, of.inputs, of.cuts, contract_, oracle}, of.outputs, r_.c.seed,
+                                 policy, asked);
     if (!of.tokens.empty() && j.worst.token >= 0)
       j.worst.token += of.tokens.front() * row.signature(of.call).outputs.front().rows();
     j.worst.sequence = part;

@@ -20,6 +20,7 @@
 #include "harness/cases/shards.h"
 #include "harness/run/chosen_heads.h"
 #include "harness/run/chosen_tokens.h"
+#include "harness/run/judging_cost.h"
 #include "harness/run/kernel_table.h"
 #include "harness/run/plugin.h"
 #include "harness/run/run_case.h"
@@ -74,9 +75,6 @@ bool keeps_sixteen_bits(const std::string& contract) {
   if (fresh) at->second = has_samples(contract_named(contract));
   return at->second;
 }
-
-/// Of a law that asks drawn roundings: each of its runs is evaluated some forty times.
-constexpr double kMostSampledLaw = 2.0;
 
 /// What the sizes of a case say of one of its sequences.
 struct OfSizes {
@@ -313,13 +311,7 @@ Signature TensorSystem::signature(const Case& c) const {
   return row.signature(call(c, row.forms.front().name));
 }
 
-double TensorSystem::work(const Case& c) const {
-  // Multiplications of the reference, which the running error makes about thirty times as dear, in some millions of which
-  // most cases stay far below.
-  constexpr double kMost = 6e6;
-  constexpr double kElement = 16;         // drawn, copied, judged
-  constexpr double kSequence = 2000;      // a call of its own
-  constexpr double kTensorOfCall = 1000;  // of several calls: each takes its part of a tensor, states go on
+double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
   const CaseForm* asked = this->form(c.form);
   if (!c.lengths.empty()) {
     Case one = c;
@@ -327,7 +319,7 @@ double TensorSystem::work(const Case& c) const {
     double sum = 0.0;
     for (const Index tokens : std::exchange(one.lengths, {})) {
       one.T = tokens;
-      sum += work(one);
+      sum += work(one, policy);
     }
     return sum;
   }
@@ -335,40 +327,39 @@ double TensorSystem::work(const Case& c) const {
   if (!of.possible) return std::numeric_limits<double>::infinity();
   const bool decodes = asked != nullptr && asked->decodes;
   const double calls =
-      decodes ? static_cast<double>((c.T - c.prefill) / c.step) * kTensorOfCall * of.tensors : 0.0;
+      decodes ? static_cast<double>((c.T - c.prefill) / c.step) * kTensorOfCallCost * of.tensors : 0.0;
   // Of many sequences few are held to their tolerance (ChosenHeads), the others evaluated in float64.
-  constexpr double kPlain = 1.0 / 25;
   const double part =
-      static_cast<double>(sequences_to_hold(c)) / static_cast<double>(std::max<Index>(c.B, 1));
+      static_cast<double>(sequences_to_hold(c, policy)) / static_cast<double>(std::max<Index>(c.B, 1));
   // The last tokens attend to twice as many tokens as the average one.
   const double made =
       c.cached ? std::min(1.0, 2.0 * static_cast<double>(c.T - c.prefill) / static_cast<double>(c.T)) : 1.0;
-  const double tokens = c.cached                                  ? 1.0
-                        : of.by_token && c.law.empty() && !c.taps ? ChosenTokens::share(c.T, c.prefill)
-                                                                  : 1.0;
-  const double share = part * tokens + (1.0 - part * tokens) * kPlain;
+  const double tokens = c.cached ? 1.0
+                        : of.by_token && c.law.empty() && !c.taps
+                            ? ChosenTokens::share(c.T, policy, c.prefill)
+                            : 1.0;
+  const double share = part * tokens + (1.0 - part * tokens) * kPlainShare;
   // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
-  constexpr double kLaw = 5.0, kSampled = 2.0;
   // The stages together are the layer once more.
-  const double looks = (!c.law.empty()                   ? kLaw
-                        : keeps_sixteen_bits(c.contract) ? kSampled
+  const double looks = (!c.law.empty()                   ? kTensorLawFactor
+                        : keeps_sixteen_bits(c.contract) ? kSampledFactor
                                                          : 1.0) *
-                       (c.taps ? 2.0 : 1.0);
+                       (c.taps ? kStagesFactor : 1.0);
   const double of_sequence =
-      looks * (share * (made * of.operations + kElement * of.elements) + kSequence + calls) +
-      (1.0 - part) * kElement / 2 * of.elements;
-  return static_cast<double>(c.B) * of_sequence / kMost;
+      looks * (share * (made * of.operations + kTensorElementCost * of.elements) + kSequenceCost + calls) +
+      (1.0 - part) * kTensorElementCost / 2 * of.elements;
+  return static_cast<double>(c.B) * of_sequence / kTensorUnit;
 }
 
-Index TensorSystem::sequences_to_hold(const Case& c) const {
+Index TensorSystem::sequences_to_hold(const Case& c, const JudgePolicy& policy) const {
   if (!c.lengths.empty()) return sequences_of(c);
   if (c.B <= 1 || !c.law.empty()) return c.B;
-  constexpr double kSeconds = 0.25;
   Case one = c;
   one.B = 1;
-  const double seconds = kSecondsOfWork * measured_share(row.name) * work(one);
-  if (!(seconds * static_cast<double>(kChosenHeads) > kSeconds)) return std::min(c.B, kChosenHeads);
-  return std::min(c.B, std::max<Index>(static_cast<Index>(kSeconds / seconds), 1));
+  const double seconds = kSecondsOfWork * measured_share(row.name) * work(one, policy);
+  if (!(seconds * static_cast<double>(policy.held_heads) > policy.sequence_seconds))
+    return std::min(c.B, policy.held_heads);
+  return std::min(c.B, std::max<Index>(static_cast<Index>(policy.sequence_seconds / seconds), 1));
 }
 
 std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return tensor_inputs(r); }
@@ -392,7 +383,7 @@ void fill_given(const Resolved& r, Trace& trace) {
 }  // namespace
 
 Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
-                            Trace* trace) const {
+                            const JudgePolicy& policy, Trace* trace) const {
   std::vector<CaseTensor> given = inputs(r);
   round_inputs(given, kernels.named->formats);
   const std::string& native = kernels.named->form;
@@ -416,10 +407,11 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
     };
     Judgement judgement = judged(0, 0);
     if (judgement.verdict != Verdict::vacuous || judgement.gate == kZeroGate || judgement.rows == 0 ||
-        !has_samples(*r.contract) || work(r.c) > kMostSampledLaw)
+        !has_samples(*r.contract) || work(r.c, policy) > policy.law_draw_work)
       return judgement;
-    judgement = judged(0, kSamples);
-    return judgement.verdict == Verdict::fail ? judged(kSamples, kSecondLook * kSamples) : judgement;
+    judgement = judged(0, policy.samples);
+    return judgement.verdict == Verdict::fail ? judged(policy.samples, policy.second_look * policy.samples)
+                                              : judgement;
   }
   if (trace) *trace = {given, {}, native, {}, {}, {}};
   Written written = run_tensors(r, *this, given, kernels, options, cuts_of(r));
@@ -427,7 +419,7 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
   const std::vector<Tensors<double>> taps = by_sequence(written.taps);
   for (std::size_t b = 0; b < taps.size(); ++b) sequences[b].insert(taps[b].begin(), taps[b].end());
   const Judgement judgement =
-      judge_tensors(r, *this, native, given, sequences, trace ? &trace->oracles : nullptr);
+      judge_tensors(r, *this, native, given, sequences, policy, trace ? &trace->oracles : nullptr);
   if (trace) {
     trace->outputs = std::move(written.outputs);
     if (r.c.cached) fill_given(r, *trace);
@@ -495,8 +487,9 @@ std::vector<Held> TensorSystem::held(const Resolved& r, const Trace& trace) cons
   return out;
 }
 
-Judgement TensorSystem::judge(const Resolved& r, const RunFile& file, Trace* trace) const {
-  return judge_tensor_file(r, *this, file, trace);
+Judgement TensorSystem::judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
+                              Trace* trace) const {
+  return judge_tensor_file(r, *this, file, policy, trace);
 }
 
 }  // namespace samestate

@@ -53,22 +53,23 @@ class TensorSystem final : public System {
 
   [[nodiscard]] Signature signature(const Case& c) const override;
   /// Infinite where the sizes are impossible together.
-  [[nodiscard]] double work(const Case& c) const override;
+  [[nodiscard]] double work(const Case& c, const JudgePolicy& policy) const override;
   [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
   [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
-                              Trace* trace) const override;
+                              const JudgePolicy& policy, Trace* trace) const override;
   [[nodiscard]] std::vector<CaseTensor> outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
                                                 const KernelChoice& kernels,
                                                 const RunOptions& options) const override;
   [[nodiscard]] std::vector<Held> held(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Explanation explain(const Resolved& r, const Trace& trace) const override;
-  [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file, Trace* trace) const override;
+  [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
+                                Trace* trace) const override;
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 
-  /// How many of a case's sequences are held to their tolerance: all, or without a law kChosenHeads, or as many as a quarter of a
-  /// second allows, but at least one.
-  [[nodiscard]] Index sequences_to_hold(const Case& c) const;
+  /// How many of a case's sequences are held to their tolerance: all, or without a law JudgePolicy::held_heads, or as many as its
+  /// `sequence_seconds` allow, but at least one.
+  [[nodiscard]] Index sequences_to_hold(const Case& c, const JudgePolicy& policy) const;
 
   /// The call of a case over all of its tokens; under form=decode and packed with the form that `native` names.
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "harness/cases/keys.h"
+#include "harness/processes/campaign.h"
 #include "harness/processes/workers.h"
 #include "measure/bench/time_case.h"
 
@@ -99,12 +100,13 @@ class Timer {
   Answer first(const Case& c, const std::string& variant) {
     TimedCase timed;
     timed.record = planned_record(c, table_);
+    timed.record.policy = kBenchPolicy.name;
     BenchOptions options = options_;
     options.request.variant = variant;
     run_.emplace(c, table_, options);
     set_judgement(timed.record, [&] { return run_->judge(timed); });
     const Judgement& j = timed.record.judgement;
-    return {text_of({{"result", result_text({j, timed.record.seconds, 0})},
+    return {text_of({{"result", result_text(case_result(timed.record))},
                      {"timed", timed.timed},
                      {"variant", timed.variant},
                      {"calls_per_sample", timed.calls_per_sample},
@@ -209,6 +211,7 @@ std::vector<double> Bench::first(const Case& c, const std::string& variant, Time
   const CaseResult result = parse_result(json.at("result").get<std::string>());
   timed.record.judgement = result.judgement;
   timed.record.seconds = result.seconds;
+  timed.record.policy = result.policy;
   timed.timed = json.at("timed");
   timed.variant = json.at("variant");
   timed.calls_per_sample = json.at("calls_per_sample");

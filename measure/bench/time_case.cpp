@@ -13,6 +13,7 @@
 #include "harness/run/clock.h"
 #include "harness/run/float_environment.h"
 #include "harness/run/laid_out_call.h"
+#include "oracles/judge_policy.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -154,7 +155,7 @@ Judgement BenchRun::judge_parts(TimedCase& timed) const {
   const auto work = [&] {
     for (std::size_t i = next++; i < chosen.size(); i = next++) {
       try {
-        judgements[i] = whole_->judge(chosen[i], kernels_);
+        judgements[i] = whole_->judge(chosen[i], kernels_, kBenchPolicy);
       } catch (...) {
         thrown[i] = std::current_exception();
       }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "oracles/contracts.h"
+#include "oracles/judge_policy.h"
 #include "oracles/systems/family.h"
 
 namespace samestate {
@@ -109,7 +110,7 @@ class SweepPlan {
     const auto chunk = static_cast<double>(r.chunk > 0 ? r.chunk : 1);
     // Its bound is vacuous over the whole run, so that it is judged token by token from its own state.
     const bool by_token = r.unchunked() && low_precision_state(*r.contract) && r.regime->lasting;
-    return (by_token ? 20.0 : 1.0) * r.system->work(r.c) * (1.0 + 4.0 / chunk + chunk / 256.0);
+    return (by_token ? 20.0 : 1.0) * r.system->work(r.c, kGatePolicy) * (1.0 + 4.0 / chunk + chunk / 256.0);
   }
 
   [[nodiscard]] Case base(const OperatorSweep& row, std::string_view contract,

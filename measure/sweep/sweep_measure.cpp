@@ -235,7 +235,8 @@ Measurement measure(const SweepCase& point, const KernelTable& table) {
   set_judgement(m.record, [&] {
     Trace trace;
     const Resolved r(point.c);
-    m.record.judgement = r.system->run(r, table.choose(r), run_options(r), &trace);
+    m.record.policy = kGatePolicy.name;
+    m.record.judgement = r.system->run(r, table.choose(r), run_options(r), kGatePolicy, &trace);
     read(m, point, r, trace);
     measured = true;
     return m.record.judgement;

@@ -77,7 +77,7 @@ bool all_of_tokens(const Operator& op, const Signature& signature) {
 }  // namespace
 
 std::vector<DoubtfulRow> doubtful_rows(const TwinSubject& of, const Tensors<double>& actual,
-                                       std::uint64_t seed) {
+                                       std::uint64_t seed, const JudgePolicy& policy) {
   const auto tokens = static_cast<double>(tokens_met(of));
   std::map<std::string, Rows> outputs;
   for (const auto& [name, exact] : of.oracle.exact) {
@@ -104,10 +104,10 @@ std::vector<DoubtfulRow> doubtful_rows(const TwinSubject& of, const Tensors<doub
   canonical.form = of.op.forms.front().name;
   const Signature signature = of.op.signature(canonical);
   std::mt19937_64 engine(seed);
-  for (int m = 0; m < kMovedInputs; ++m) {
+  for (int m = 0; m < policy.moved_inputs; ++m) {
     const Tensors<double> values = of.op.exact(canonical, moved(signature, of.inputs, engine));
     for (auto& [name, rows] : outputs)
-      rows.noise += (get(values, name) - rows.exact).cwiseAbs2().rowwise().mean() / kMovedInputs;
+      rows.noise += (get(values, name) - rows.exact).cwiseAbs2().rowwise().mean() / policy.moved_inputs;
   }
   const bool alone = of.call.tokens > 0 && all_of_tokens(of.op, signature);
   std::vector<DoubtfulRow> found;

@@ -4,21 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "oracles/judge_policy.h"
+#include "oracles/limits.h"
 #include "oracles/systems/operator_twin.h"
 
 /// Of a contract without rounding points: whether a run that its worst case passed is worth thirty-two samples
 /// (bounds_operators.md 12).
 namespace samestate {
-
-/// The share of a row that the worst case has to exclude by itself: where its tolerance is wider (RMS over the row's columns,
-/// over the RMS of what is expected there), drawn roundings decide, or the run is vacuous. It is what the gate owes, a fault
-/// of 2 %, and set from no measurement.
-inline constexpr double kWideTolerance = 0.02;
-/// Share of it, of a row's RMS, that an element of a wide row may err by without a draw: what a fault of kWideTolerance makes of
-/// an element that is a twentieth of the row's RMS.
-inline constexpr double kLargeShare = 0.05;
-/// Errors below are what may have been flushed to zero, some times over.
-inline constexpr double kLeastError = 64.0 * 0x1p-125;
 
 /// A row of a run without rounding points whose error the worst case has room for.
 struct DoubtfulRow {
@@ -33,7 +25,7 @@ struct DoubtfulRow {
 ///
 /// Room: the row's tolerance is above kRoomOfWorstCase of its size (RMS over its columns both).
 /// Moved: the inputs are x (1 + u xi), xi uniform in (-1, 1) and one for each place, u = 2^-24; what that makes of a row in
-/// float64, sigma_r^2 = mean_m mean_c (y_m - y)_rc^2 + (u RMS(y_r))^2 over kMovedInputs evaluations, is how the data carry
+/// float64, sigma_r^2 = mean_m mean_c (y_m - y)_rc^2 + (u RMS(y_r))^2 over JudgePolicy::moved_inputs evaluations, is how the data carry
 /// roundings on. An error is in doubt above kDoubt sigma_r, a single element's above four times that; and above u n of the
 /// row's size for the n tokens that it may sum: where many of a softmax's keys have one score (tokens of small scale), a sum
 /// that one weight of 1 begins rounds each of the others to the same side, which no drawn rounding does.
@@ -44,7 +36,7 @@ struct DoubtfulRow {
 /// It decides nothing: what is in doubt is judged by drawn roundings, which have their limits by themselves, and what is not
 /// errs by less than kDoubt roundings of the inputs. Rows of undecided tokens, which no sample judges, are left out.
 [[nodiscard]] std::vector<DoubtfulRow> doubtful_rows(const TwinSubject& of, const Tensors<double>& actual,
-                                                     std::uint64_t seed);
+                                                     std::uint64_t seed, const JudgePolicy& policy);
 
 /// Outputs that are wide: whose worst case, over the rows that are decided and in the format's range, is above kWideTolerance of what is expected (RMS both).
 [[nodiscard]] std::vector<std::string> wide_outputs(const OperatorOracle& oracle);

@@ -260,10 +260,6 @@ std::vector<Tensors<double>> samples_of(const TwinSubject& of, bool every, std::
   return samples;
 }
 
-/// Samples that fail a run without rounding points whose error is kGrossExcess of their limits and more: of eight a statistic's
-/// limit is 39 of its deviations, where 32 have 8, at the same probability.
-constexpr int kGrossSamples = 8;
-
 /// Those rows of x.
 Matrix<double> rows_of(const Matrix<double>& x, const std::vector<Index>& rows) {
   return x(rows, Eigen::all);
@@ -380,7 +376,7 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
 Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<double>& inputs,
                         const std::vector<Index>& cuts, const Contract& contract,
                         const OperatorOracle& oracle, std::uint64_t seed, const Tensors<double>& actual,
-                        SampledErrors begun, const SoftmaxOrder& softmax) {
+                        const JudgePolicy& policy, SampledErrors begun, const SoftmaxOrder& softmax) {
   const TwinSubject of{op, call, inputs, cuts, contract, oracle};
   Tensors<double> between = between_points(of);
   // A long way through fp32 between two points may be anything in the worst case, and is little where it is drawn: then it is.
@@ -391,28 +387,29 @@ Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<doub
   const auto sampled = [&](int from, int count) {
     return SampledErrors{samples_of(of, every, seed, from, count, softmax), between};
   };
-  auto known = std::min(kSamples, static_cast<int>(begun.samples.size()));
+  auto known = std::min(policy.samples, static_cast<int>(begun.samples.size()));
   // The limits of an eighth of the samples are wide, and a fault of a hundredth of a layer is far beyond them.
-  if (known > 0 && known < kGrossSamples) {
-    SampledErrors some = sampled(known, kGrossSamples - known);
+  if (known > 0 && known < policy.gross_samples) {
+    SampledErrors some = sampled(known, policy.gross_samples - known);
     std::ranges::move(some.samples, std::back_inserter(begun.samples));
     Judgement gross = judge_samples(oracle, {begun.samples, between}, actual);
     if (gross.ratio > kGrossExcess && !has_samples(contract)) return gross;
-    known = kGrossSamples;
+    known = policy.gross_samples;
   }
-  SampledErrors first = sampled(known, kSamples - known);
+  SampledErrors first = sampled(known, policy.samples - known);
   first.samples.insert(first.samples.begin(), std::make_move_iterator(begun.samples.begin()),
                        std::make_move_iterator(begun.samples.begin() + known));
   const bool ties = has_samples(contract);
   Judgement judgement = judge_samples(oracle, first, actual);
   if (!(judgement.ratio > 1.0) || (!ties && judgement.ratio > kGrossExcess)) return judgement;
-  return judge_samples(oracle, sampled(kSamples, kSecondLook * kSamples), actual);
+  return judge_samples(oracle, sampled(policy.samples, policy.second_look * policy.samples), actual);
 }
 
 bool lies_within_few(const Operator& op, const Call& call, const Tensors<double>& inputs,
                      const std::vector<Index>& cuts, const Contract& contract, const OperatorOracle& oracle,
-                     std::uint64_t seed, const Tensors<double>& actual, SampledErrors* few) {
-  SampledErrors errors = sample_errors(op, call, inputs, cuts, contract, oracle, seed, 0, kFewSamples);
+                     std::uint64_t seed, const Tensors<double>& actual, const JudgePolicy& policy,
+                     SampledErrors* few) {
+  SampledErrors errors = sample_errors(op, call, inputs, cuts, contract, oracle, seed, 0, policy.few_samples);
   const Judgement of_few = judge_samples(oracle, errors, actual, SampledLimit::largest);
   const bool within = of_few.ratio <= 1.0 && of_few.verdict == Verdict::pass;
   if (few != nullptr) *few = std::move(errors);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "oracles/bounds/softmax_order.h"
+#include "oracles/judge_policy.h"
 #include "oracles/systems/judge_operator.h"
 
 /// The statistical gate of operators: the reference of the form that ran is evaluated with drawn roundings, and the
@@ -48,21 +49,22 @@ enum class SampledLimit { predicted, largest };
                                       const Tensors<double>& actual,
                                       SampledLimit limit = SampledLimit::predicted);
 
-/// The same of kSamples samples; what exceeds a limit is judged again against kSecondLook times as many fresh ones,
-/// which decide. `begun`: the first of them, where they are known. Where the worst case between rounding points leaves nothing
+/// The same of JudgePolicy::samples samples; what exceeds a limit is judged again against `second_look` times as many fresh
+/// ones, which decide. `begun`: the first of them, where they are known. Where the worst case between rounding points leaves nothing
 /// known of any output, what is rounded there is drawn too. The samples take a softmax in the order `softmax`, that of the
 /// kernel's twin: weights that another order leaves at 1 are rounded in a lazy one.
 [[nodiscard]] Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                       const std::vector<Index>& cuts, const Contract& contract,
                                       const OperatorOracle& oracle, std::uint64_t seed,
-                                      const Tensors<double>& actual, SampledErrors begun = {},
-                                      const SoftmaxOrder& softmax = {});
+                                      const Tensors<double>& actual, const JudgePolicy& policy,
+                                      SampledErrors begun = {}, const SoftmaxOrder& softmax = {});
 
-/// Whether the first kFewSamples are enough: each statistic is at most kSampledMargin times the largest of theirs, which says that kSamples would
-/// not fail the kernel, and nothing where it is more, or where that much is above kVacuousOutput of every output. They go to `few`.
+/// Whether the first few (JudgePolicy::few_samples) are enough: each statistic is at most kSampledMargin times the largest of
+/// theirs, which says that all samples would not fail the kernel, and nothing where it is more, or where that much is above kVacuousOutput of every output. They go to `few`.
 [[nodiscard]] bool lies_within_few(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                    const std::vector<Index>& cuts, const Contract& contract,
                                    const OperatorOracle& oracle, std::uint64_t seed,
-                                   const Tensors<double>& actual, SampledErrors* few = nullptr);
+                                   const Tensors<double>& actual, const JudgePolicy& policy,
+                                   SampledErrors* few = nullptr);
 
 }  // namespace samestate

@@ -59,9 +59,9 @@ bool has_free_chunks(const TwinSubject& of) {
 
 /// Drawn roundings of a run; empty where they do not know whether they make its error. `begun`: where few may be enough.
 std::optional<Judgement> draw(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed,
-                              SampledErrors begun = {}) {
+                              const JudgePolicy& policy, SampledErrors begun = {}) {
   Judgement drawn = judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual,
-                                  std::move(begun), {});
+                                  policy, std::move(begun), {});
   // Roundings of n tokens that are one token add up to n where drawn ones make the root of it: so far a run is not known.
   const bool repeats = drawn.verdict == Verdict::fail &&
                        drawn.ratio * drawn.ratio <= static_cast<double>(tokens_met(of)) &&
@@ -72,17 +72,15 @@ std::optional<Judgement> draw(const TwinSubject& of, const Tensors<double>& actu
 
 /// The same of a run in doubt, of which few samples may be enough: then nothing but the verdict is known.
 std::optional<Judgement> draw_in_doubt(const TwinSubject& of, const Tensors<double>& actual,
-                                       std::uint64_t seed) {
+                                       std::uint64_t seed, const JudgePolicy& policy) {
   SampledErrors few;
-  if (!lies_within_few(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual, &few))
-    return draw(of, actual, seed, std::move(few));
+  if (!lies_within_few(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual, policy,
+                       &few))
+    return draw(of, actual, seed, policy, std::move(few));
   Judgement within;
   within.verdict = Verdict::pass;
   return within;
 }
-
-/// Tokens that are drawn where none meets another and all are too many: those that stand out most.
-constexpr std::size_t kTokensDrawn = 4;
 
 /// Whether in each row of each output a share of its size is a number that an error can be held against: nothing is undecided, may
 /// overflow, or is nearly flushed to zero, and no row is zero.
@@ -99,10 +97,10 @@ bool all_rows_have_sizes(const OperatorOracle& oracle) {
 /// What of a run that its worst case does not fail has to be drawn: what it says nothing of, as far as that is asked, and what it may
 /// hide something in.
 void judge_without_points(Judgement& judgement, const TwinSubject& of, const Tensors<double>& actual,
-                          std::uint64_t seed, const GatesAsked& asked) {
+                          std::uint64_t seed, const JudgePolicy& policy, const GatesAsked& asked) {
   if (judgement.verdict == Verdict::fail) return;
   if (judgement.verdict == Verdict::vacuous && asked.drawn(Verdict::vacuous)) {
-    if (const std::optional<Judgement> drawn = draw(of, actual, seed)) add(judgement, *drawn, true);
+    if (const std::optional<Judgement> drawn = draw(of, actual, seed, policy)) add(judgement, *drawn, true);
     return;
   }
   const std::vector<std::string> wide = wide_outputs(of.oracle);
@@ -112,7 +110,7 @@ void judge_without_points(Judgement& judgement, const TwinSubject& of, const Ten
         fmt::format("{}worst case above {} of its size: {} ({})", judgement.reason.empty() ? "" : "; ",
                     kWideTolerance, fmt::join(wide, ", "), who);
   };
-  const std::vector<DoubtfulRow> rows = doubtful_rows(of, actual, seed);
+  const std::vector<DoubtfulRow> rows = doubtful_rows(of, actual, seed, policy);
   if (rows.empty()) {
     // Had it been more than that, or a thousandth of a row, it would have been in doubt: then a wide worst case is no reason to say
     // nothing.
@@ -133,24 +131,24 @@ void judge_without_points(Judgement& judgement, const TwinSubject& of, const Ten
         "drawn roundings {}",
         hidden->output, hidden->row, kWideTolerance, why);
   };
-  const bool few_tokens = rows.front().token >= 0 && of.call.tokens > static_cast<Index>(kTokensDrawn);
-  const double share =
-      few_tokens ? static_cast<double>(kTokensDrawn) / static_cast<double>(of.call.tokens) : 1.0;
+  const bool few_tokens = rows.front().token >= 0 && of.call.tokens > policy.doubtful_tokens;
+  const double share = few_tokens ? policy.doubtful_tokens / static_cast<double>(of.call.tokens) : 1.0;
   const bool may = asked.in_doubt ? asked.in_doubt(share) : asked.drawn(Verdict::pass);
   if (!may) return leave_open("are too many for the work that a case may take");
   std::optional<Judgement> drawn;
   if (few_tokens) {
-    const TokensAlone alone = tokens_in_doubt(of, actual, rows, kTokensDrawn);
+    const TokensAlone alone =
+        tokens_in_doubt(of, actual, rows, static_cast<std::size_t>(policy.doubtful_tokens));
     const std::vector<Index> no_cuts;
     drawn = draw_in_doubt({of.op, alone.call, alone.inputs, no_cuts, of.contract, alone.oracle}, alone.actual,
-                          seed);
+                          seed, policy);
     if (drawn && drawn->worst.token >= 0) {
       const Index each = get(of.oracle.exact, rows.front().output).rows() / of.call.tokens;
       drawn->worst.token = alone.tokens[static_cast<std::size_t>(drawn->worst.token / each)] * each +
                            drawn->worst.token % each;
     }
   } else {
-    drawn = draw_in_doubt(of, actual, seed);
+    drawn = draw_in_doubt(of, actual, seed, policy);
   }
   if (!drawn || drawn->verdict == Verdict::vacuous) return leave_open("do not know it either");
   // Some tokens, or few samples, do not judge what the worst case leaves vacuous.
@@ -171,7 +169,7 @@ void take_numbers(Judgement& to, const Judgement& from) {
 }
 
 Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed,
-                         const GatesAsked& asked) {
+                         const JudgePolicy& policy, const GatesAsked& asked) {
   Judgement judgement = judge_operator(of.op, of.oracle, actual);
   if (judgement.verdict == Verdict::fail && has_free_chunks(of)) {
     // Samples are of the chunks that were asked for, and know the others no better.
@@ -190,17 +188,17 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
     judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
   };
   if (of.oracle.points && judgement.verdict != Verdict::fail && asked.twin(judgement.verdict)) {
-    const TwinJudgement nearest = judge_operator_twin(of, actual, seed);
+    const TwinJudgement nearest = judge_operator_twin(of, actual, seed, policy);
     same = nearest.same;
     softmax = nearest.softmax;
     add_gated(nearest.judgement, same);
   }
   if (!of.oracle.points) {
-    judge_without_points(judgement, of, actual, seed, asked);
+    judge_without_points(judgement, of, actual, seed, policy, asked);
   } else if (judgement.verdict != Verdict::fail && !same && asked.drawn(judgement.verdict)) {
-    add_gated(
-        judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual, {}, softmax),
-        true);
+    add_gated(judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual, policy,
+                            {}, softmax),
+              true);
   }
   return judgement;
 }

@@ -23,8 +23,10 @@ void take_numbers(Judgement& to, const Judgement& from);
 /// One sequence against its worst case; where it has rounding points against its twin; and where that leaves
 /// something open, against drawn roundings. Without rounding points a row in doubt whose worst case is above kWideTolerance
 /// of its size passes by drawn roundings alone: where they may not be asked, or do not know it, the run is vacuous; the reason of
-/// a pass names outputs that are so wide. `seed`: of the draws.
+/// a pass names outputs that are so wide. `seed`: of the draws. `policy`: how far each gate looks; `asked` says what is left of
+/// its work for this sequence.
 [[nodiscard]] Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual,
-                                       std::uint64_t seed, const GatesAsked& asked);
+                                       std::uint64_t seed, const JudgePolicy& policy,
+                                       const GatesAsked& asked);
 
 }  // namespace samestate

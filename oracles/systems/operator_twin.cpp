@@ -141,7 +141,7 @@ bool same_rows(const TwinSubject& of, const std::string& name, const Matrix<doub
 
 /// Shares of outputs against their limits, which ask for `looks` drawn twins in all where the least is exceeded.
 void judge_shares(const TwinSubject& of, const TwinDistance& twin, const Tensors<double>& actual,
-                  std::uint64_t seed, std::span<const int> looks, Finding& worst) {
+                  std::uint64_t seed, const JudgePolicy& policy, std::span<const int> looks, Finding& worst) {
   std::map<std::string, double> jitter;
   int asked = 0;
   for (const auto& [name, t] : twin.value) {
@@ -162,7 +162,7 @@ void judge_shares(const TwinSubject& of, const TwinDistance& twin, const Tensors
     for (const int count : looks) {
       if (share.mean <= limit() || asked >= count) continue;
       // Of thirty twins that are far away the second look is most of a failure's time; the nearest of them has the third.
-      if (count == kOperatorTwinSecond && share.mean > kGrossExcess * limit()) continue;
+      if (count == policy.twin_second && share.mean > kGrossExcess * limit()) continue;
       for (const auto& [output, most] : jittered(of, twin, actual, seed, asked, count - asked))
         jitter[output] = std::max(jitter[output], most);
       asked = count;
@@ -175,10 +175,8 @@ void judge_shares(const TwinSubject& of, const TwinDistance& twin, const Tensors
   }
 }
 
-constexpr std::array kLooks{kOperatorTwinJitter, kOperatorTwinSecond, kOperatorTwinThird};
-
 Finding judge_variant(const TwinSubject& of, const TwinDistance& twin, const Tensors<double>& actual,
-                      std::uint64_t seed, std::span<const int> looks) {
+                      std::uint64_t seed, const JudgePolicy& policy, std::span<const int> looks) {
   Finding worst;
   if (identical(of, twin.value, actual)) {
     worst.compared = true;
@@ -187,7 +185,7 @@ Finding judge_variant(const TwinSubject& of, const TwinDistance& twin, const Ten
   }
   judge_elements(of, twin_bound(of, twin.variant), actual, worst);
   worst.same = worst.ratio <= 1.0;
-  if (worst.ratio <= 1.0) judge_shares(of, twin, actual, seed, looks, worst);
+  if (worst.ratio <= 1.0) judge_shares(of, twin, actual, seed, policy, looks, worst);
   return worst;
 }
 
@@ -221,7 +219,8 @@ TwinBound twin_bound(const TwinSubject& of, const TwinVariant& variant) {
   return out;
 }
 
-TwinSearch::TwinSearch(const TwinSubject& of, const Tensors<double>& actual) : of_(of), actual_(actual) {
+TwinSearch::TwinSearch(const TwinSubject& of, const Tensors<double>& actual, const JudgePolicy& policy)
+    : of_(of), actual_(actual), policy_(policy) {
   nearest_ = evaluate_variant({}, &met_);
 }
 
@@ -284,9 +283,8 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
   const std::vector<SkippedPoints> groups = moves();
   const auto nearer = [](const TwinDistance& x, const TwinDistance& y) { return x.total < y.total; };
   // Roundings are independent, so that each right change comes nearer by itself: the best of one round begin the next.
-  constexpr std::size_t kBeam = 3;
-  constexpr int kMost = 400;
-  constexpr std::size_t kOffered = 24;
+  const auto beam_size = static_cast<std::size_t>(policy_.twin_beam);
+  const auto most_offered = static_cast<std::size_t>(policy_.twin_offered);
   const std::vector<std::function<void(TwinVariant&)>> changes = orders();
   std::vector<TwinDistance> beam{nearest_};
   std::vector<TwinDistance> all{nearest_};
@@ -308,7 +306,7 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
       std::ranges::move(std::exchange(parts, {}), std::back_inserter(variants));
       for (TwinVariant& variant : variants) {
         variant.skipped.sort();
-        if (evaluated_ >= kMost || !known.insert(variant.words()).second) continue;
+        if (evaluated_ >= policy_.twin_variants || !known.insert(variant.words()).second) continue;
         TwinDistance twin = evaluate_variant(std::move(variant), nullptr);
         if (twin.most <= kOperatorTwinSame && accepts(twin)) return;
         if (twin.total < from.total) next.push_back(twin);
@@ -316,13 +314,13 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
       }
     }
     std::stable_sort(next.begin(), next.end(), nearer);
-    if (next.size() > kBeam) next.resize(kBeam);
+    if (next.size() > beam_size) next.resize(beam_size);
     beam = std::move(next);
   }
-  if (stores_few(accepts, kMost, all)) return;
+  if (stores_few(accepts, policy_.twin_variants, all)) return;
   // Of a kernel that leaves several out none alone need come nearer: a value that is rounded on the way to one that is not.
   for (TwinVariant& variant : together()) {
-    if (evaluated_ >= kMost || !known.insert(variant.words()).second) continue;
+    if (evaluated_ >= policy_.twin_variants || !known.insert(variant.words()).second) continue;
     TwinDistance twin = evaluate_variant(std::move(variant), nullptr);
     if (twin.most <= kOperatorTwinSame && accepts(twin)) return;
     all.push_back(std::move(twin));
@@ -333,10 +331,10 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
   std::vector<TwinDistance> offered;
   std::size_t others = 0;
   std::size_t again = 0;
-  for (std::size_t i = 0; i < all.size() && others < kOffered; ++i) {
+  for (std::size_t i = 0; i < all.size() && others < most_offered; ++i) {
     const bool known_values = std::any_of(
         offered.begin(), offered.end(), [&](const TwinDistance& twin) { return same_values(twin, all[i]); });
-    if (known_values && i >= round && ++again > kOffered) continue;
+    if (known_values && i >= round && ++again > most_offered) continue;
     offered.push_back(std::move(all[i]));
     others += i < round || known_values ? 0 : 1;
   }
@@ -347,10 +345,10 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
   }
 }
 
-TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed) {
-  // One and what it may be taken for where a sequence's values do not tell them apart.
-  constexpr std::size_t kTwinsKnown = 3;
-  TwinSearch search(of, actual);
+TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed,
+                                  const JudgePolicy& policy) {
+  const std::array looks{policy.twin_first, policy.twin_second, policy.twin_third};
+  TwinSearch search(of, actual, policy);
   struct Best {
     Finding finding;
     TwinDistance twin;
@@ -359,7 +357,7 @@ TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& 
   Best shares;  // of those that every element is within
   Blame blame;
   search.run([&](const TwinDistance& twin) {
-    const Finding found = judge_variant(of, twin, actual, seed, std::span(kLooks).first(2));
+    const Finding found = judge_variant(of, twin, actual, seed, policy, std::span(looks).first(2));
     // Far from the kernel and undecided throughout, another sequence's twin would excuse anything.
     const bool borrowed = of.known != nullptr && twin.most > kOperatorTwinSame &&
                           std::ranges::find(*of.known, twin.variant) != of.known->end();
@@ -373,7 +371,7 @@ TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& 
   // Two ties of one value each that all later rows show, say: one draw in some hundred turns both. Another twin, with no
   // element of which they agree, may be nearer then.
   if (best.finding.ratio > 1.0 && !shares.twin.value.empty()) {
-    shares.finding = judge_variant(of, shares.twin, actual, seed, kLooks);
+    shares.finding = judge_variant(of, shares.twin, actual, seed, policy, looks);
     if (!best.finding.elements || shares.finding.ratio <= 1.0) best = shares;
   }
   const auto* blamed = best.finding.ratio > 1.0 ? blame.nearest() : nullptr;
@@ -381,7 +379,7 @@ TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& 
   if (of.known != nullptr && found.compared && found.ratio <= 1.0 && found.same) {
     std::erase(*of.known, best.twin.variant);
     of.known->insert(of.known->begin(), best.twin.variant);
-    if (of.known->size() > kTwinsKnown) of.known->pop_back();
+    if (std::ssize(*of.known) > policy.twins_known) of.known->pop_back();
   }
   const std::string words = (blamed != nullptr ? blamed->second : best.twin.variant).words();
   TwinJudgement out;

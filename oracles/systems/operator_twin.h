@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "oracles/bounds/softmax_order.h"
+#include "oracles/judge_policy.h"
 #include "oracles/systems/judge_operator.h"
 
 /// The twin of an operator: the reference of the form that ran, rounded to nearest at its rounding points and exact between.
@@ -63,8 +64,8 @@ struct TwinDistance {
 /// The twins that a kernel may have.
 class TwinSearch {
  public:
-  /// Both live as long as the search.
-  TwinSearch(const TwinSubject& of, const Tensors<double>& actual);
+  /// All live as long as the search.
+  TwinSearch(const TwinSubject& of, const Tensors<double>& actual, const JudgePolicy& policy);
   /// Offers those that are known, however far, and then those within kOperatorTwinSame, until one is accepted: first that of all
   /// points, then those without any, without all that are declared alike or in one table (a stage that a kernel keeps in fp32), without a single one, and what comes
   /// nearer of their combinations. In the end all of one change and the nearest others.
@@ -83,12 +84,13 @@ class TwinSearch {
   /// where one was accepted; what came nearest of each round joins `all`.
   [[nodiscard]] bool stores_few(const std::function<bool(const TwinDistance&)>& accepts, int most,
                                 std::vector<TwinDistance>& all);
-  /// What may have to be changed together: every subset of kOperatorTwinSubsets points or fewer, of more every pair, left out; and
+  /// What may have to be changed together: every subset of JudgePolicy::twin_subsets points or fewer, of more every pair, left out; and
   /// each point with each order.
   [[nodiscard]] std::vector<TwinVariant> together() const;
 
   const TwinSubject& of_;
   const Tensors<double>& actual_;
+  const JudgePolicy& policy_;
   SkippedPoints met_;
   TwinDistance nearest_;
   int evaluated_ = 0;
@@ -108,6 +110,6 @@ struct TwinJudgement {
 /// precision are drawn. The best of the nearest twins decides. Gates: "twin element" and "twin share". Vacuous where
 /// nothing was compared or the twin may be anything.
 [[nodiscard]] TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& actual,
-                                                std::uint64_t seed);
+                                                std::uint64_t seed, const JudgePolicy& policy);
 
 }  // namespace samestate

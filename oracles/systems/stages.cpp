@@ -144,7 +144,8 @@ const Operator& linear_map() {
 
 StagesJudged judge_stages(const Operator& layer, const Call& call, const Tensors<double>& inputs,
                           const Tensors<double>& written, const std::vector<Index>& cuts,
-                          const Contract& contract, std::uint64_t seed, const GatesAsked& asked) {
+                          const Contract& contract, std::uint64_t seed, const JudgePolicy& policy,
+                          const GatesAsked& asked) {
   const LayerStages known = stages_of(layer.name)(call);
   const Layer of{known, inputs, written, contract};
   StagesJudged out;
@@ -169,7 +170,7 @@ StagesJudged judge_stages(const Operator& layer, const Call& call, const Tensors
     const Contract own = of.contract_of(stage);
     const OperatorOracle oracle = operator_oracle(*stage.op, stage.call, reads, cuts, own);
     Judgement judgement =
-        judge_sequence({*stage.op, stage.call, reads, cuts, own, oracle}, actual, seed, asked);
+        judge_sequence({*stage.op, stage.call, reads, cuts, own, oracle}, actual, seed, policy, asked);
     name_as_in_layer(stage, judgement.reason);
     out.stages.push_back({stage.name, std::move(judgement)});
   }

@@ -98,7 +98,8 @@ struct StagesJudged {
 [[nodiscard]] StagesJudged judge_stages(const Operator& layer, const Call& call,
                                         const Tensors<double>& inputs, const Tensors<double>& written,
                                         const std::vector<Index>& cuts, const Contract& contract,
-                                        std::uint64_t seed, const GatesAsked& asked);
+                                        std::uint64_t seed, const JudgePolicy& policy,
+                                        const GatesAsked& asked);
 
 /// Adds to the judgement of a whole sequence what was found of its stages. The first that fails fails the case, and its
 /// numbers become the case's; a whole that is vacuous passes where the stages are complete and all of them pass.

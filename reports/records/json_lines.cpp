@@ -76,6 +76,7 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit.unless_empty("stage", judgement.stage);
   visit.unless_empty("stages", judgement.stages);
   visit("reason", judgement.reason);
+  visit.unless_empty("policy", record.policy);
   visit("seconds", record.seconds);
   visit.unless_empty("after", record.after);
   visit.unless_empty("gpu", record.gpu);

@@ -5,6 +5,33 @@
 
 namespace samestate {
 
+namespace {
+
+void add_held(json_fields::Json& out, const Judgement& j) {
+  if (j.held == 0) return;
+  out["held"] = j.held;
+  out["held_of"] = j.held_of;
+  out["held_which"] = j.held_which;
+}
+
+std::string one_line(const json_fields::Json& out) {
+  return out.dump(-1, ' ', false, json_fields::Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string with_deeper(const std::string& case_object, const Record& deeper) {
+  using json_fields::encoded;
+  const Judgement& j = deeper.judgement;
+  json_fields::Json out = json_fields::Json::parse(case_object);
+  json_fields::Json& found = out["deeper"];
+  found = {{"policy", deeper.policy},   {"verdict", name_of(j.verdict)}, {"gate", j.gate},
+           {"ratio", encoded(j.ratio)}, {"error", encoded(j.error)},     {"bound", encoded(j.bound)},
+           {"reason", j.reason},        {"seconds", deeper.seconds}};
+  add_held(found, j);
+  return one_line(out);
+}
+
 std::string case_json(const Record& record, const CaseExplanation& explanation) {
   using json_fields::encoded;
   const Judgement& j = record.judgement;
@@ -37,11 +64,8 @@ std::string case_json(const Record& record, const CaseExplanation& explanation) 
                            {"seconds", record.seconds},
                            {"command", repro_command(record)}};
   json_fields::Writer{out}("worst", j.worst);
-  if (j.held > 0) {
-    out["held"] = j.held;
-    out["held_of"] = j.held_of;
-    out["held_which"] = j.held_which;
-  }
+  add_held(out, j);
+  json_fields::Writer{out}.unless_empty("policy", record.policy);
   json_fields::Writer{out}.unless_empty("tuned", record.tuned);
   json_fields::Writer{out}.unless_empty("retuned", record.retuned);
   json_fields::Writer{out}.unless_empty("stage", j.stage);
@@ -55,7 +79,7 @@ std::string case_json(const Record& record, const CaseExplanation& explanation) 
           {{"place", v.place}, {"expected", encoded(v.expected)}, {"actual", encoded(v.actual)}});
     for (const auto& [name, value] : explanation.terms) out["bound_terms"][name] = encoded(value);
   }
-  return out.dump(-1, ' ', false, json_fields::Json::error_handler_t::replace) + "\n";
+  return one_line(out);
 }
 
 }  // namespace samestate

@@ -26,4 +26,8 @@ struct CaseExplanation {
 /// A number that is none is a string: "inf", "nan".
 [[nodiscard]] std::string case_json(const Record& record, const CaseExplanation& explanation);
 
+/// Such an object with what a deeper look at the same line found: "deeper": {"policy", "verdict", "gate", "ratio", "error", "bound",
+/// "reason", "seconds", and "held" .. where not all was held}. The fields beside it stay those of the first look.
+[[nodiscard]] std::string with_deeper(const std::string& case_object, const Record& deeper);
+
 }  // namespace samestate

@@ -168,6 +168,13 @@ constexpr std::array kWords = {
          "of a case of many heads, those that are compared within their *bound*: ends, block edges, drawn "
          "ones and the farthest from float64, in which all others are evaluated "
          "([judging.md](judging.md))"},
+    Word{
+        "policy",
+        "how much of a case is *held* and how much work *twin* and drawn roundings may take, by name: `gate` "
+        "for "
+        "every command, `deep` for the second look of `repro` (its line `deeper`), `file`, `captured` and "
+        "`bench` where a run cannot be repeated or is timed. A *record* without one is older, and the gate's "
+        "([policy.md](policy.md))"},
     Word{"sampled",
          "the *gate* of operators in 16 bit: the reference runs 32 times with drawn roundings where the "
          "contract keeps 16 bit, and the kernel's error has to belong to theirs. With the statistic that "

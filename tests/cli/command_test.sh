@@ -132,6 +132,26 @@ cp out first
 run 0 repro 'v1 retention T=9 dk=8 state=random'
 cmp -s out first || complain 'the second run says something else'
 run 3 repro 'v1 retention T=0'
+says 'policy    gate'
+grep -q '^deeper' out && complain 'looks deeper at what no work shows'
+# A line that is vacuous for want of work has the verdict of the gate first, then what a deeper look finds.
+open='v1 latent_attention form=absorbed B=2 T=78 D=72 dn=72 dr=72 dv=72 dc=72 q_lora=72 contract=bf16'
+run 3 repro "$open"
+says 'verdict   vacuous: '
+says 'policy    gate'
+says 'deeper    pass under policy deep: gate sampled tensor, ratio '
+[[ "$(grep -n '^policy' out | cut -d: -f1)" -lt "$(grep -n '^deeper' out | cut -d: -f1)" ]] || complain 'the first verdict is not first'
+run 3 repro --json "$open"
+[[ "$(wc -l <out)" -eq 1 ]] || complain 'not one line of JSON'
+grep -qE '"verdict":"vacuous".*"policy":"gate".*"deeper":\{"policy":"deep","verdict":"pass","gate":"sampled tensor","ratio":0\.' out ||
+  complain 'has not both looks'
+run 3 repro --deeper-budget 0 "$open"
+grep -q '^deeper' out && complain 'looks deeper without a budget'
+run 3 repro --deeper-budget 0.05s "$open"
+says 'deeper    timeout under policy deep: not finished within 0.05 s: give more --deeper-budget'
+run 0 repro --deeper 'v1 rms_norm form=fused B=300 T=2 H=2 D=5'
+says 'policy    gate'
+says 'deeper    pass under policy deep'
 says 'verdict   vacuous'
 
 # Kernels by name or pattern.

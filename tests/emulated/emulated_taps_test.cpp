@@ -64,7 +64,7 @@ Judgement judged(OperatorKernel row, std::string_view rest, const Change& before
     return outcome;
   };
   const KernelRow kernel = adapted(row);
-  return r.system->run(r, {&kernel, &kernel, &kernel}, {r.layout, 1}, nullptr);
+  return r.system->run(r, {&kernel, &kernel, &kernel}, {r.layout, 1}, kGatePolicy, nullptr);
 }
 
 std::string stages_in(const Judgement& j) {

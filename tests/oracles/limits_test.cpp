@@ -32,11 +32,11 @@ Table table_of(const std::string& text, const std::regex& row) {
   return out;
 }
 
-const std::regex kConstant(R"(inline constexpr \w+ (k\w+) = ([-+.e0-9]+);)");
-const std::regex kRow(R"(\| `(k\w+)` \| ([-+.e0-9]+) \|)");
+const std::regex kConstant(R"(inline constexpr \w+ (k\w+) = ([-+.exp0-9]+);)");
+const std::regex kRow(R"(\| `(k\w+)` \| ([-+.exp0-9]+) \|)");
 
 TEST(Limits, TheTableOfTheDocumentIsTheTableOfTheCode) {
-  const Table code = table_of(text_of("oracles/limits.h"), kConstant);
+  const Table code = table_of(text_of("oracles/limits.h") + text_of("harness/run/judging_cost.h"), kConstant);
   const Table document = table_of(text_of("docs/validation.md"), kRow);
   EXPECT_EQ(code.at("kVacuousRows"), kVacuousRows) << "read as the compiler reads it";
   EXPECT_EQ(code, document);

@@ -79,7 +79,7 @@ Judgement judged(const Known& known, const std::string& contract, std::string_vi
   const Runner runner = [&](const Batch& of, const Path& path) {
     return run_kernel(kernels, of, path, called.promised, {});
   };
-  return judge_batch(as, family, batch, runner(batch, called.path(batch.shape.T)), runner);
+  return judge_batch(as, family, batch, runner(batch, called.path(batch.shape.T)), kGatePolicy, runner);
 }
 
 /// Whether no data of the gate refute that the kernel keeps the contract. A bound that says nothing refutes nothing, but the

@@ -37,6 +37,7 @@ CaseResult full() {
   f.gpu = "GPU-8f6d";
   f.outputs = "o:0123456789abcdef final_state:1";
   f.tuned = "first: scan: BLOCK=64\tnum_warps=4";
+  f.policy = "gate";
   return f;
 }
 
@@ -68,6 +69,7 @@ TEST(CaseResult, ComesBackBitForBit) {
   EXPECT_EQ(out.gpu, in.gpu);
   EXPECT_EQ(out.outputs, in.outputs);
   EXPECT_EQ(out.tuned, in.tuned);
+  EXPECT_EQ(out.policy, in.policy);
 }
 
 // Checkpoints of before have neither.
@@ -79,7 +81,10 @@ TEST(CaseResult, OneWithoutADeviceIsRead) {
   EXPECT_EQ(out.gpu, "");
   EXPECT_EQ(out.outputs, "");
   EXPECT_THROW((void)parse_result(before + "\tGPU-8f6d"), Error);
-  EXPECT_EQ(parse_result(text.substr(0, text.rfind('\t'))).tuned, "");
+  const std::string without_policy = text.substr(0, text.rfind('\t'));
+  EXPECT_EQ(parse_result(without_policy).policy, "");
+  EXPECT_EQ(parse_result(without_policy).tuned, full().tuned);
+  EXPECT_EQ(parse_result(without_policy.substr(0, without_policy.rfind('\t'))).tuned, "");
   EXPECT_THROW((void)parse_result(text + "\t"), Error);
 }
 

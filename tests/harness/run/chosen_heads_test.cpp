@@ -19,7 +19,7 @@ namespace {
 bool any(Index) { return true; }
 
 TEST(ChosenHeads, OfFewAll) {
-  const ChosenHeads chosen(6, 4, 1, any);
+  const ChosenHeads chosen(6, 4, 1, any, kGatePolicy, kGatePolicy.held_heads);
   EXPECT_TRUE(chosen.all());
   EXPECT_EQ(chosen.count(), 24);
   Judgement judgement;
@@ -30,9 +30,9 @@ TEST(ChosenHeads, OfFewAll) {
 
 TEST(ChosenHeads, OfManyTheEndsAndBlockEdgesOfBothAxes) {
   for (const auto& [sequences, heads] : {std::pair<Index, Index>{16400, 4}, {1, 1030}, {300, 72}, {25, 1}}) {
-    const ChosenHeads chosen(sequences, heads, 7, any);
+    const ChosenHeads chosen(sequences, heads, 7, any, kGatePolicy, kGatePolicy.held_heads);
     EXPECT_FALSE(chosen.all());
-    EXPECT_GE(chosen.count(), kChosenHeads);
+    EXPECT_GE(chosen.count(), kGatePolicy.held_heads);
     EXPECT_LT(chosen.count(), 150);
     for (const Index n : {Index{0}, sequences - 1}) {
       EXPECT_TRUE(chosen.takes(n, 0)) << sequences;
@@ -51,6 +51,19 @@ TEST(ChosenHeads, OfManyTheEndsAndBlockEdgesOfBothAxes) {
   }
 }
 
+// So that a deeper look repeats all that the first one looked at.
+TEST(ChosenHeads, ADeepPolicyHoldsTheGatesHeadsAndMore) {
+  for (const auto& [sequences, heads] : {std::pair<Index, Index>{16400, 4}, {300, 72}, {25, 1}, {30, 4}}) {
+    const ChosenHeads gate(sequences, heads, 7, any, kGatePolicy, kGatePolicy.held_heads);
+    const ChosenHeads deep(sequences, heads, 7, any, kDeepPolicy, kDeepPolicy.held_heads);
+    EXPECT_GE(deep.count(), std::min(kDeepPolicy.held_heads, sequences * heads));
+    EXPECT_GE(deep.count(), gate.count());
+    for (Index n = 0; n < sequences; ++n) {
+      for (Index h = 0; h < heads; ++h) EXPECT_TRUE(!gate.takes(n, h) || deep.takes(n, h)) << n << " " << h;
+    }
+  }
+}
+
 TEST(ChosenHeads, EdgesAreThoseOfBlocks) {
   EXPECT_EQ(block_edges(1), (std::vector<Index>{0}));
   EXPECT_EQ(block_edges(6), (std::vector<Index>{0, 1, 2, 3, 4, 5}));
@@ -63,16 +76,18 @@ TEST(ChosenHeads, EdgesAreThoseOfBlocks) {
 
 TEST(ChosenHeads, TheSeedDrawsTheOthersAmongThoseThatHaveTokens) {
   const auto every_fifth = [](Index n) { return n % 5 == 3; };
-  const auto text = [&](std::uint64_t seed) { return ChosenHeads(25, 9, seed, every_fifth).text(); };
+  const auto text = [&](std::uint64_t seed) {
+    return ChosenHeads(25, 9, seed, every_fifth, kGatePolicy, kGatePolicy.held_heads).text();
+  };
   EXPECT_EQ(text(1), text(1));
   EXPECT_NE(text(1), text(2));
-  const ChosenHeads chosen(4000, 1, 1, every_fifth);
+  const ChosenHeads chosen(4000, 1, 1, every_fifth, kGatePolicy, kGatePolicy.held_heads);
   EXPECT_TRUE(chosen.takes(3, 0));     // the first that has any
   EXPECT_TRUE(chosen.takes(3998, 0));  // the last
 }
 
 TEST(ChosenHeads, SaysWhich) {
-  ChosenHeads chosen(5, 6, 1, any);
+  ChosenHeads chosen(5, 6, 1, any, kGatePolicy, kGatePolicy.held_heads);
   const Index before = chosen.count();
   for (Index n = 0; n < 5; ++n) {
     for (Index h = 0; h < 6; ++h) chosen.add(n, h);
@@ -81,7 +96,7 @@ TEST(ChosenHeads, SaysWhich) {
   EXPECT_TRUE(chosen.all());
   EXPECT_EQ(chosen.text(), "0:0,1,2,3,4,5 1:0,1,2,3,4,5 2:0,1,2,3,4,5 3:0,1,2,3,4,5 4:0,1,2,3,4,5");
   Judgement judgement;
-  const ChosenHeads batch(257, 1, 1, any);
+  const ChosenHeads batch(257, 1, 1, any, kGatePolicy, kGatePolicy.held_heads);
   batch.note(judgement, batch.others());
   EXPECT_EQ(judgement.held, batch.count());
   EXPECT_EQ(judgement.held_of, 257);
@@ -90,7 +105,7 @@ TEST(ChosenHeads, SaysWhich) {
 }
 
 TEST(Farthest, KeepsTheWorstOfEachMeasure) {
-  Farthest farthest;
+  Farthest farthest(kGatePolicy.farthest);
   for (Index head = 0; head < 100; ++head) farthest.add(head, {0.001 * static_cast<double>(head % 7), 0.0});
   farthest.add(100, {0.0, 0.5});  // one row of it
   farthest.add(101, {std::numeric_limits<double>::infinity(), 0.1});
@@ -144,7 +159,7 @@ struct Planted {
     const BatchShape& s = batch.shape;
     return outputs.o[static_cast<std::size_t>(((n * s.T + t) * s.Hv + h) * s.dv + c)];
   }
-  Judgement judge() const { return judge_batch(r, family, batch, outputs, {}); }
+  Judgement judge() const { return judge_batch(r, family, batch, outputs, kFilePolicy, {}); }
 
   Resolved r;
   const Family& family;
@@ -158,7 +173,7 @@ TEST(SampledJudge, OneWrongHeadOfSixtyThousandFails) {
   const Judgement judgement = right.judge();
   EXPECT_EQ(judgement.verdict, Verdict::pass) << judgement.reason;
   EXPECT_EQ(judgement.held_of, 65600);
-  EXPECT_GE(judgement.held, kChosenHeads);
+  EXPECT_GE(judgement.held, kGatePolicy.held_heads);
   // The ends, edges of blocks, and what nobody chooses.
   for (const auto& [n, h] : {std::pair<Index, Index>{0, 0},
                              {0, 3},
@@ -210,7 +225,9 @@ TEST(SampledJudge, OneWrongSequenceOfNamedTensorsFails) {
   const auto& system = dynamic_cast<const TensorSystem&>(*r.system);
   const std::vector<CaseTensor> inputs = system.inputs(r);
   std::vector<CaseTensor> outputs = system.outputs(r, inputs, {&row, &row, &row}, {r.layout, 1});
-  const auto judge = [&] { return judge_tensors(r, system, "fused", inputs, by_sequence(outputs)); };
+  const auto judge = [&] {
+    return judge_tensors(r, system, "fused", inputs, by_sequence(outputs), kGatePolicy);
+  };
   const Judgement right = judge();
   EXPECT_EQ(right.verdict, Verdict::pass) << right.reason;
   EXPECT_EQ(right.held_of, 300);

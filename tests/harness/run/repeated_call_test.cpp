@@ -36,7 +36,7 @@ TEST(RepeatedCall, LeavesIndicesAlone) {
   const KernelRow row = adapted(kernel);
   RunOptions options{r.layout, 1};
   options.repeat = true;
-  const Judgement j = r.system->run(r, {&row, &row, &row}, options, nullptr);
+  const Judgement j = r.system->run(r, {&row, &row, &row}, options, kGatePolicy, nullptr);
   EXPECT_EQ(j.verdict, Verdict::pass) << j.reason;
   EXPECT_EQ(slots, (std::set<std::vector<float>>{given}));
   EXPECT_EQ(values.size(), 2U);

@@ -113,7 +113,7 @@ Judgement judged(const Fault& fault, const std::string& contract) {
     return outcome;
   };
   const KernelRow row = adapted(kernel);
-  return r.system->run(r, {&row, &row, &row}, {r.layout, 1}, nullptr);
+  return r.system->run(r, {&row, &row, &row}, {r.layout, 1}, kGatePolicy, nullptr);
 }
 
 std::string failing(const Judgement& j) {

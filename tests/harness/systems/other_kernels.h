@@ -27,7 +27,8 @@ inline Judgement judged_kernel(const std::string& line, const std::string& form,
   const auto& system = dynamic_cast<const TensorSystem&>(*r.system);
   const std::vector<CaseTensor> inputs = system.inputs(r);
   return judge_tensors(r, system, row.form, inputs,
-                       by_sequence(system.outputs(r, inputs, {&row, &row, &row}, {r.layout, 1})));
+                       by_sequence(system.outputs(r, inputs, {&row, &row, &row}, {r.layout, 1})),
+                       kGatePolicy);
 }
 
 }  // namespace samestate

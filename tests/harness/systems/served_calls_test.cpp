@@ -21,7 +21,7 @@ namespace {
 Judgement judged(const OperatorKernel& kernel, const std::string& line) {
   const KernelRow row = adapted(kernel);
   const Resolved r(parse_case(line));
-  return r.system->run(r, {&row, &row, &row}, {r.layout, 1}, nullptr);
+  return r.system->run(r, {&row, &row, &row}, {r.layout, 1}, kGatePolicy, nullptr);
 }
 
 // Drafted tokens are verified, and prompts prefilled in pieces, by calls of several tokens behind those before them. What is wrong

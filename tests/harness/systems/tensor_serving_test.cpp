@@ -28,7 +28,7 @@ const OperatorKernel& row_of(const std::string& line) {
 Judgement judged(const OperatorKernel& kernel, const std::string& line) {
   const KernelRow row = adapted(kernel);
   const Resolved r(parse_case(line));
-  return r.system->run(r, {&row, &row, &row}, {r.layout, 1}, nullptr);
+  return r.system->run(r, {&row, &row, &row}, {r.layout, 1}, kGatePolicy, nullptr);
 }
 
 OperatorKernel planted(const std::string& line, Run run) {

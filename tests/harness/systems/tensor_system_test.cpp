@@ -28,7 +28,7 @@ const OperatorKernel& right() { return operator_row("cpu.linear_attention_normal
 Judgement judged(const OperatorKernel& kernel, const std::string& line = kLine) {
   const KernelRow row = adapted(kernel);
   const Resolved r(parse_case(line));
-  return r.system->run(r, {&row, &row, &row}, {r.layout, 1}, nullptr);
+  return r.system->run(r, {&row, &row, &row}, {r.layout, 1}, kGatePolicy, nullptr);
 }
 
 /// The right kernel after `change` has had its way with the outputs of the call.

@@ -10,6 +10,7 @@
 #include "oracles/bounds/stochastic.h"
 #include "oracles/bounds/stored.h"
 #include "oracles/contracts.h"
+#include "oracles/judge_policy.h"
 #include "oracles/limits.h"
 #include "reference/sequence.h"
 
@@ -53,7 +54,7 @@ TEST(SampledModel, RoundingsHaveTheMeanZeroAndTheVarianceOfASpacing) {
 // A factor of 0.998 takes each bf16 number back to itself, so that all errors are that factor.
 TEST(SampledModel, OneSampleOfThoseOfALookRoundsToNearest) {
   int nearest = 0;
-  for (int n = 0; n < kSamples; ++n) {
+  for (int n = 0; n < kGatePolicy.samples; ++n) {
     const SamplingScope scope(SampledModel::sample(contract_named("bf16"), 1, n));
     bool all = true;
     for (int i = 0; i < 100; ++i) {
@@ -95,9 +96,9 @@ TEST(SampledModel, HalfOfTheSamplesHaveErrorsOfTheSizeOfRoundingToNearest) {
     EXPECT_NEAR(up, 500, 65) << x;
   }
   int such = 0;
-  for (int n = 0; n < kSamples; ++n)
+  for (int n = 0; n < kGatePolicy.samples; ++n)
     such += SampledModel::sample(contract_named("bf16"), 1, n).size_of_nearest;
-  EXPECT_EQ(2 * such, kSamples);
+  EXPECT_EQ(2 * such, kGatePolicy.samples);
 }
 
 TEST(SampledModel, WhatIsANumberOfTheFormatStays) {

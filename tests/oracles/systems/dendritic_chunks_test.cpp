@@ -64,7 +64,8 @@ TEST(DendriticChunks, KernelsOfOneAndOfSeveralPartsPass) {
     several.skipped.sort();
     residual.skipped.points = {several.skipped.points.front()};
     for (const TwinVariant& variant : {one, residual, several}) {
-      const TwinJudgement judged = judge_operator_twin(of.subject(), drawn_kernel(of, variant), 7);
+      const TwinJudgement judged =
+          judge_operator_twin(of.subject(), drawn_kernel(of, variant), 7, kGatePolicy);
       EXPECT_EQ(judged.judgement.verdict, Verdict::pass) << seed << " " << judged.judgement.reason;
     }
   }
@@ -73,7 +74,8 @@ TEST(DendriticChunks, KernelsOfOneAndOfSeveralPartsPass) {
 TEST(DendriticChunks, RoundingsThatNoContractHasFail) {
   const DrawnSubject of = drawn("chunked", 1);
   for (const Planted planted : {Planted::functions, Planted::partial, Planted::quotients}) {
-    const TwinJudgement judged = judge_operator_twin(of.subject(), drawn_kernel(of, {}, planted), 7);
+    const TwinJudgement judged =
+        judge_operator_twin(of.subject(), drawn_kernel(of, {}, planted), 7, kGatePolicy);
     EXPECT_EQ(judged.judgement.verdict, Verdict::fail);
     EXPECT_GT(judged.judgement.twin_ratio, 1.0);
   }

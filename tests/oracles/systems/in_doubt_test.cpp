@@ -41,13 +41,13 @@ struct Subject : DrawnSubject {
     return in_fp32(op.exact(call, read));
   }
   [[nodiscard]] Judgement judge(const Tensors<double>& actual, bool drawn = true) const {
-    return judge_sequence(subject(), actual, 1,
+    return judge_sequence(subject(), actual, 1, kGatePolicy,
                           {[](Verdict) { return false; }, [drawn](Verdict) { return drawn; }});
   }
 };
 
 bool in_doubt(const Subject& of, const Tensors<double>& actual) {
-  return !doubtful_rows(of.subject(), actual, 1).empty();
+  return !doubtful_rows(of.subject(), actual, 1, kGatePolicy).empty();
 }
 
 Change kept_as(const char* tensor, Format format) {
@@ -126,7 +126,7 @@ TEST(InDoubt, WhereTheWorstCaseSaysNothingAFaultIsDrawn) {
   Subject wide = latent();
   wide.oracle.tolerance["y"] *= 1e9;
   const auto verdict = [&](const Tensors<double>& actual) {
-    return judge_sequence(wide.subject(), actual, 1,
+    return judge_sequence(wide.subject(), actual, 1, kGatePolicy,
                           {[](Verdict) { return false; }, [](Verdict v) { return v != Verdict::vacuous; }})
         .verdict;
   };
@@ -162,7 +162,7 @@ TEST(InDoubt, FewSamplesAreEnoughForOneOfThemAndNotForAFault) {
   const Subject& subject = softmax();
   const auto few = [&](const Tensors<double>& actual) {
     return lies_within_few(subject.op, subject.call, subject.inputs, subject.cuts, subject.contract,
-                           subject.oracle, 1, actual);
+                           subject.oracle, 1, actual, kGatePolicy);
   };
   EXPECT_TRUE(few(in_fp32(subject.oracle.exact)));
   EXPECT_FALSE(few(subject.reading(kept_as("k", Format::tf32))));
@@ -218,10 +218,10 @@ TEST(InDoubt, RoundingsThatRepeatAreLeftToTheWorstCase) {
   EXPECT_TRUE(roundings_repeat(subject.subject()));
   const Tensors<double> actual = one_key_after_the_other(subject);
   EXPECT_FALSE(in_doubt(subject, actual)) << "a unit for each of the tokens";
-  EXPECT_EQ(
-      judge_sampled(subject.op, subject.call, subject.inputs, {}, subject.contract, subject.oracle, 1, actual)
-          .verdict,
-      Verdict::fail)
+  EXPECT_EQ(judge_sampled(subject.op, subject.call, subject.inputs, {}, subject.contract, subject.oracle, 1,
+                          actual, kGatePolicy)
+                .verdict,
+            Verdict::fail)
       << "drawn roundings, which are independent, do not know it";
   EXPECT_EQ(subject.judge(actual).verdict, Verdict::pass);
   Tensors<double> wrong = actual;
@@ -245,10 +245,10 @@ TEST(InDoubt, WeightsThatAreAlikeAreLeftToTheWorstCase) {
   subject.oracle = operator_oracle(subject.op, subject.call, subject.inputs, {}, subject.contract);
   EXPECT_FALSE(roundings_repeat(subject.subject())) << "no two tokens are one";
   const Tensors<double> actual = one_key_after_the_other(subject);
-  EXPECT_EQ(
-      judge_sampled(subject.op, subject.call, subject.inputs, {}, subject.contract, subject.oracle, 1, actual)
-          .verdict,
-      Verdict::fail)
+  EXPECT_EQ(judge_sampled(subject.op, subject.call, subject.inputs, {}, subject.contract, subject.oracle, 1,
+                          actual, kGatePolicy)
+                .verdict,
+            Verdict::fail)
       << "drawn roundings do not know it";
   subject.oracle.tolerance.find("o")->second.array() += 1e-3;  // of scores that cancel it would be
   EXPECT_FALSE(in_doubt(subject, actual));

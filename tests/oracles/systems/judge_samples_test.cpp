@@ -25,7 +25,7 @@ struct Model {
   SampledErrors errors;
   std::mt19937_64 engine{17};
 
-  explicit Model(int samples = kSamples) {
+  explicit Model(int samples = kGatePolicy.samples) {
     oracle.exact["y"] = draw(1.0);
     oracle.undecided["y"] = Matrix<bool>::Constant(kRows, 1, false);
     errors.between["y"] = Matrix<double>::Constant(kRows, kColumns, 1e-6);
@@ -151,7 +151,7 @@ TEST(JudgeSampled, OperatorsWithPlantedRoundings) {
   const OperatorOracle oracle = operator_oracle(op, call, inputs, {}, contract);
   ASSERT_EQ(judge_operator(op, oracle, oracle.exact).verdict, Verdict::pass);
   const auto with = [&](const Tensors<double>& actual) {
-    return judge_sampled(op, call, inputs, {}, contract, oracle, 1, actual);
+    return judge_sampled(op, call, inputs, {}, contract, oracle, 1, actual, kGatePolicy);
   };
   // A member of the population that the judge did not draw.
   Tensors<double> fresh = oracle.exact;
@@ -230,7 +230,7 @@ TEST(JudgeSampled, WhereTheWorstCaseBetweenPointsHidesEverythingAllIsDrawn) {
   const auto with = [&](double factor, const Tensors<double>& error) {
     Tensors<double> actual = oracle.exact;
     actual["y"] = factor * actual["y"] + get(error, "y");
-    return judge_sampled(op, call, inputs, {}, contract, oracle, 1, actual);
+    return judge_sampled(op, call, inputs, {}, contract, oracle, 1, actual, kGatePolicy);
   };
   const Tensors<double>& error = points.samples.front();
   EXPECT_EQ(with(1.0, error).verdict, Verdict::pass) << with(1.0, error).reason;
@@ -246,9 +246,10 @@ TEST(JudgeSampled, AGrossErrorInFp32HasNoSecondLook) {
     const OperatorOracle oracle = operator_oracle(op, call, inputs, {}, contract);
     Tensors<double> scaled = oracle.exact;
     scaled["y"] *= 1.2;
-    const SampledErrors first = sample_errors(op, call, inputs, {}, contract, oracle, 1, 0, kSamples);
+    const SampledErrors first =
+        sample_errors(op, call, inputs, {}, contract, oracle, 1, 0, kGatePolicy.samples);
     const double at_first = judge_samples(oracle, first, scaled).ratio;
-    const Judgement last = judge_sampled(op, call, inputs, {}, contract, oracle, 1, scaled);
+    const Judgement last = judge_sampled(op, call, inputs, {}, contract, oracle, 1, scaled, kGatePolicy);
     EXPECT_GT(at_first, kGrossExcess);
     EXPECT_EQ(last.verdict, Verdict::fail);
     EXPECT_EQ(last.ratio == at_first, name == "fp32") << name;
@@ -273,7 +274,7 @@ TEST(JudgeSampled, TakesASoftmaxInTheOrderOfTheTwin) {
                      x.unaryExpr([](const Stochastic& e) { return round_to(e.value(), Format::fp32); }));
     const auto under = [&](const SoftmaxOrder& order) {
       return judge_sampled(drawn.op, drawn.call, drawn.inputs, {}, drawn.contract, drawn.oracle, 1, actual,
-                           {}, order);
+                           kGatePolicy, {}, order);
     };
     passed += under(lazy).verdict == Verdict::pass;
     convicted += under({}).verdict == Verdict::fail;

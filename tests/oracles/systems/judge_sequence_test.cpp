@@ -52,7 +52,7 @@ TEST(JudgeSequence, WithoutRoundingPointsAKernelMayGoInChunksOfItsOwn) {
       Tensors<double> actual = oracle.exact;
       actual[output](row, column) += bounds * std::max(own(row, column), other(row, column));
       const std::vector<Index> cuts;
-      return judge_sequence({data.op, data.call, data.inputs, cuts, contract, oracle}, actual, 1,
+      return judge_sequence({data.op, data.call, data.inputs, cuts, contract, oracle}, actual, 1, kGatePolicy,
                             {never, never})
           .verdict;
     };

@@ -52,7 +52,7 @@ struct Open : DrawnSubject {
     const GatesAsked all{[](Verdict) { return true; }, [](Verdict) { return true; }};
     return judge_sequence(
         {op, found ? found->call : call, inputs, cuts, contract, found ? found->oracle : oracle}, actual, 5,
-        all);
+        kGatePolicy, all);
   }
 };
 

@@ -32,7 +32,7 @@ struct Drawn : DrawnSubject {
     return drawn_kernel(*this, variant, planted, n);
   }
   [[nodiscard]] TwinJudgement judge(const Tensors<double>& actual) const {
-    return judge_operator_twin(subject(), actual, 7);
+    return judge_operator_twin(subject(), actual, 7, kGatePolicy);
   }
 };
 
@@ -78,7 +78,7 @@ TEST(OperatorTwin, AKernelOfManyPointsMayLeaveAnyTwoOut) {
     const Drawn drawn("gated_delta_net", "recurrent", 1, seed, {{"D", 3}, {"dk", 2}, {"dv", 12}});
     SkippedPoints met;
     (void)twin_values(drawn.subject(), {}, &met);
-    ASSERT_GT(std::ssize(met.points), kOperatorTwinSubsets);
+    ASSERT_GT(std::ssize(met.points), kGatePolicy.twin_subsets);
     for (std::size_t i = 0; i < met.points.size(); ++i) {
       for (std::size_t k = i + 1; k < met.points.size(); ++k, ++pairs) {
         TwinVariant variant;
@@ -119,7 +119,7 @@ TEST(OperatorTwin, SoftmaxWeightsMayBeDividedLast) {
   const Tensors<double> actual = drawn.kernel(1, variant);
   EXPECT_EQ(drawn.judge(actual).judgement.verdict, Verdict::pass);
   const TwinSubject subject = drawn.subject();
-  TwinSearch search(subject, actual);
+  TwinSearch search(subject, actual, kGatePolicy);
   search.run([](const TwinDistance&) { return false; });
   EXPECT_TRUE(search.nearest().variant.softmax.divides_last);
 }
@@ -135,7 +135,7 @@ TEST(OperatorTwin, ATwinOfOtherSequencesIsTriedFirstHoweverFar) {
   std::vector<TwinVariant> known{far};
   subject.known = &known;
   const Tensors<double> actual = drawn.kernel(1);
-  TwinSearch search(subject, actual);
+  TwinSearch search(subject, actual, kGatePolicy);
   std::vector<TwinDistance> offered;
   search.run([&](const TwinDistance& twin) {
     offered.push_back(twin);
@@ -146,11 +146,11 @@ TEST(OperatorTwin, ATwinOfOtherSequencesIsTriedFirstHoweverFar) {
   EXPECT_GT(offered[0].most, offered[1].most);
   EXPECT_EQ(offered[1].variant, TwinVariant{}) << "the kernel's own";
 
-  EXPECT_EQ(judge_operator_twin(subject, actual, 7).judgement.verdict, Verdict::pass);
+  EXPECT_EQ(judge_operator_twin(subject, actual, 7, kGatePolicy).judgement.verdict, Verdict::pass);
   ASSERT_EQ(known.size(), 2U);
   EXPECT_EQ(known.front(), TwinVariant{}) << "the last found is first";
   // What fails is no one's twin.
-  static_cast<void>(judge_operator_twin(subject, drawn.kernel(1, {}, Planted::functions), 7));
+  static_cast<void>(judge_operator_twin(subject, drawn.kernel(1, {}, Planted::functions), 7, kGatePolicy));
   EXPECT_EQ(known.size(), 2U);
 }
 

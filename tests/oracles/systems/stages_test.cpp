@@ -111,7 +111,7 @@ struct DrawnLayer {
   }
 
   [[nodiscard]] StagesJudged judge(const Tensors<double>& written) const {
-    return judge_stages(op, call, inputs, written, {}, contract, 7, kAll);
+    return judge_stages(op, call, inputs, written, {}, contract, 7, kGatePolicy, kAll);
   }
 };
 

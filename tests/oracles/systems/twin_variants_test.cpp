@@ -72,7 +72,8 @@ TEST(OperatorTwin, AKernelMayStoreOneOrTwoPointsAlone) {
             if (other != i && other != k) variant.skipped.add(met.points[other]);
           }
           variant.skipped.sort();
-          const TwinJudgement judged = judge_operator_twin(drawn.subject(), drawn_kernel(drawn, variant), 7);
+          const TwinJudgement judged =
+              judge_operator_twin(drawn.subject(), drawn_kernel(drawn, variant), 7, kGatePolicy);
           failed += judged.judgement.verdict == Verdict::fail;
           ++kernels;
         }

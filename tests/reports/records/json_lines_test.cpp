@@ -91,6 +91,7 @@ TEST_F(JsonLines, EveryFieldComesBackBitForBit) {
   records[3].judgement.worst = {};
   records[4].judgement.rows = std::numeric_limits<std::int64_t>::max();
   records[0].gpu = "GPU-8f6d";
+  records[0].policy = "deep";
   records[0].outputs = "o:0123456789abcdef";
   records[0].tuned = "first: scan: BLOCK=64", records[0].retuned = "full: pass: scan: BLOCK=32";
   samestate::Run on_two = run;
@@ -105,6 +106,8 @@ TEST_F(JsonLines, EveryFieldComesBackBitForBit) {
   for (std::size_t i = 0; i < records.size(); ++i) expect_same(records[i], file.records[i]);
   EXPECT_EQ(file.records[0].tuned, records[0].tuned);
   EXPECT_EQ(file.records[0].retuned, records[0].retuned);
+  EXPECT_EQ(file.records[0].policy, "deep");
+  EXPECT_EQ(file.records[1].policy, "") << "a record of before there were policies is read";
   ASSERT_EQ(file.runs.size(), 1U);
   EXPECT_EQ(file.runs[0].version, "0.1.0");
   EXPECT_EQ(file.runs[0].commit, "abc123");
