@@ -65,7 +65,7 @@ std::vector<TwinVariant> TwinSearch::together() const {
     variant.skipped.sort();
     variants.push_back(std::move(variant));
   };
-  if (std::ssize(met_.places) <= policy_.twin_subsets) {
+  if (std::ssize(met_.points) <= policy_.twin_subsets) {
     for (std::size_t subset = 1; subset < std::size_t{1} << points; ++subset)
       add([&](std::size_t i) { return ((subset >> i) & 1U) != 0; });
   } else {
