@@ -99,7 +99,7 @@ std::vector<CaseTensor> outputs_in(const Resolved& r, const Signature& signature
                                    const std::vector<TensorSpec>& written, const RunFile& file) {
   std::vector<CaseTensor> outputs;
   for (const TensorSpec& spec : written) {
-    outputs.push_back({spec, true, tensor_shape(spec, r.c),
+    outputs.push_back({spec, true, output_shape(spec, r.c),
                        floats(file, written_in_file(r, signature, spec), Format::none), r.c.lengths});
   }
   return outputs;
@@ -125,7 +125,7 @@ Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const
       throw Error(fmt::format("tensor '{}' element {} is {}: inputs must be finite", name,
                               bad - values.begin(), *bad));
     }
-    inputs.push_back({spec, spec.axis != Axis::whole, tensor_shape(spec, r.c),
+    inputs.push_back({spec, spec.axis != Axis::whole, input_shape(spec, r.c),
                       floats(file, name, input_format(spec, *r.contract)), r.c.lengths});
   }
   require_offsets(r, file);
@@ -183,7 +183,7 @@ Judgement judge_family_file(const Resolved& r, const Family& family, const RunFi
     *trace = {{}, outputs_in(r, signature, signature.outputs, file), r.c.form, {}, {}, {}, batch.shape.given};
     for (const TensorSpec& spec : signature.inputs) {
       trace->inputs.push_back(
-          {spec, spec.axis != Axis::whole, tensor_shape(spec, r.c), floats(file, spec.name, Format::none)});
+          {spec, spec.axis != Axis::whole, input_shape(spec, r.c), floats(file, spec.name, Format::none)});
     }
   }
   return judge_batch(r, family, batch, outputs, policy, {});
@@ -194,9 +194,9 @@ std::vector<NamedShape> tensors_in_file(const Resolved& r) {
   const TensorPrefixes& prefix = r.system->in_file;
   std::vector<NamedShape> out;
   for (const TensorSpec& spec : signature.inputs)
-    out.push_back({in_file(prefix.input, spec), tensor_shape(spec, r.c)});
+    out.push_back({in_file(prefix.input, spec), input_shape(spec, r.c)});
   for (const TensorSpec& spec : signature.outputs)
-    out.push_back({in_file(prefix.output, spec), tensor_shape(spec, r.c)});
+    out.push_back({in_file(prefix.output, spec), output_shape(spec, r.c)});
   if (r.form->packed) out.push_back({"cu_seqlens", {sequences_of(r.c) + 1}});
   const auto* const layer = dynamic_cast<const TensorSystem*>(r.system);
   if (layer == nullptr) return out;
@@ -204,7 +204,7 @@ std::vector<NamedShape> tensors_in_file(const Resolved& r) {
   for (const OperatorForm& form : layer->row.forms) {
     if (!r.form->of_any_form() && form.name != r.c.form) continue;
     for (const TensorSpec& tap : taps_of(r, *layer, form.name)) {
-      NamedShape named{in_file(kTap, tap), tensor_shape(tap, r.c), true};
+      NamedShape named{in_file(kTap, tap), output_shape(tap, r.c), true};
       if (std::ranges::find(out, named) == out.end()) out.push_back(std::move(named));
     }
   }
@@ -257,7 +257,7 @@ RunFile unwritten_run(const Resolved& r, const std::string& kernel) {
   trace.inputs = r.system->inputs(r);
   trace.native = r.c.form;
   for (const TensorSpec& spec : r.system->signature(r.c).outputs) {
-    std::vector<std::int64_t> shape = tensor_shape(spec, r.c);
+    std::vector<std::int64_t> shape = output_shape(spec, r.c);
     std::int64_t size = 1;
     for (const std::int64_t extent : shape) size *= extent;
     trace.outputs.push_back(

@@ -98,7 +98,7 @@ class TensorCall final : public WholeCall {
   void make_whole() {
     for (const CaseTensor& x : inputs_) input(x.spec.name, {x.shape, x.spec.axis, x.batched}, x.data);
     for (std::size_t i = 0; i < specs_.size(); ++i) {
-      std::vector<std::int64_t> shape = tensor_shape(specs_[i], r_.c);
+      std::vector<std::int64_t> shape = output_shape(specs_[i], r_.c);
       output(specs_[i].name, {std::move(shape), specs_[i].axis}, outputs_[i]);
     }
     if (r_.form->packed) {
@@ -150,7 +150,7 @@ class TensorCall final : public WholeCall {
     if (r_.form->packed) {
       std::vector<CaseTensor> outputs;
       for (std::size_t i = 0; i < specs_.size(); ++i)
-        outputs.push_back({specs_[i], true, tensor_shape(specs_[i], r_.c), outputs_[i], r_.c.lengths});
+        outputs.push_back({specs_[i], true, output_shape(specs_[i], r_.c), outputs_[i], r_.c.lengths});
       return sequence_of(outputs, part);
     }
     Tensors<double> all;

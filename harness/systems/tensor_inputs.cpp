@@ -98,7 +98,7 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
   for (const TensorSpec& spec : r.system->signature(c).inputs) {
     CaseTensor tensor{spec, spec.axis != Axis::whole, {}, {}, c.lengths};
     const bool of_tokens = spec.axis == Axis::tokens || spec.axis == Axis::prefix;
-    tensor.shape = tensor_shape(spec, c);
+    tensor.shape = input_shape(spec, c);
     const Format format = input_format(spec, *r.contract);
     const double largest = largest_finite(format) / kRoom;
     const Counter counter(c.seed, c.system + "/" + spec.name);

@@ -267,9 +267,13 @@ Call TensorSystem::call(const Case& c, std::string_view native) const {
   return call;
 }
 
-std::vector<std::int64_t> tensor_shape(const TensorSpec& spec, const Case& c) {
+std::vector<std::int64_t> input_shape(const TensorSpec& spec, const Case& c) {
+  return spec.axis == Axis::whole ? std::vector<std::int64_t>(spec.shape.begin(), spec.shape.end())
+                                  : output_shape(spec, c);
+}
+
+std::vector<std::int64_t> output_shape(const TensorSpec& spec, const Case& c) {
   std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-  if (spec.axis == Axis::whole) return shape;
   const bool of_tokens = spec.axis == Axis::tokens || spec.axis == Axis::prefix;
   shape.insert(shape.begin(), of_tokens ? c.B : sequences_of(c));
   return shape;
@@ -289,7 +293,7 @@ CallLoop tensor_loop(const Case& c, const Call& call, const std::vector<CaseTens
     loop.inputs.push_back(
         {x.spec.name, x.spec.axis, x.batched, x.shape, &x.data, {}, x.spec.content == Content::slot});
   for (const TensorSpec& spec : outputs) {
-    loop.outputs.push_back({spec.name, spec.axis, true, tensor_shape(spec, c), nullptr,
+    loop.outputs.push_back({spec.name, spec.axis, true, output_shape(spec, c), nullptr,
                             spec.axis == Axis::state ? spec.name : std::string()});
   }
   Index begin = 0;

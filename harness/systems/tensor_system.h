@@ -91,8 +91,9 @@ class TensorSystem final : public System {
 /// them (ChosenTokens): tokens that do not meet, or meet only through rows that all calls are given.
 [[nodiscard]] bool held_by_token(const Operator& row, const Signature& signature);
 
-/// The shape of a tensor of all sequences of a case.
-[[nodiscard]] std::vector<std::int64_t> tensor_shape(const TensorSpec& spec, const Case& c);
+/// The shapes of an input and of an output of all sequences of a case. An output belongs to a sequence whatever its axis.
+[[nodiscard]] std::vector<std::int64_t> input_shape(const TensorSpec& spec, const Case& c);
+[[nodiscard]] std::vector<std::int64_t> output_shape(const TensorSpec& spec, const Case& c);
 
 /// The call of one sequence of a case, whose call is `whole`.
 [[nodiscard]] Call call_of_sequence(Call whole, const Case& c, Index sequence);
