@@ -146,7 +146,7 @@ TEST(NamedPoints, AKernelThatStoresWhereTheContractDoesNotFails) {
       const Tensors<double> stores = drawn_kernel(plain), keeps = drawn_kernel(subject);
       const std::string of = std::string(row.system) + " " + row.form + " " + under;
       const auto verdict = [](const DrawnSubject& s, const Tensors<double>& kernel) {
-        return judge_operator_twin(s.subject(), kernel, 7).judgement.verdict;
+        return judge_operator_twin(s.subject(), kernel, 7, kGatePolicy).judgement.verdict;
       };
       EXPECT_EQ(verdict(plain, stores), Verdict::pass) << of;
       EXPECT_EQ(verdict(plain, keeps), Verdict::pass) << of;

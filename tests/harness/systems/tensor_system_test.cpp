@@ -358,7 +358,8 @@ TEST(TensorLaws, OneOracleIsHeldAgainstAllOtherRuns) {
     Resolved r(parse_case(std::string(kLine) + " law=" + law));
     r.law = counting.law(law);
     evaluations = 0;
-    EXPECT_EQ(counting.run(r, {&kernel, &kernel, &kernel}, {r.layout, 1}, nullptr).verdict, Verdict::pass);
+    EXPECT_EQ(counting.run(r, {&kernel, &kernel, &kernel}, {r.layout, 1}, kGatePolicy, nullptr).verdict,
+              Verdict::pass);
     EXPECT_EQ(evaluations, 2 * (1 + others)) << law;
   }
 }

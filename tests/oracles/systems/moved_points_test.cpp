@@ -85,8 +85,8 @@ TEST(MovedPoints, VerdictsAndRatiosAreThoseOfTheTreesOwnHeaders) {
           variant.softmax.key_tile = n % 2 == 1 ? 16 : 0;
           const Tensors<double> kernel =
               drawn_kernel(of.own, variant, n == 5 ? Planted::functions : Planted::none);
-          const TwinJudgement a = judge_operator_twin(of.subject(own[i]), kernel, 7);
-          const TwinJudgement b = judge_operator_twin(of.subject(there[i]), kernel, 7);
+          const TwinJudgement a = judge_operator_twin(of.subject(own[i]), kernel, 7, kGatePolicy);
+          const TwinJudgement b = judge_operator_twin(of.subject(there[i]), kernel, 7, kGatePolicy);
           expect_same(a, b, std::string(own[i].name) + " " + std::string(form.name) + " " + under);
           ++judged;
           failed += a.judgement.verdict == Verdict::fail;
