@@ -150,8 +150,15 @@ bool has_bound(const System& system, const std::string& contract) {
 KernelRow adapted(const OperatorKernel& of) {
   OperatorKernel kernel = of;
   const System& system = system_of(kernel);
-  if (!kernel.packed && std::ranges::any_of(system.forms, &CaseForm::packed))
+  if (!kernel.packed && std::ranges::any_of(system.forms, &CaseForm::packed)) {
     kernel.limits.emplace_back("form != packed");
+    // It would take the row of all sequences for one.
+    kernel.run = [run = of.run, name = of.name](const OperatorArguments& call, const Contract& contract) {
+      if (!call.cu_seqlens.present()) return run(call, contract);
+      return Outcome{Outcome::Kind::unsupported,
+                     name + " takes no packed batches: its row does not say packed"};
+    };
+  }
   const std::vector<std::string> contracts = contracts_of(kernel.name, kernel.contracts);
   for (const std::string& contract : contracts) {
     if (has_bound(system, contract)) continue;
@@ -172,8 +179,9 @@ KernelRow adapted(const OperatorKernel& of) {
           },
           [kernel](const KernelCall& call, const Contract& contract, const TimingRequest& request) {
             const OperatorArguments a = operator_arguments_of(call, kernel);
-            return kernel.time ? kernel.time(a, contract, request)
-                               : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
+            return kernel.time && (kernel.packed || !a.cu_seqlens.present())
+                       ? kernel.time(a, contract, request)
+                       : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
           },
           {},
           nullptr,

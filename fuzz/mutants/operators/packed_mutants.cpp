@@ -93,7 +93,13 @@ std::vector<Mutant> packed_mutants() {
                         "a packed sequence goes on from its neighbour's state", state_of_the_neighbour});
     const std::size_t before = out.size();
     add_faults(out, kernel, faults);
-    for (std::size_t i = before; i < out.size(); ++i) out[i].operators.front().packed = true;
+    // Layers take minutes, and are made of these.
+    const bool smoke = kernel == "cpu.short_convolution.scatter" || kernel == "cpu.selective_scan.chunked" ||
+                       kernel == "cpu.softmax_attention.online";
+    for (std::size_t i = before; i < out.size(); ++i) {
+      out[i].operators.front().packed = true;
+      out[i].smoke = smoke;
+    }
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -115,6 +116,11 @@ TEST(PackedTensors, AKernelThatDoesNotSayThatItTakesThemIsAskedForNone) {
   EXPECT_TRUE(within_limits(adapted(row), packed_case(adapted(row), "lengths=4,6")));
   row.packed = false;
   EXPECT_FALSE(within_limits(adapted(row), packed_case(adapted(row), "lengths=4,6")));
+  row.name = "mine.short_convolution.scatter";
+  KernelTable mine({}, operator_kernels());
+  mine.add(std::array{row});
+  EXPECT_EQ(run_case(packed_case(mine.row_named(row.name), "lengths=4,6"), mine).judgement.verdict,
+            Verdict::unsupported);
 }
 
 }  // namespace
