@@ -226,8 +226,13 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   if (packs) {
     forms.push_back({.name = "packed", .packed = true});
     plan.every = {"form=packed lengths=0,17,1,0,16,9,0", "form=packed lengths=7,0,26 unowned=3,5 repeat=1"};
-    plan.shapes = {"form=packed lengths=33", "form=packed lengths=1,1,1,1", "form=packed lengths=0,0",
-                   "form=packed lengths=16,17 unowned=130,65", "layout=far form=packed lengths=17,16"};
+    plan.shapes = {"form=packed lengths=33",
+                   "form=packed lengths=1,1,1,1",
+                   "form=packed lengths=0,0",
+                   "form=packed lengths=16,17 unowned=130,65",
+                   "form=packed lengths=16,17 unowned=1,0",
+                   "form=packed lengths=16,17 unowned=0,17",
+                   "layout=far form=packed lengths=17,16"};
   }
   const auto any = [&](Content content) {
     return std::ranges::count(tensors, content, &TensorSpec::content) > 0;
@@ -320,10 +325,14 @@ double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
   if (!c.lengths.empty()) {
     Case one = c;
     one.form = row.forms.front().name;
+    std::vector<Index> lengths = std::exchange(one.lengths, {});
+    std::ranges::sort(lengths);
     double sum = 0.0;
-    for (const Index tokens : std::exchange(one.lengths, {})) {
-      one.T = tokens;
-      sum += work(one, policy);
+    for (auto first = lengths.begin(); first != lengths.end();) {
+      const auto last = std::upper_bound(first, lengths.end(), *first);
+      one.T = *first;
+      sum += static_cast<double>(last - first) * work(one, policy);
+      first = last;
     }
     return sum;
   }
