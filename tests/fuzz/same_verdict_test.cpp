@@ -74,7 +74,13 @@ std::vector<Case> lines_of_a_gate(const KernelTable& table, std::int64_t count) 
   options.device = "cpu";
   options.effort = 0.02;
   options.max_cases = count;
-  return plan_cases(table, options);
+  std::vector<Case> lines = plan_cases(table, options);
+  // So few lines need not have every system.
+  for (const System* system : systems()) {
+    if (std::ranges::none_of(lines, [&](const Case& c) { return c.system == system->name; }))
+      lines.push_back(system->standard());
+  }
+  return lines;
 }
 
 /// Vacuous lines of a gate, by every gate that has some: few of a plan's lines are.
