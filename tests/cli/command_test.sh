@@ -132,6 +132,7 @@ cp out first
 run 0 repro 'v1 retention T=9 dk=8 state=random'
 cmp -s out first || complain 'the second run says something else'
 run 3 repro 'v1 retention T=0'
+says 'verdict   vacuous'
 says 'policy    gate'
 grep -q '^deeper' out && complain 'looks deeper at what no work shows'
 # A line that is vacuous for want of work has the verdict of the gate first, then what a deeper look finds.
@@ -152,7 +153,6 @@ says 'deeper    timeout under policy deep: not finished within 0.05 s: give more
 run 0 repro --deeper 'v1 rms_norm form=fused B=300 T=2 H=2 D=5'
 says 'policy    gate'
 says 'deeper    pass under policy deep'
-says 'verdict   vacuous'
 
 # Kernels by name or pattern.
 run 0 bench --kernel 'cpu.rms*' --list
