@@ -76,9 +76,13 @@ std::vector<Case> lines_of_a_gate(const KernelTable& table, std::int64_t count) 
   options.max_cases = count;
   std::vector<Case> lines = plan_cases(table, options);
   // So few lines need not have every system.
-  for (const System* system : systems()) {
-    if (std::ranges::none_of(lines, [&](const Case& c) { return c.system == system->name; }))
-      lines.push_back(system->standard());
+  for (const KernelRow& row : table.all()) {
+    if (row.device != "cpu" ||
+        std::ranges::any_of(lines, [&](const Case& c) { return c.system == row.system->name; }))
+      continue;
+    lines.push_back(row.system->standard());
+    lines.back().form = row.form;
+    lines.back().kernel = row.name;
   }
   return lines;
 }
