@@ -1,5 +1,7 @@
 #include "harness/systems/judge_tensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -164,8 +166,7 @@ class TensorsJudge {
         cuts_(cuts_of(r)),
         chosen_(chosen_sequences(r.c, system, whole_, inputs, outputs, policy)),
         held_(chosen_.count()),
-        by_token_(!r.c.taps && r.c.T > 0 && !r.form->packed &&
-                  held_by_token(system.row, system.row.signature(whole_))),
+        by_token_(!r.c.taps && r.c.T > 0 && held_by_token(system.row, system.row.signature(whole_))),
         doubt_left_(large_chunk() ? policy.doubt_work_of_large_chunk : policy.doubt_work) {}
 
   [[nodiscard]] Judgement judge() {
@@ -195,6 +196,7 @@ class TensorsJudge {
     Index looked;
     OperatorOracle oracle;
     Judgement judgement;
+    double work;
   };
 
   [[nodiscard]] bool large_chunk() const { return r_.c.chunk > policy_.large_chunk; }
@@ -207,7 +209,8 @@ class TensorsJudge {
   [[nodiscard]] ChosenTokens chosen_tokens(Index b) const {
     const Case& c = r_.c;
     if (c.cached) return ChosenTokens::behind(c.T, c.prefill);
-    return {c.T, c.seed + static_cast<std::uint64_t>(b), policy_, r_.form->decodes ? c.prefill : 0};
+    return {tokens_of(c, b), c.seed + static_cast<std::uint64_t>(b), policy_,
+            r_.form->decodes ? c.prefill : 0};
   }
 
   [[nodiscard]] bool may_seek_twin(double work, bool points, Verdict worst_case) const {
@@ -289,7 +292,10 @@ class TensorsJudge {
         return j.verdict == Verdict::vacuous && j.gate != kInDoubtGate;
       });
     for (Judgement& judgement : of_parts) add(std::move(judgement));
-    if (which_.empty()) which_ = tokens.text(), of_tokens_ = tokens.count();
+    if (which_.empty()) {
+      which_ = r_.form->packed ? fmt::format("of sequence {} {}", b, tokens.text()) : tokens.text();
+      of_tokens_ = tokens.count(), of_all_ = call_.tokens;
+    }
     if (oracles_) oracles_->push_back(oracle_of(sequence));
   }
 
@@ -301,7 +307,7 @@ class TensorsJudge {
     Judgement judgement = judge_part(part, b, oracle, work_);
     const bool twin = judgement.verdict == Verdict::fail && judgement.gate.starts_with("twin");
     if (twin && knew == 0 && std::ssize(early_) < policy_.early_failures) {
-      early_.push_back({std::move(part), b, before, oracle, std::move(judgement)});
+      early_.push_back({std::move(part), b, before, oracle, std::move(judgement), work_});
     } else {
       add(std::move(judgement));
     }
@@ -311,7 +317,8 @@ class TensorsJudge {
   void judge_early() {
     for (Early& early : early_) {
       looked_ = early.looked;
-      add(known_.empty() ? std::move(early.judgement) : judge_part(early.part, early.b, early.oracle, work_));
+      add(known_.empty() ? std::move(early.judgement)
+                         : judge_part(early.part, early.b, early.oracle, early.work));
     }
   }
 
@@ -332,7 +339,7 @@ class TensorsJudge {
     if (!worst_) worst_ = zeros_ ? std::move(*zeros_) : Judgement{};
     chosen_.note(*worst_, chosen_.others());
     if (which_.empty()) return std::move(*worst_);
-    if (chosen_.all()) worst_->held = of_tokens_, worst_->held_of = r_.c.T;
+    if (chosen_.all()) worst_->held = of_tokens_, worst_->held_of = of_all_;
     worst_->held_which += (worst_->held_which.empty() ? "" : "; ") + which_;
     return std::move(*worst_);
   }
@@ -347,16 +354,17 @@ class TensorsJudge {
   Call call_;  ///< of the sequence that is judged: of a packed batch each has its own tokens
   const std::vector<Index> cuts_;
   const ChosenHeads chosen_;
-  Index held_;                      ///< sequences, or parts of all of them
-  Index looked_ = 0;                ///< of these
-  double work_ = 0.0;               ///< of the sequence that is judged, without taps
-  const bool by_token_;             ///< a packed sequence is held whole
+  Index held_;         ///< sequences, or parts of all of them
+  Index looked_ = 0;   ///< of these
+  double work_ = 0.0;  ///< of the sequence that is judged, without taps
+  const bool by_token_;
   double doubt_left_;               ///< work for runs in doubt
   std::vector<TwinVariant> known_;  ///< twins that sequences were found to have
   std::vector<Early> early_;
   std::optional<Judgement> worst_, zeros_;
   std::string which_;    ///< tokens that are held, of the first sequence that is held in part
   Index of_tokens_ = 0;  ///< how many they are
+  Index of_all_ = 0;     ///< and it has
 };
 
 }  // namespace

@@ -89,6 +89,32 @@ TEST(PackedTensors, AWrongElementOfAnySequenceFailsAndIsPlaced) {
   }
 }
 
+TEST(PackedTensors, ALongSequenceIsHeldAtSomeOfItsTokensAndWrongOnesAreAmongThem) {
+  const Case c = parse_case(
+      "v1 softmax_attention form=packed chunk=16 lengths=20,700 H=1 Hkv=1 d=4 dv=4 "
+      "kernel=cpu.softmax_attention.online");
+  const Resolved r(c);
+  const auto& system = dynamic_cast<const TensorSystem&>(*r.system);
+  const KernelRow& row = table().row_named(c.kernel);
+  const std::vector<CaseTensor> inputs = system.inputs(r);
+  const std::vector<CaseTensor> outputs = system.outputs(r, inputs, {&row, &row, &row}, {});
+  const auto judge = [&](const std::vector<CaseTensor>& of) {
+    return judge_tensors(r, system, row.form, inputs, by_sequence(of), kGatePolicy);
+  };
+  const Judgement right = judge(outputs);
+  EXPECT_EQ(right.verdict, Verdict::pass) << right.reason;
+  EXPECT_TRUE(right.held_which.starts_with("of sequence 1 tokens 0-")) << right.held_which;
+  EXPECT_LT(2 * right.held, right.held_of);
+  for (const std::size_t token : {std::size_t{20}, std::size_t{333}, std::size_t{719}}) {
+    std::vector<CaseTensor> wrong = outputs;
+    wrong.front().data[token * 4] += 1.0F;
+    const Judgement judgement = judge(wrong);
+    EXPECT_EQ(judgement.verdict, Verdict::fail) << token;
+    EXPECT_EQ(judgement.worst.sequence, 1);
+    EXPECT_EQ(judgement.worst.token, static_cast<Index>(token) - 20);
+  }
+}
+
 /// A sequence is drawn as sequence n of any batch with its length.
 TEST(PackedTensors, ASequenceHasTheDataOfItsNumber) {
   const Resolved packed(parse_case("v1 selective_scan form=packed lengths=4,0,6 chunk=4 seed=0x5"));
