@@ -20,7 +20,7 @@ namespace {
 /// Behind an exit code: the page's verdict leaves something open.
 constexpr const char* kOpen = "?";
 
-/// What a deeper look found, in a line.
+/// Prints what a deeper look found, in one line.
 std::string deeper_line(const Record& deeper) {
   const Judgement& j = deeper.judgement;
   std::string out = fmt::format("deeper    {} under policy {}", name_of(j.verdict), deeper.policy);

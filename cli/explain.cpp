@@ -37,7 +37,7 @@ struct Meaning {
   std::string kind, name, means;
 };
 
-/// What is rounded at a point, in which systems, and how a contract switches it.
+/// Explains what is rounded at a point, in which systems, and how a contract switches it.
 std::string meaning_of(Point point) {
   const std::string_view use[] = {"a result that a kernel may keep in 16 bit",
                                   "a product whose operands a tf32 unit rounds",

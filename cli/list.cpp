@@ -56,7 +56,7 @@ Listing list_contracts() {
   return out;
 }
 
-/// What a contract may say of a point of a system.
+/// These are the words that a contract may say of a point of a system.
 std::string taken_at(Point point) {
   const std::string_view words[] = {"bf16 fp16", "tf32 tf32_truncated tf32x3",
                                     "bf16 fp16 tf32 tf32_truncated tf32x3"};
@@ -95,7 +95,7 @@ Listing list_contract_points() {
   return out;
 }
 
-/// What the points are, and what they take: at a point of a system the format that the contract has for it, or fp32.
+/// Says which points there are and what they take: at a point of a system the format that the contract has for it, or fp32.
 Listing list_grammar() {
   Listing out{{"point", "what it is", "takes"}, {}};
   for (const ContractPoint& point : contract_points())

@@ -73,7 +73,8 @@ function(list_files unit)
   set(FILES_${unit} ${files} PARENT_SCOPE)
 endfunction()
 
-# What of a file decides what runs: no comment, no empty line and no folder, so that a file may move. (In HASH_<file>, once each.)
+# The hash leaves out comments, empty lines and folders, which decide nothing that runs, so that a file may move. (In HASH_<file>,
+# once each.)
 function(hash_of_file file)
   if(DEFINED HASH_${file})
     return()
@@ -114,7 +115,7 @@ foreach(system gated_delta_rule delta_rule retention linear_attention)
     add_kernel(cuda.${system}.${form} ${${form}})
   endforeach()
 endforeach()
-# Of named tensors a unit names its rows: row<Body>("system", "form", ...).
+# A unit of named tensors names its rows: row<Body>("system", "form", ...).
 file(GLOB units RELATIVE ${folder} ${folder}/cuda/operators/*.cu)
 foreach(unit IN LISTS units)
   file(READ ${folder}/${unit} text)

@@ -162,7 +162,7 @@ std::vector<ContractPoint> make_points() {
   throw Error(fmt::format("contract={}: {}", text, why));
 }
 
-/// What `read` throws is an error of that contract's text.
+/// An error that `read` throws is one of that contract's text.
 void within(Text text, const std::function<void()>& read) {
   try {
     read();
@@ -199,7 +199,7 @@ std::string beside(const Contract& c, Text point) {
   return "residual:" + named(kFormats, c.residual);
 }
 
-/// Whether the fields are equal, whatever points of systems are switched.
+/// Returns true if the fields are equal, whatever points of systems are switched.
 bool same_fields(const Contract& a, const Contract& b) {
   return std::all_of(contract_points().begin(), contract_points().end(),
                      [&](const ContractPoint& point) { return point.value(a) == point.value(b); });

@@ -4,8 +4,8 @@
 
 #include "reference/sequence.h"
 
-/// How long and how deep a judge looks at one run, as data: how much of it is held to its tolerance, and how much work twins and
-/// drawn roundings may take. No limit that an error is held against is here (oracles/limits.h). docs/policy.md ("How far the
+/// A policy says how long and how deep a judge looks at one run: how much of it is held to its tolerance, and how much work twins
+/// and drawn roundings may take. No limit that an error is held against is here (oracles/limits.h). docs/policy.md ("How far the
 /// judge looks") shows the same table to users; tests/oracles/judge_policy_test.cpp holds the two together.
 /// A unit of work is that of System::work: about 60 ms of one core (kSecondsOfWork), of which a running error is about 35 ms.
 namespace samestate {
@@ -46,7 +46,7 @@ struct JudgePolicy {
   Index beside_in_prompt = 1;
 
   // A second run in pieces, each from the state that the kernel itself left (BOUNDS 10.1).
-  /// Whether the kernel may be called again; a recorded run cannot.
+  /// True if the kernel may be called again; a recorded run cannot.
   bool reruns = true;
   /// Tokens of a piece of the recurrent form: long enough to carry, short enough that a state of 16 bit does not drift.
   Index piece_tokens = 4;
@@ -114,10 +114,11 @@ struct JudgePolicy {
   double timed_draw_seconds = 20.0;
 };
 
-/// What every verb says of a case line first: gate, repro, fuzz, shrink, mutants, sweep, diagnose, explanations.
+/// The verdict that every verb gives a case line first comes from this policy: gate, repro, fuzz, shrink, mutants, sweep, diagnose,
+/// explanations.
 inline constexpr JudgePolicy kGatePolicy{.name = "gate"};
 
-/// What repro asks of a line that the gate's policy leaves open: ten times the work, four times the heads and tokens. Samples and
+/// `repro` looks so at a line that the gate's policy leaves open: ten times the work, four times the heads and tokens. Samples and
 /// twins are as many as the gate's, so that what both look at has the same limits.
 inline constexpr JudgePolicy kDeepPolicy{.name = "deep",
                                          .held_heads = 96,

@@ -2,7 +2,7 @@
 
 namespace samestate {
 
-/// How a tensor behaves when the tokens of a sequence are evaluated in several calls, and in a packed batch.
+/// An axis says how a tensor behaves when the tokens of a sequence are evaluated in several calls, and in a packed batch.
 enum class Axis {
   tokens,  ///< row t belongs to token t: a call gets the rows of its tokens
   prefix,  ///< token t sees rows 0..t: a call gets all rows up to its last token (keys and values)

@@ -12,14 +12,14 @@
 /// several systems share (a softmax, a convolution) declares its points once, and they have the same names in all of them.
 namespace samestate {
 
-/// What a kernel of low precision does at a point.
+/// A point says what a kernel of low precision does there.
 enum class PointUse : std::uint8_t {
   stored,   ///< it may keep a result in 16 bit
   product,  ///< a matrix unit may round the operands of a product to tf32
   both      ///< the product is made on a matrix unit, and its result may be kept
 };
 
-/// How a softmax whose weights are rounded there takes its keys.
+/// Says how a softmax whose weights are rounded there takes its keys.
 enum class PointKeys : std::uint8_t { none, whole, tiles };
 
 /// The order in which a search takes the points of several tables: a layer's own, those of the equations that it is made of,

@@ -42,7 +42,7 @@ template <class Scalar>
   return x;
 }
 
-/// Whether the products at `point` round their operands: those of a matrix unit that takes tf32, unless a scalar leaves the
+/// Returns true if the products at `point` round their operands: those of a matrix unit that takes tf32, unless a scalar leaves the
 /// point out. One point is one product (or products that a kernel makes alike): its unit rounds both operands or none.
 template <class Scalar>
 [[nodiscard]] bool rounds_operands(Point point) {

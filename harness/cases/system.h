@@ -45,8 +45,8 @@ class System {
   /// together; names key, value, limit, remedy.
   [[nodiscard]] virtual Signature signature(const Case& c) const = 0;
 
-  /// What judging the case under `policy` takes, as a share of the most that a plan gives one seeded case. Plans ask for the
-  /// gate's.
+  /// Returns what judging the case under `policy` takes, as a share of the most that a plan gives one seeded case. Plans ask for
+  /// the gate's.
   [[nodiscard]] virtual double work(const Case& c, const JudgePolicy& policy) const = 0;
 
   /// The inputs, each element a function of (seed, tensor, coordinates), rounded to the formats of the

@@ -53,8 +53,8 @@ struct Record {
   /// A failure is repeated once with the other setting of its tuners. This says with which one, what came, and the
   /// configurations of that run: "full: pass: scan: BLOCK=64, num_warps=4".
   std::string retuned = {};
-  /// How far the judge looked, the name of a JudgePolicy (oracles/judge_policy.h); empty: a record of before there were names,
-  /// which is the gate's.
+  /// The policy under which the judge looked, by the name of a JudgePolicy (oracles/judge_policy.h); empty: a record of before
+  /// there were names, which is the gate's.
   std::string policy = {};
 };
 

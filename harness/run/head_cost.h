@@ -19,7 +19,7 @@ struct HeadCost {
 /// The mean over the sequences of the case.
 [[nodiscard]] HeadCost mean_cost_of_head(const Case& c, const Family& family);
 
-/// How many heads of a case without a law are held to their bounds: JudgePolicy::held_heads, or as many as its time allows.
+/// Returns how many heads of a case without a law are held to their bounds: JudgePolicy::held_heads, or as many as its time allows.
 [[nodiscard]] Index heads_to_hold(const HeadCost& cost, const JudgePolicy& policy);
 
 /// The share of the other heads that float64 looks at: all, or as many as the policy's time allows.

@@ -26,7 +26,7 @@ class EndedBefore {};
 /// in a lane of the memory, and are written and read while the process runs another thread's call.
 class Conversation {
  public:
-  /// What else is known of a call, whatever came of it.
+  /// A call carries this beside its outcome, whatever came of it.
   struct Call {
     int lane = 0;             ///< of the caller alone while it calls
     std::int64_t number = 0;  ///< of the calls that the process was given, from 1
@@ -54,7 +54,7 @@ class Conversation {
   Ready ready;
 
  private:
-  /// Of the call under way: what its process did.
+  /// The record of a call under way: what its process did for it.
   struct Work {
     Spent spent;
     std::string tuned_by;                     ///< the setting of its tuners

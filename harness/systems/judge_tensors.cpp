@@ -205,7 +205,7 @@ class TensorsJudge {
     return operator_oracle(system_.row, call_, sequence, cuts_, *r_.contract);
   }
 
-  /// Those of sequence b that are held.
+  /// Returns the tokens of sequence b that are held to their tolerance.
   [[nodiscard]] ChosenTokens chosen_tokens(Index b) const {
     const Case& c = r_.c;
     if (c.cached) return ChosenTokens::behind(c.T, c.prefill);
@@ -323,7 +323,7 @@ class TensorsJudge {
   }
 
   void add(Judgement judgement) {
-    // What is zero by right (a request of no slot) is no evidence of its own, and no reason to distrust the others'.
+    // An output that is zero by right (a request of no slot) is no evidence of its own, and no reason to distrust the others'.
     const bool zero =
         judgement.verdict == Verdict::vacuous && judgement.gate == kZeroGate && judgement.stages.empty();
     std::optional<Judgement>& to = zero ? zeros_ : worst_;

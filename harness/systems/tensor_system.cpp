@@ -308,16 +308,17 @@ double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
   if (!c.lengths.empty()) {
     Case one = c;
     one.form = row.forms.front().name;
-    std::vector<Index> lengths = std::exchange(one.lengths, {});
-    std::ranges::sort(lengths);
-    double sum = 0.0;
-    for (auto first = lengths.begin(); first != lengths.end();) {
-      const auto last = std::upper_bound(first, lengths.end(), *first);
-      one.T = *first;
-      sum += static_cast<double>(last - first) * work(one, policy);
-      first = last;
+    one.lengths.clear();
+    const double sequences = static_cast<double>(sequences_of(c));
+    // The work of a token grows with its sequence, up to where some of the tokens alone are held: the most that any has is the larger
+    // of the longest sequence's and of the longest one's that is held whole.
+    const Index longest = std::ranges::max(c.lengths);
+    double of_token = 0.0;
+    for (const Index tokens : {longest, std::min(longest, policy.all_tokens)}) {
+      one.T = tokens;
+      of_token = std::max(of_token, work(one, policy) / static_cast<double>(std::max<Index>(tokens, 1)));
     }
-    return sum;
+    return static_cast<double>(c.T) * of_token + sequences * kSequenceCost / kTensorUnit;
   }
   const OfSizes of = of_sizes(*this, c, asked);
   if (!of.possible) return std::numeric_limits<double>::infinity();

@@ -67,8 +67,8 @@ class TensorSystem final : public System {
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 
-  /// How many of a case's sequences are held to their tolerance: all, or without a law JudgePolicy::held_heads, or as many as its
-  /// `sequence_seconds` allow, but at least one.
+  /// Returns how many of a case's sequences are held to their tolerance: all, or without a law JudgePolicy::held_heads, or as many
+  /// as its `sequence_seconds` allow, but at least one.
   [[nodiscard]] Index sequences_to_hold(const Case& c, const JudgePolicy& policy) const;
 
   /// The call of a case over all of its tokens; under form=decode and packed with the form that `native` names.

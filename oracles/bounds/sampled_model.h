@@ -117,7 +117,8 @@ class SamplingScope {
 }
 
 namespace detail {
-/// Whether this thread's model takes that point, which is met where there is a `format` to round to and the contract rounds.
+/// Returns true if this thread's model takes that point, which is met where there is a `format` to round to and the contract
+/// rounds.
 [[nodiscard]] inline bool takes(SamplingState& state, Point point, Format format) {
   if (state.model.unstored != nullptr && state.model.unstored->has(point)) return false;
   if (state.met != nullptr && format != Format::none) state.met->add(point);
@@ -125,13 +126,13 @@ namespace detail {
 }
 }  // namespace detail
 
-/// Whether this thread's model stores at that point: what is stored is one number from there on, rounded or not.
+/// Returns true if this thread's model stores at that point: what is stored is one number from there on, rounded or not.
 [[nodiscard]] inline bool model_rounds_at(Point point) {
   detail::SamplingState& state = detail::sampling();
   return detail::takes(state, point, state.model.kept);
 }
 
-/// Whether the operands of the products there are rounded.
+/// True if the operands of the products there are rounded.
 [[nodiscard]] inline bool model_rounds_operands(Point point) {
   detail::SamplingState& state = detail::sampling();
   return state.model.operand != Format::none && detail::takes(state, point, state.model.operand);

@@ -15,7 +15,7 @@ struct SkippedPoints {
     return std::find(points.begin(), points.end(), point) != points.end();
   }
   void sort() { std::sort(points.begin(), points.end()); }
-  /// Whether there are points of a softmax that takes its keys so.
+  /// Returns true if there are points of a softmax that takes its keys so.
   [[nodiscard]] bool takes_keys(PointKeys keys) const {
     return std::any_of(points.begin(), points.end(), [&](Point x) { return x.table().keys == keys; });
   }

@@ -59,8 +59,9 @@ enum class SampledLimit { predicted, largest };
                                       const Tensors<double>& actual, const JudgePolicy& policy,
                                       SampledErrors begun = {}, const SoftmaxOrder& softmax = {});
 
-/// Whether the first few (JudgePolicy::few_samples) are enough: each statistic is at most kSampledMargin times the largest of
-/// theirs, which says that all samples would not fail the kernel, and nothing where it is more, or where that much is above kVacuousOutput of every output. They go to `few`.
+/// Returns true if the first few samples (JudgePolicy::few_samples) are enough: each statistic is at most kSampledMargin times the
+/// largest of theirs, which says that all samples would not fail the kernel, and nothing where it is more, or where that much is
+/// above kVacuousOutput of every output. They go to `few`.
 [[nodiscard]] bool lies_within_few(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                    const std::vector<Index>& cuts, const Contract& contract,
                                    const OperatorOracle& oracle, std::uint64_t seed,

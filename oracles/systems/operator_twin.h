@@ -84,8 +84,8 @@ class TwinSearch {
   /// where one was accepted; what came nearest of each round joins `all`.
   [[nodiscard]] bool stores_few(const std::function<bool(const TwinDistance&)>& accepts, int most,
                                 std::vector<TwinDistance>& all);
-  /// What may have to be changed together: every subset of JudgePolicy::twin_subsets points or fewer, of more every pair, left out; and
-  /// each point with each order.
+  /// Returns what may have to be changed together: every subset of JudgePolicy::twin_subsets points or fewer, of more every pair,
+  /// left out; and each point with each order.
   [[nodiscard]] std::vector<TwinVariant> together() const;
 
   const TwinSubject& of_;

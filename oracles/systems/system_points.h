@@ -6,7 +6,7 @@
 #include "oracles/systems/operator.h"
 #include "reference/point.h"
 
-/// Which rounding points a system has: those that its forms meet.
+/// Returns the rounding points of a system: those that its forms meet.
 namespace samestate {
 
 /// Points that the forms of an operator meet in a small call, in 16 bit or on a tf32 unit, with and without its optional parts,

@@ -26,7 +26,7 @@ std::vector<std::filesystem::path> record_files(const std::filesystem::path& fol
   return files;
 }
 
-/// Those that are of a run: a kernel that was skipped throughout has none.
+/// Keeps the rows of kernels that ran: one that was skipped throughout has no evidence.
 template <class Key>
 void append(std::vector<Evidence>& all, std::map<Key, Evidence>& kernels, const std::filesystem::path& path) {
   for (auto& [key, evidence] : kernels) {

@@ -10,8 +10,8 @@
 
 namespace samestate {
 
-/// What recorded runs on devices say of one kernel: of JSON Lines that `samestate gate --jsonl` wrote, or of a digest of
-/// them (digest.h), as they are kept in reports/evidence/.
+/// Evidence is what recorded runs on devices say of one kernel: of JSON Lines that `samestate gate --jsonl` wrote, or of a digest
+/// of them (digest.h), as they are kept in reports/evidence/.
 struct Evidence {
   std::string kernel;
   std::string device, driver, toolkit;

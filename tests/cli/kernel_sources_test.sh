@@ -107,7 +107,7 @@ if [[ -n "$nvcc" ]]; then
   lacking linked whole more | grep -q 'lists cuda/operators/product_library.cu' || complain 'a unit that is not called is not seen'
 fi
 
-# What nvcc read is what the preprocessor listed: its own dependency files, as the generator keeps them.
+# nvcc read what the preprocessor listed: this compares its own dependency files, as the generator keeps them.
 if [[ -n "$nvcc" && -f "$build/.ninja_deps" ]]; then
   ninja -C "$build" -t deps 2>/dev/null | awk -v root="$root/" -v build="$build/" '/^[^ ]/ { unit = ""
       if (match($1, /samestate_optimized[.]dir\/.*[.]o:$/)) { unit = substr($1, RSTART + 24, RLENGTH - 27) } next }

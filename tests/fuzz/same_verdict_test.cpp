@@ -48,7 +48,7 @@ std::vector<Said> gate_of(const std::vector<Case>& cases, const KernelTable& tab
 
 using Look = Record (*)(const Case&, const KernelTable&, Trace*);
 
-/// How many of the lines a look judges otherwise than the gate did.
+/// Counts the lines that a look judges otherwise than the gate did.
 int differences(const std::vector<Said>& lines, const KernelTable& table, Look look, bool say) {
   int count = 0;
   for (const Said& line : lines) {
@@ -64,7 +64,7 @@ int differences(const std::vector<Said>& lines, const KernelTable& table, Look l
   return count;
 }
 
-/// What a look with the deep policy in the place of the gate's would say first.
+/// Judges as a first look would that took the deep policy in the place of the gate's.
 Record deep_first(const Case& c, const KernelTable& table, Trace* trace) {
   return run_case(c, table, 1, trace, kDeepPolicy);
 }
@@ -191,7 +191,7 @@ TEST(SameVerdict, LongOfTwoThousandLines) {
   EXPECT_GE(totals.lines, 2000);
 }
 
-/// What the gate leaves open, and more work shows.
+/// These lines the gate leaves open, and more work decides them.
 TEST(SameVerdict, ADeeperLookJudgesWhatTheGateLeavesOpen) {
   const KernelTable table({kernels().begin(), kernels().end()}, operator_kernels());
   const Case c = open_lines().back();

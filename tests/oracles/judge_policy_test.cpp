@@ -35,7 +35,7 @@ Table table_of(const std::string& text, const std::regex& row, std::size_t value
 
 /// Fields and initial values of the struct, which are the gate's.
 const std::regex kField(R"(\n  (?:double|int|Index|bool) (\w+) = ([-+.e0-9a-z]+);)");
-/// What a policy has otherwise.
+/// Returns the fields in which a policy differs.
 const std::regex kChange(R"(\.(\w+) = ([-+.e0-9a-z]+))");
 const std::regex kRow(R"(\| `([a-z_0-9]+)` \| (true|false|[-+.e0-9]+) \| (true|false|[-+.e0-9]+) \|)");
 
@@ -91,7 +91,8 @@ TEST(JudgePolicy, EveryFieldSaysWhy) {
   }
 }
 
-/// What the deep policy looks at has the limits that it has under the gate's: only how much is looked at, and how long, differs.
+/// Everything that the deep policy looks at has the limits that it has under the gate's: only how much is looked at, and how long,
+/// differs.
 TEST(JudgePolicy, DeepLooksAtMoreByTheSameLimits) {
   const std::string header = text_of("oracles/judge_policy.h");
   const Table gate = table_of(header, kField, 2);

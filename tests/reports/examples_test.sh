@@ -45,7 +45,7 @@ page() {
   fi
 }
 page sweep 'Example: samestate sweep --quick' answers sweep points words
-# What was measured just now has errors by token too.
+# A file that was measured just now has errors by token too.
 record=sweep.jsonl page measured 'Example: a sweep as it was measured' answers sweep points words
 [[ "$(wc -l <"$pages/measured/profiles.csv")" -gt 1000 ]] || complain 'the errors by token are not in profiles.csv'
 page gate "Example: $(grep -c '"event":"end"' "$docs/examples/gate.jsonl") cases of samestate gate" answers gate words
