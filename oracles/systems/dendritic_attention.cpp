@@ -1,6 +1,7 @@
 #include "reference/layers/dendritic_attention.h"
 
 #include "oracles/systems/dendritic_stages.h"
+#include "oracles/systems/instances.h"
 #include "oracles/systems/rows.h"
 
 namespace samestate {

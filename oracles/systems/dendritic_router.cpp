@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "oracles/systems/instances.h"
 #include "oracles/systems/rows.h"
 #include "oracles/systems/scalars.h"
 

@@ -1,5 +1,6 @@
 #include "oracles/systems/dendritic_stages.h"
 
+#include "oracles/systems/instances.h"
 #include "oracles/systems/rows.h"
 #include "oracles/systems/stage_points.h"
 

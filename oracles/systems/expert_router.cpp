@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "oracles/systems/group_routing.h"
+#include "oracles/systems/instances.h"
 #include "oracles/systems/routing.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "oracles/systems/instances.h"
 #include "reference/layers/gated_attention.h"
 
 namespace samestate {

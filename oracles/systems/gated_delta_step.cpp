@@ -1,5 +1,6 @@
 #include "reference/gated_delta_step.h"
 
+#include "oracles/systems/instances.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 

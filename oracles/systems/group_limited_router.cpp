@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "oracles/systems/group_routing.h"
+#include "oracles/systems/instances.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "oracles/systems/scalars.h"

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "oracles/systems/explicit_chunk.h"
+#include "oracles/systems/instances.h"
 #include "oracles/systems/latent_stages.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"

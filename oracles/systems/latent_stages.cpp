@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "oracles/systems/instances.h"
 #include "oracles/systems/stage_points.h"
 #include "reference/latent_attention.h"
 

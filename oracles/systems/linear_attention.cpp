@@ -1,6 +1,7 @@
 #include "reference/linear_attention.h"
 
 #include "oracles/systems/head_tensors.h"
+#include "oracles/systems/instances.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 

@@ -1,4 +1,5 @@
 #include "reference/layers/mamba.h"
+#include "oracles/systems/instances.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "oracles/systems/state_space_forms.h"

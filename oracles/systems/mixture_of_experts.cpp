@@ -10,6 +10,7 @@
 
 #include "oracles/limits.h"
 #include "oracles/numbers.h"
+#include "oracles/systems/instances.h"
 #include "oracles/systems/routing.h"
 #include "oracles/systems/rows.h"
 #include "oracles/systems/scalars.h"

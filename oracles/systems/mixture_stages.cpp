@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "oracles/systems/instances.h"
 #include "oracles/systems/stage_points.h"
 #include "reference/layers/qwen3_next_moe.h"
 

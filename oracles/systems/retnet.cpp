@@ -2,6 +2,7 @@
 
 #include "oracles/systems/explicit_chunk.h"
 #include "oracles/systems/head_tensors.h"
+#include "oracles/systems/instances.h"
 #include "oracles/systems/retnet_stages.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"

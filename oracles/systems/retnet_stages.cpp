@@ -1,6 +1,7 @@
 #include "oracles/systems/retnet_stages.h"
 
 #include "oracles/systems/explicit_chunk.h"
+#include "oracles/systems/instances.h"
 #include "oracles/systems/rows.h"
 #include "oracles/systems/stage_points.h"
 #include "reference/layers/multi_scale_retention.h"

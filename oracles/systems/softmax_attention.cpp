@@ -1,6 +1,7 @@
 #include "reference/softmax_attention.h"
 
 #include "oracles/systems/gated_attention_stages.h"
+#include "oracles/systems/instances.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "reference/costs/causal_attention.h"

@@ -1,5 +1,6 @@
 #include "reference/test_time_training.h"
 
+#include "oracles/systems/instances.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "reference/delta_rule.h"
