@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "cli/interrupt.h"
-#include "fuzz/compiled_variants.h"
-#include "fuzz/corpus.h"
-#include "fuzz/factors.h"
-#include "fuzz/filtered.h"
+#include "fuzz/plan/compiled_variants.h"
+#include "fuzz/plan/corpus.h"
+#include "fuzz/plan/factors.h"
+#include "fuzz/plan/filtered.h"
 #include "harness/cases/system.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"

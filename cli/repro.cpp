@@ -30,7 +30,7 @@
 #include "fixtures/quote.h"
 #include "fixtures/run_file.h"
 #include "fuzz/search/search.h"
-#include "fuzz/shrink.h"
+#include "fuzz/search/shrink.h"
 #include "harness/card/neighbours.h"
 #include "harness/processes/campaign.h"
 #include "harness/processes/other_tuning.h"
