@@ -75,7 +75,7 @@ class Search {
   bool find_base() {
     std::vector<std::string> parts(kernel_.system->plan.models.begin(), kernel_.system->plan.models.end());
     // Sizes that functions ask for which take few.
-    if (kernel_.system->has_key("dk"))
+    if (kernel_.system->of_family())
       for (const char* more :
            {"Hk=16 Hv=16 dk=128 dv=128", "Hk=4 Hv=4 dk=64 dv=64", "dk=256 dv=256", "dk=16 dv=16"})
         parts.emplace_back(more);

@@ -7,16 +7,6 @@
 #include "harness/cases/keys.h"
 
 namespace samestate {
-namespace {
-
-bool carries_state(const System& system, const Case& c) {
-  if (system.has_key("state")) return true;
-  const std::vector<TensorSpec> inputs = system.signature(c).inputs;
-  return std::any_of(inputs.begin(), inputs.end(),
-                     [](const TensorSpec& spec) { return spec.axis == Axis::state; });
-}
-
-}  // namespace
 
 std::span<const NeverJudged> never_judged() {
   static constexpr std::array rows{
@@ -50,7 +40,7 @@ const NeverJudged* never_judged(const System& system, const Case& c) {
   for (const NeverJudged& row : never_judged()) {
     // A row asks for keys that its systems have.
     if (!row.systems.empty() && !lists(row.systems, system.name)) continue;
-    if (row.holds(c) && (!row.systems.empty() || !carries_state(system, c))) return &row;
+    if (row.holds(c) && (!row.systems.empty() || !system.carries_state(c))) return &row;
   }
   return nullptr;
 }

@@ -106,7 +106,7 @@ class Probing {
   /// The first case that is taken, of those with the fewest settings beside a model's sizes first.
   bool find_base() {
     std::vector<std::string> sizes{""};
-    if (system_.has_key("dk"))
+    if (system_.of_family())
       for (const char* more : {"dk=128 dv=128", "Hk=2 Hv=2 dk=128 dv=128", "Hk=16 Hv=16 dk=128 dv=128",
                                "Hk=4 Hv=4 dk=64 dv=64", "dk=256 dv=256", "dk=16 dv=16", "dk=32 dv=32"})
         sizes.emplace_back(more);
@@ -167,7 +167,7 @@ class Probing {
   [[nodiscard]] std::vector<Cases> variations() const {
     std::vector<Cases> out;
     const auto sizes = {128L, 64L, 32L, 256L, 16L, 96L, 192L, 100L, 48L, 8L, 3L};
-    if (system_.has_key("dk")) {
+    if (system_.of_family()) {
       out.push_back(
           with_parts({"dk=128 dv=128", "dk=64 dv=64", "dk=32 dv=32", "dk=256 dv=256", "dk=16 dv=16"}));
       out.push_back(

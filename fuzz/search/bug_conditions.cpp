@@ -73,9 +73,9 @@ std::uint64_t of_shape(const Resolved& r) {
     if (c.T == c.chunk) out |= bit(kChunk);
     if (c.T == c.chunk + 1) out |= bit(kAboveChunk);
   }
-  if (system.has_key("Hv") && c.Hv == 3 * c.Hk) out |= bit(kHeadRatio);
-  if (system.has_key("dv") && c.dk != c.dv) out |= bit(kWidths);
-  if (system.has_key("state") && c.state == "none") out |= bit(kStale);
+  if (system.of_family() && c.Hv == 3 * c.Hk) out |= bit(kHeadRatio);
+  if (system.of_family() && c.dk != c.dv) out |= bit(kWidths);
+  if (system.of_family() && c.state == "none") out |= bit(kStale);
   if (r.layout != Layout::dense && r.layout != Layout::far) out |= bit(kPadded);
   if (r.layout == Layout::far && (c.B > 1 || c.T > 1)) out |= bit(kFar);
   if (std::find(c.lengths.begin(), c.lengths.end(), 0) != c.lengths.end()) out |= bit(kMask);
@@ -204,14 +204,10 @@ bool edge_applies(std::size_t edge, const System& system, std::string_view form,
       return drawn(&Regime::delta);
     case kMask:
       return std::any_of(system.forms.begin(), system.forms.end(), packed) || holds(Content::mask);
-    case kHeadRatio:
-      return system.has_key("Hv");
-    case kWidths:
-      return system.has_key("dv");
     case kCollinear:
       return holds(Content::key);
-    default:  // no token and a stale state: where there is a state
-      return system.has_key("state");
+    default:  // head ratios, widths, no token, a stale state: keys of the line say them, of the family alone
+      return system.of_family();
   }
 }
 
