@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fuzz/plan/dice.h"
+#include "fuzz/plan/settle.h"
 #include "harness/cases/keys.h"
 #include "harness/run/kernel_table.h"
 
@@ -37,10 +38,6 @@ struct Factor {
   std::function<Index(const Case&)> value = nullptr;
 };
 
-/// Whether the kernel's form divides tokens or heads among ranks; the latter.
-[[nodiscard]] bool over_ranks(const KernelRow& kernel);
-[[nodiscard]] bool divides_heads(const KernelRow& kernel);
-
 /// Whether the values of a key say anything of a kernel: its system has the key, and the kernel strides, taps or ranks where
 /// the key is of those.
 [[nodiscard]] bool tries(const KernelRow& kernel, const Key& key);
@@ -55,25 +52,8 @@ struct Factor {
 /// The levels of a case, one a factor.
 [[nodiscard]] std::vector<int> levels_of(const std::vector<Factor>& factors, const Case& c);
 
-/// The cuts that the kernel's ranks have in the case's form, where only one kind is possible.
-void settle_cuts(Case& c, const KernelRow& kernel);
-
-/// Makes a case of what was put: what a form or a law needs, sizes that are multiples of others, the lengths of
-/// packed sequences. What then is no case all the same, `possible` says.
-void settle(Case& c, const KernelRow& kernel, const Dice& dice);
-
-/// What trying a case takes, as a share of the most that a plan gives one drawn case; infinite for sizes that are
-/// impossible together.
-[[nodiscard]] double work_of(const KernelRow& kernel, const Case& c);
-
 /// Lowers the factors that are dear and not in `kept` until the work is at most `most`; says whether it is.
 [[nodiscard]] bool afford(Case& c, const KernelRow& kernel, const std::vector<Factor>& factors,
                           const std::vector<bool>& kept, double most, const Dice& dice);
-
-/// A case of the kernel's system, form and contracts with nothing drawn: where plans and draws begin.
-[[nodiscard]] Case start_of(const KernelRow& kernel);
-
-/// Puts part of a line (with_keys) into a case of the kernel; without chunks where the kernel has none.
-[[nodiscard]] Case with_part(const KernelRow& kernel, const Case& c, std::string_view part);
 
 }  // namespace samestate
