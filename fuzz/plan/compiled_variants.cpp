@@ -289,10 +289,15 @@ class Variants {
 
 }  // namespace
 
-std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& table, std::int64_t most) {
+std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& table, std::int64_t most,
+                                   std::vector<std::size_t>* places) {
   std::map<const KernelRow*, LeftOut> left;
   for (const KernelRow& row : table.all()) {
     if (row.only_inside) left[&row].kernel = row.name;
+  }
+  if (places != nullptr) {
+    places->resize(cases.size());
+    std::iota(places->begin(), places->end(), std::size_t{0});
   }
   if (left.empty()) return {};
 
@@ -358,7 +363,11 @@ std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& 
   std::ranges::sort(order);
   std::vector<Case> out;
   out.reserve(order.size());
-  for (const Place& place : order) out.push_back(std::move(cases[place.number]));
+  if (places != nullptr) places->clear();
+  for (const Place& place : order) {
+    out.push_back(std::move(cases[place.number]));
+    if (places != nullptr) places->push_back(place.number);
+  }
   cases = std::move(out);
 
   std::vector<LeftOut> rows;

@@ -27,8 +27,10 @@ struct LeftOut {
 /// else: data, tokens, batch, layout, law. Of those that become equal the first stays, and what takes long gets fewer tokens.
 /// Forty cases of a variant then stand one behind the other, before those of the next, in the order in which the variants were
 /// chosen; forty more of each follow. Other kernels' cases stay as they are.
+/// `places`: receives where each case stood before; may be null.
 [[nodiscard]] std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& table,
-                                                 std::int64_t most);
+                                                 std::int64_t most,
+                                                 std::vector<std::size_t>* places = nullptr);
 
 /// Drops the cases of kernels that are compiled anew for some keys.
 void leave_compiled(std::vector<Case>& cases, const KernelTable& table);

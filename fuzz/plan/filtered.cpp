@@ -51,13 +51,22 @@ Case brought_within(Case c, const KernelRow& kernel, const CaseFilter& filter, c
   return r && makes_calls(*r, kernel.form) && within_limits(kernel, out) ? out : c;
 }
 
-void keep_taken(std::vector<Case>& cases, const KernelTable& table, const CaseFilter& filter) {
-  if (filter.empty()) return;
+std::vector<std::size_t> places_taken(const std::vector<Case>& cases, const KernelTable& table,
+                                      const CaseFilter& filter) {
   const bool kernels = filter.reads_kernel();
-  std::erase_if(cases, [&](const Case& c) {
-    return !filter.takes(
-        c, kernels ? std::string_view(table.choose(Resolved(c)).named->name) : std::string_view());
-  });
+  std::vector<std::size_t> out;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const std::string_view kernel =
+        kernels ? std::string_view(table.choose(Resolved(cases[i])).named->name) : std::string_view();
+    if (filter.empty() || filter.takes(cases[i], kernel)) out.push_back(i);
+  }
+  return out;
+}
+
+void keep_taken(std::vector<Case>& cases, const KernelTable& table, const CaseFilter& filter) {
+  std::vector<Case> kept;
+  for (const std::size_t i : places_taken(cases, table, filter)) kept.push_back(std::move(cases[i]));
+  cases = std::move(kept);
 }
 
 std::vector<std::string> values_not_met(const CaseFilter& filter, const std::vector<Case>& cases,

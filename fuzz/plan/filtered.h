@@ -14,6 +14,10 @@ namespace samestate {
 [[nodiscard]] Case brought_within(Case c, const KernelRow& kernel, const CaseFilter& filter,
                                   const Dice& dice);
 
+/// The places of the cases that the filter takes.
+[[nodiscard]] std::vector<std::size_t> places_taken(const std::vector<Case>& cases, const KernelTable& table,
+                                                    const CaseFilter& filter);
+
 /// Drops the cases that the filter refuses.
 void keep_taken(std::vector<Case>& cases, const KernelTable& table, const CaseFilter& filter);
 

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
 #include <vector>
 
+#include "fuzz/plan/lists.h"
 #include "fuzz/plan/plan.h"
 
 namespace samestate {
@@ -12,12 +10,12 @@ namespace samestate {
 /// A case behind the edges of a plan, and when its turn comes among those of all kernels: a share of the plan.
 struct Turn {
   double at = 0.0;
-  Case c;
+  PlannedCase planned;
 };
 
 /// The plan of one kernel.
 struct KernelPlan {
-  std::vector<Case> edges;
+  std::vector<PlannedCase> edges;
   std::vector<Turn> turns;  ///< covering set, drawn cases and ordinary calls, each evenly spread
   KernelCoverage coverage;
   std::vector<PlannedCall> calls;  ///< the ordinary calls among the turns, and those that cannot be made

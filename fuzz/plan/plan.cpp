@@ -61,6 +61,26 @@ bool may_fit(const KernelRow& row, const CaseFilter& filter) {
       });
 }
 
+void Plan::add(Case c, const PlanList& list) {
+  cases.push_back(std::move(c));
+  lists.push_back(&list);
+}
+
+void Plan::keep(const std::vector<std::size_t>& places) {
+  Plan kept;
+  for (const std::size_t i : places) kept.add(std::move(cases[i]), *lists[i]);
+  cases = std::move(kept.cases);
+  lists = std::move(kept.lists);
+}
+
+void Plan::keep_at_most(std::int64_t most) {
+  const std::int64_t all = std::ssize(cases);
+  if (most <= 0 || all <= most) return;
+  std::vector<std::size_t> places;
+  for (std::int64_t i = 0; i < most; ++i) places.push_back(static_cast<std::size_t>(i * all / most));
+  keep(places);
+}
+
 Plan plan_of(const KernelTable& table, const PlanOptions& options) {
   Plan plan;
   std::vector<const KernelRow*> kernels;
@@ -91,8 +111,7 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
   }
   std::vector<Turn> turns;
   for (KernelPlan& part : parts) {
-    plan.cases.insert(plan.cases.end(), std::make_move_iterator(part.edges.begin()),
-                      std::make_move_iterator(part.edges.end()));
+    for (PlannedCase& edge : part.edges) plan.add(std::move(edge.c), *edge.list);
     turns.insert(turns.end(), std::make_move_iterator(part.turns.begin()),
                  std::make_move_iterator(part.turns.end()));
     plan.calls.insert(plan.calls.end(), std::make_move_iterator(part.calls.begin()),
@@ -100,16 +119,10 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
     plan.kernels.push_back(std::move(part.coverage));
   }
   std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) { return a.at < b.at; });
-  for (Turn& turn : turns) plan.cases.push_back(std::move(turn.c));
-  keep_taken(plan.cases, table, options.filter);
-  const std::int64_t total = plan.total = std::ssize(plan.cases);
-  if (options.max_cases > 0 && total > options.max_cases) {
-    std::vector<Case> kept;
-    for (std::int64_t i = 0; i < options.max_cases; ++i) {
-      kept.push_back(plan.cases[static_cast<std::size_t>(i * total / options.max_cases)]);
-    }
-    plan.cases = std::move(kept);
-  }
+  for (Turn& turn : turns) plan.add(std::move(turn.planned.c), *turn.planned.list);
+  plan.keep(places_taken(plan.cases, table, options.filter));
+  plan.total = std::ssize(plan.cases);
+  plan.keep_at_most(options.max_cases);
   return plan;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fuzz/plan/covering.h"
+#include "fuzz/plan/lists.h"
 #include "harness/cases/case_filter.h"
 #include "harness/run/run_case.h"
 
@@ -62,17 +63,21 @@ struct PlannedCall {
 /// A campaign's cases and what they are chosen to cover.
 struct Plan {
   std::vector<Case> cases;
-  std::int64_t total = 0;  ///< of the plan before max_cases
+  std::vector<const PlanList*> lists;  ///< by case: the one that it comes from
+  std::int64_t total = 0;              ///< of the plan before max_cases
   std::vector<KernelCoverage> kernels;
   std::vector<PlannedCall> calls;
+
+  void add(Case c, const PlanList& list);
+  /// Keeps the cases at these places alone, in this order.
+  void keep(const std::vector<std::size_t>& places);
+  /// Keeps at most so many, evenly spread; 0: all.
+  void keep_at_most(std::int64_t most);
 };
 
-/// The kernels share the time equally (plan_of_kernel). The edges of all kernels come first: T in {0, 1, C-1, C, C+1}, each size
-/// at its least and at an odd value, every contract, regime, law and value of a key, the rows of System::plan. Then, in turn, a
-/// covering set (covering.h: each boundary of each size, every pair of levels of two factors that a case can have and afford),
-/// drawn cases (draw_case) and ordinary calls (ordinary_calls.h: public models as they are trained and served), which have at
-/// least half of the time. From effort 10 on the plan has every triple that a case can have, however long they take.
-/// The plan is a function of the options and the table's rows alone.
+/// The kernels share the time equally (plan_of_kernel). The edges of all kernels come first, then, in turn, the other lists of
+/// plan_lists(): a covering set, drawn cases and ordinary calls, which have at least half of the time. From effort 10 on the plan
+/// has every triple that a case can have, however long they take. The plan is a function of the options and the tables' rows alone.
 /// Throws Error for a system, device or kernel that does not exist, or a kernel that the other two exclude.
 [[nodiscard]] Plan plan_of(const KernelTable& table, const PlanOptions& options);
 [[nodiscard]] std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& options);

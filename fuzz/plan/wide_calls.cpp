@@ -22,8 +22,7 @@ Case few_of_each_size(const KernelRow& kernel, const Case& start, Case c, Index 
   return kernel.limits.nearest(std::move(c));
 }
 
-std::vector<Case> wide_calls(const KernelRow& kernel, const Case& start) {
-  constexpr double kMost = 2.0;  // System::work of one
+std::vector<Case> wide_calls(const KernelRow& kernel, const Case& start, double most) {
   struct Wide {
     Index width, tokens, chunk;
   };
@@ -42,7 +41,7 @@ std::vector<Case> wide_calls(const KernelRow& kernel, const Case& start) {
         }
         if (chunked) c.chunk = wide.chunk;
         c.T = wide.tokens, c.B = batch;
-        if (!possible(c) || !within_limits(kernel, c) || work_of(kernel, c) > kMost) continue;
+        if (!possible(c) || !within_limits(kernel, c) || work_of(kernel, c) > most) continue;
         out.push_back(c);
         break;
       }

@@ -11,9 +11,8 @@ namespace samestate {
 /// kernel's limits.
 [[nodiscard]] Case few_of_each_size(const KernelRow& kernel, const Case& start, Case c, Index most = 3);
 
-/// Each size that may be as large as a model's width, at 64, 128 and 256 behind several tiles of tokens, all other sizes few: what
-/// only the second tile of one width does there. Of two sequences, or one, or one and a single
-/// one of each size, where that is too much work. None of the family, whose calls say theirs (family_calls), nor over ranks.
-[[nodiscard]] std::vector<Case> wide_calls(const KernelRow& kernel, const Case& start);
+/// Each size that may be as large as a model's width, at 64, 128 and 256 behind several tiles of tokens, all other sizes few: of two
+/// sequences; of one where that takes more than `most` of System::work; of one and a single one of each size where that does too.
+[[nodiscard]] std::vector<Case> wide_calls(const KernelRow& kernel, const Case& start, double most);
 
 }  // namespace samestate

@@ -42,7 +42,9 @@ TEST(CompiledVariants, ThoseWithMostCasesOfWhatIsNewAreKeptEachInOnePiece) {
   std::vector<Case> cases = lines({"T=1 dk=8", "T=1 dk=16", "T=2 dk=8", "T=3 dk=8 contract=bf16",
                                    "T=4 dk=16 contract=bf16", "T=5 dk=8", "T=6 dk=16"});
   cases.push_back(parse_case("v1 retention form=recurrent T=7 dk=32"));  // another kernel's
-  const std::vector<LeftOut> left = keep_callable(cases, table, 2);
+  std::vector<std::size_t> places;
+  const std::vector<LeftOut> left = keep_callable(cases, table, 2, &places);
+  EXPECT_EQ(places, (std::vector<std::size_t>{0, 1, 2, 5, 6, 3, 4, 7}));
   ASSERT_EQ(left.size(), 1U);
   EXPECT_EQ(
       text_of(left[0]),

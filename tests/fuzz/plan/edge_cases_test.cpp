@@ -18,14 +18,14 @@ class PlanEdges : public testing::Test {
  protected:
   [[nodiscard]] bool reach(const std::string& kernel, const std::function<bool(const Case&)>& wanted) {
     const auto [edges, fresh] = known_.try_emplace(kernel);
-    if (fresh) edges->second = edges_of(table_, table_.row_named(kernel));
-    return std::ranges::any_of(edges->second, wanted);
+    if (fresh) edges->second = edge_cases_of(table_, table_.row_named(kernel));
+    return std::ranges::any_of(edges->second, wanted, &PlannedCase::c);
   }
   [[nodiscard]] static Index of(const Case& c, const char* size) { return size_in(c, size); }
 
  private:
   const KernelTable table_{kernels(), operator_kernels()};
-  std::map<std::string, std::vector<Case>> known_;
+  std::map<std::string, std::vector<PlannedCase>> known_;
 };
 
 // Of an adversary's bugs most of those that had survived needed two or three medium sizes at once.

@@ -25,9 +25,10 @@ struct Planned {
     plan = plan_of_kernel(table(), kernel, options, seconds);
     std::set<std::string> lines;
     for (const PlannedCall& call : plan.calls) lines.insert(call.line);
-    for (const Case& c : plan.edges) others += seconds_of_call(kernel, c);
+    for (const PlannedCase& edge : plan.edges) others += seconds_of_call(kernel, edge.c);
     for (const Turn& turn : plan.turns)
-      (lines.contains(format_case(turn.c)) ? calls : others) += seconds_of_call(kernel, turn.c);
+      (lines.contains(format_case(turn.planned.c)) ? calls : others) +=
+          seconds_of_call(kernel, turn.planned.c);
   }
 
   const KernelRow& kernel;
@@ -49,8 +50,9 @@ TEST(KernelPlan, AnInterpretedKernelGetsCallsOfSeconds) {
     KernelRow kernel = table().row_named(name);
     kernel.interpreted = true;
     const KernelPlan plan = plan_of_kernel(table(), kernel, {}, kSecondsOfPlan);
-    std::vector<Case> cases = plan.edges;
-    for (const Turn& turn : plan.turns) cases.push_back(turn.c);
+    std::vector<Case> cases;
+    for (const PlannedCase& edge : plan.edges) cases.push_back(edge.c);
+    for (const Turn& turn : plan.turns) cases.push_back(turn.planned.c);
     double all = 0.0;
     for (const Case& c : cases) {
       EXPECT_LE(interpreted_seconds(kernel, c), kMostInterpreted) << format_case(c);
@@ -64,7 +66,7 @@ TEST(KernelPlan, AnInterpretedKernelGetsCallsOfSeconds) {
     interpreted.interpreted = true;
     double dearest = 0.0;
     for (const Turn& turn : plan_of_kernel(table(), kernel, {}, kSecondsOfPlan).turns)
-      dearest = std::max(dearest, interpreted_seconds(interpreted, turn.c));
+      dearest = std::max(dearest, interpreted_seconds(interpreted, turn.planned.c));
     EXPECT_GT(dearest, 5 * kMostInterpreted) << name;
   }
 }
@@ -95,7 +97,7 @@ TEST(KernelPlan, HalfOfTheTimeGoesToOrdinaryCalls) {
     EXPECT_TRUE(of.plan.coverage.whole) << name;
     EXPECT_GE(of.calls, 79.0) << name;
     EXPECT_NEAR(of.calls + of.others, 160.0, 2.0) << name;
-    EXPECT_GE(of.plan.edges.size(), edges_of(table(), of.kernel).size()) << name;
+    EXPECT_GE(of.plan.edges.size(), edge_cases_of(table(), of.kernel).size()) << name;
   }
 }
 
@@ -110,9 +112,9 @@ TEST(KernelPlan, LittleTimeThinsEdgesAndCoveringSetAlike) {
   EXPECT_LT(part.plan.edges.size(), whole.plan.edges.size());
   // Those that are kept stand in the order of the whole, from its first to its last quarter.
   std::vector<std::size_t> places;
-  for (const Case& c : part.plan.edges)
-    places.push_back(
-        static_cast<std::size_t>(std::ranges::find(whole.plan.edges, c) - whole.plan.edges.begin()));
+  for (const PlannedCase& edge : part.plan.edges)
+    places.push_back(static_cast<std::size_t>(std::ranges::find(whole.plan.edges, edge.c, &PlannedCase::c) -
+                                              whole.plan.edges.begin()));
   EXPECT_TRUE(std::ranges::is_sorted(places));
   EXPECT_LT(places.front(), whole.plan.edges.size() / 4);
   EXPECT_GT(places.back(), whole.plan.edges.size() * 3 / 4);
@@ -131,7 +133,7 @@ TEST(KernelPlan, AFilterMakesTheCasesThatItAsksFor) {
     const Planned of(name, 40.0, where);
     EXPECT_GE(of.plan.turns.size(), 20U) << where;
     for (const Turn& turn : of.plan.turns)
-      EXPECT_TRUE(of.options.filter.takes(turn.c, name)) << format_case(turn.c);
+      EXPECT_TRUE(of.options.filter.takes(turn.planned.c, name)) << format_case(turn.planned.c);
     EXPECT_GT(of.calls, 0.0) << where;
   }
 }
@@ -144,7 +146,8 @@ TEST(KernelPlan, WhatAFilterAsksForAndNoKernelTakesIsNotMade) {
 TEST(KernelPlan, IsAFunctionOfItsArguments) {
   const Planned a("cpu.selective_scan.chunked", 30.0), b("cpu.selective_scan.chunked", 30.0);
   ASSERT_EQ(a.plan.turns.size(), b.plan.turns.size());
-  for (std::size_t i = 0; i < a.plan.turns.size(); ++i) EXPECT_EQ(a.plan.turns[i].c, b.plan.turns[i].c);
+  for (std::size_t i = 0; i < a.plan.turns.size(); ++i)
+    EXPECT_EQ(a.plan.turns[i].planned.c, b.plan.turns[i].planned.c);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fuzz/plan/factors.h"
+#include "fuzz/plan/lists.h"
 #include "harness/cases/keys.h"
 #include "harness/cases/resolved.h"
 #include "optimized/operator_kernel.h"
@@ -34,7 +35,7 @@ TEST(WideCalls, AWidthOfAModelComesBehindTilesOfTokens) {
         Row{"cpu.normalised_retention_recurrence.core", "dv", 128, 257},
         Row{"cpu.mamba_mixer.chunked", "Di", 256, 65}, Row{"cpu.gated_delta_net.chunked", "dk", 128, 65}}) {
     const KernelRow& kernel = table().row_named(row.kernel);
-    const std::vector<Case> cases = wide_calls(kernel, start_of(kernel));
+    const std::vector<Case> cases = wide_calls(kernel, start_of(kernel), plan_list("wide calls").most);
     EXPECT_TRUE(std::ranges::any_of(
         cases, [&](const Case& c) { return size_in(c, row.size) >= row.width && c.T >= row.tokens; }))
         << row.kernel << " " << row.size << " " << row.width;
@@ -44,7 +45,7 @@ TEST(WideCalls, AWidthOfAModelComesBehindTilesOfTokens) {
 TEST(WideCalls, AreCasesOfWorkThatEachMayTake) {
   for (const KernelRow& kernel : table().all()) {
     std::set<std::string> seen;
-    for (const Case& c : wide_calls(kernel, start_of(kernel))) {
+    for (const Case& c : wide_calls(kernel, start_of(kernel), plan_list("wide calls").most)) {
       EXPECT_TRUE(possible(c)) << format_case(c);
       EXPECT_TRUE(within_limits(kernel, c)) << format_case(c);
       EXPECT_LE(work_of(kernel, c), 2.0) << format_case(c);
