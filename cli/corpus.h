@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "fuzz/corpus.h"
+#include "fuzz/plan/corpus.h"
 
 namespace samestate::cli {
 

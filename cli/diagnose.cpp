@@ -14,7 +14,7 @@
 #include "cli/probe_apart.h"
 #include "cli/subject_log.h"
 #include "cli/table.h"
-#include "fuzz/probed_limits.h"
+#include "fuzz/plan/probed_limits.h"
 #include "harness/diagnose/diagnose.h"
 #include "harness/processes/campaign.h"
 #include "harness/run/plugin.h"

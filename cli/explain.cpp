@@ -9,7 +9,7 @@
 
 #include "cli/commands.h"
 #include "fuzz/mutants/mutant.h"
-#include "fuzz/search/edges.h"
+#include "fuzz/search/bug_conditions.h"
 #include "harness/cases/case_filter.h"
 #include "harness/cases/form_words.h"
 #include "harness/cases/key_words.h"

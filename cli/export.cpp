@@ -12,7 +12,7 @@
 #include "cli/options.h"
 #include "cli/table.h"
 #include "fixtures/safetensors.h"
-#include "fuzz/plan.h"
+#include "fuzz/plan/plan.h"
 #include "harness/systems/saved_run.h"
 #include "harness/systems/tolerances.h"
 #include "reference/error.h"

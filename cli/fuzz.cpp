@@ -23,7 +23,7 @@
 #include "cli/verdicts.h"
 #include "fuzz/search/checkpoint.h"
 #include "fuzz/search/search.h"
-#include "fuzz/shrink.h"
+#include "fuzz/search/shrink.h"
 #include "harness/records/hash.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/json_lines.h"

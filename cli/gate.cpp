@@ -41,7 +41,7 @@ struct GateOptions {
   GatePlanOptions plan;
   FilterOptions filter;
   std::string shard = "0/1";
-  bool list = false, json = false, fail_fast = false, resume = false, timings = false;
+  bool list = false, why = false, json = false, fail_fast = false, resume = false, timings = false;
   std::vector<std::string> plugins;
   std::string jsonl, junit, markdown, coverage, baseline, new_baseline, timeout = "10m", budget = "0";
   std::string corpus = standard_corpus(), commit, devices;
@@ -135,17 +135,37 @@ std::string devices_text(const std::vector<Record>& records, std::int64_t compar
                      each ? fmt::format(", {} on each of them", counted(compared, "case")) : "");
 }
 
-int print_plan(const std::vector<Case>& cases, bool json) {
+/// The lists of the plan that have cases, as comments that readers of case lines pass over.
+std::string legend(const Plan& plan) {
+  std::map<const PlanList*, std::int64_t> counts;
+  for (const PlanList* list : plan.lists) ++counts[list];
+  std::string out;
+  for (const PlanList& list : plan_lists()) {
+    if (const auto found = counts.find(&list); found != counts.end())
+      out += fmt::format("# {}, {}: {}\n", list.name, counted(found->second, "case"), list.text());
+  }
+  return out;
+}
+
+/// `why`: beside each line the list of the plan that it comes from, and the reason of the list.
+int print_plan(const Plan& plan, bool json, bool why) {
   if (json) {
     // What a case takes, in the plan's unit: a shard, or a machine, can be given as much as another.
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (const Case& c : cases)
+    for (std::size_t i = 0; i < plan.cases.size(); ++i) {
+      const Case& c = plan.cases[i];
       rows.push_back({{"line", format_case(c)}, {"work", system_named(c.system).work(c, kGatePolicy)}});
+      if (!why) continue;
+      rows.back()["list"] = plan.lists[i]->name;
+      rows.back()["why"] = plan.lists[i]->why;
+    }
     fmt::print("{}\n", rows.dump(2));
     return kPass;
   }
+  if (why) fmt::print("{}", legend(plan));
   std::vector<std::string> lines;
-  for (const Case& c : cases) lines.push_back(format_case(c));
+  for (std::size_t i = 0; i < plan.cases.size(); ++i)
+    lines.push_back(format_case(plan.cases[i]) + (why ? fmt::format("  # {}", plan.lists[i]->name) : ""));
   fmt::print("{}", listed(lines, false));
   return kPass;
 }
@@ -155,6 +175,8 @@ int print_plan(const std::vector<Case>& cases, bool json) {
 int run_gate(GateOptions options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const double budget = seconds_of("--budget", options.budget);
+  if (options.why && !options.list)
+    throw Error("--why says from which list of the plan each line of --list comes: add --list");
   require_different({{"--jsonl", options.jsonl},
                      {"--junit", options.junit},
                      {"--markdown", options.markdown},
@@ -186,7 +208,7 @@ int run_gate(GateOptions options) {
   std::vector<std::string> learned, lacking;
   if (!options.list) learn_by_calls(table, options.plan, timeout, devices.get(), learned, lacking);
   const GatePlan plan = gate_plan(options.plan, table, corpus);
-  if (options.list) return print_plan(plan.plan.cases, options.json);
+  if (options.list) return print_plan(plan.plan, options.json, options.why);
   if (options.each_device) require_cuda(plan.plan.cases, table);
   GateResult result;
   result.run = this_run(accelerator(), options.plugins, options.commit);
@@ -282,7 +304,9 @@ Command add_gate(CLI::App& app) {
       "without it all do\n"
       "  samestate gate --device cuda --each-device             every GPU runs each case: the same bits "
       "(docs/devices.md)\n"
-      "  samestate gate --system retention --list | samestate repro -\n\n" +
+      "  samestate gate --system retention --list | samestate repro -\n"
+      "  samestate gate --system retention --list --why         beside each line the list that it comes "
+      "from, which repro passes over\n\n" +
       filter_help());
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
       ->check(named());
@@ -341,6 +365,9 @@ Command add_gate(CLI::App& app) {
   app.add_flag("--each-device", options->each_device, kEachDeviceHelp);
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
   app.add_flag("--list", options->list, "print the case lines, run none");
+  app.add_flag("--why", options->why,
+               "with --list: name the list of the plan that each line comes from, and say once what the list "
+               "adds and the faults that it is there for (with --json: list and why of each line)");
   app.add_flag("--strict", options->plan.strict, kStrictHelp);
   app.add_flag(
       "--timings", options->timings,

@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "cli/interrupt.h"
-#include "fuzz/compiled_variants.h"
-#include "fuzz/corpus.h"
-#include "fuzz/factors.h"
-#include "fuzz/filtered.h"
+#include "fuzz/plan/compiled_variants.h"
+#include "fuzz/plan/corpus.h"
+#include "fuzz/plan/factors.h"
+#include "fuzz/plan/filtered.h"
 #include "harness/cases/system.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"
@@ -43,15 +43,11 @@ Plan whole_plan(const PlanOptions& options, const KernelTable& table) {
 
 /// Takes the shard's cases out of all.
 void divide(const Shard& shard, GatePlan& of) {
-  std::vector<Case>& cases = of.plan.cases;
   std::vector<double> work;
-  for (const Case& c : cases) work.push_back(shard.count > 1 ? judging_work(c) : 0.0);
-  std::vector<Case> own;
-  for (const std::size_t i : part_of(work, shard)) {
-    of.numbers.push_back(static_cast<std::int64_t>(i));
-    own.push_back(std::move(cases[i]));
-  }
-  cases = std::move(own);
+  for (const Case& c : of.plan.cases) work.push_back(shard.count > 1 ? judging_work(c) : 0.0);
+  const std::vector<std::size_t> own = part_of(work, shard);
+  of.numbers.assign(own.begin(), own.end());
+  of.plan.keep(own);
 }
 
 template <class Number>
@@ -128,8 +124,10 @@ GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
   GatePlan out;
   Plan plan = whole_plan(options.plan, table);  // checks the filters
   if (interrupted()) return out;
-  std::vector<Case> cases = corpus_cases(corpus, table, options.plan);
-  cases.insert(cases.end(), plan.cases.begin(), plan.cases.end());
+  std::vector<Case>& cases = plan.cases;
+  const std::vector<Case> replayed = corpus_cases(corpus, table, options.plan);
+  cases.insert(cases.begin(), replayed.begin(), replayed.end());
+  plan.lists.insert(plan.lists.begin(), replayed.size(), &plan_list(kCorpusList));
   for (const KernelCoverage& of : plan.kernels) {
     if (std::string text = not_planned(*of.kernel); !text.empty()) out.notes.push_back(std::move(text));
   }
@@ -139,11 +137,21 @@ GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
         fmt::join(none, ", "), none.size() == 1 ? "is" : "are", none.size() == 1 ? "it" : "them"));
   for (const auto& [kernel, texts] : options.learned) {
     const DeclaredLimits limits(texts, *table.row_named(kernel).system);
-    out.refused += static_cast<std::int64_t>(std::erase_if(cases, [&](const Case& c) {
-      return table.choose(Resolved(c)).named->name == kernel && !limits.hold(c);
-    }));
+    std::vector<std::size_t> inside;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      if (table.choose(Resolved(cases[i])).named->name != kernel || limits.hold(cases[i]))
+        inside.push_back(i);
+    }
+    out.refused += std::ssize(cases) - std::ssize(inside);
+    plan.keep(inside);
   }
-  for (const LeftOut& left : keep_callable(cases, table, options.compiles.value_or(kStandardCompiles))) {
+  std::vector<std::size_t> places;
+  const std::vector<LeftOut> left_out =
+      keep_callable(cases, table, options.compiles.value_or(kStandardCompiles), &places);
+  std::vector<const PlanList*> lists;
+  for (const std::size_t i : places) lists.push_back(plan.lists[i]);
+  plan.lists = std::move(lists);
+  for (const LeftOut& left : left_out) {
     out.notes.push_back(text_of(left));
     for (PlannedCall& call : plan.calls) {
       const auto brought = left.lines.find(call.line);
@@ -160,12 +168,9 @@ GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
   }
   const std::int64_t most = options.plan.max_cases;
   if (most > 0 && total > most) {
-    std::vector<Case> kept;
-    for (std::int64_t i = 0; i < most; ++i) kept.push_back(cases[static_cast<std::size_t>(i * total / most)]);
-    cases = std::move(kept);
+    plan.keep_at_most(most);
     out.notes.push_back(fmt::format("--max-cases kept {} of {} planned cases.", most, total));
   }
-  plan.cases = std::move(cases);
   out.plan = std::move(plan);
   out.total = std::ssize(out.plan.cases);
   PlanHash hash;

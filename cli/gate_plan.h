@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "cli/filter.h"
-#include "fuzz/call_coverage.h"
-#include "fuzz/corpus.h"
-#include "fuzz/plan_coverage.h"
+#include "fuzz/plan/call_coverage.h"
+#include "fuzz/plan/corpus.h"
+#include "fuzz/plan/plan_coverage.h"
 #include "harness/cases/shards.h"
 #include "harness/records/record.h"
 #include "reports/records/run.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/run_file.h"
-#include "fuzz/plan_coverage.h"
+#include "fuzz/plan/plan_coverage.h"
 #include "harness/run/run_case.h"
 #include "reports/records/baseline.h"
 #include "reports/records/run.h"

@@ -8,9 +8,9 @@
 #include <cstdio>
 
 #include "cli/interrupt.h"
-#include "fuzz/compiled_keys.h"
-#include "fuzz/probed_limits.h"
-#include "fuzz/refusals.h"
+#include "fuzz/plan/compiled_keys.h"
+#include "fuzz/plan/probed_limits.h"
+#include "fuzz/plan/refusals.h"
 #include "harness/processes/campaign.h"
 
 namespace samestate::cli {

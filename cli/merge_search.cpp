@@ -10,7 +10,7 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/verdicts.h"
-#include "fuzz/search/edges.h"
+#include "fuzz/search/bug_conditions.h"
 #include "reference/error.h"
 #include "reports/records/summary.h"
 #include "reports/text/gate_json.h"

@@ -30,7 +30,7 @@
 #include "fixtures/quote.h"
 #include "fixtures/run_file.h"
 #include "fuzz/search/search.h"
-#include "fuzz/shrink.h"
+#include "fuzz/search/shrink.h"
 #include "harness/card/neighbours.h"
 #include "harness/processes/campaign.h"
 #include "harness/processes/other_tuning.h"
@@ -73,6 +73,13 @@ std::string form_here(const Case& c, const KernelTable& table, const Judgement& 
                      here->name);
 }
 
+/// The line without the comment behind it, as `gate --list --why` writes one; empty where it is one.
+std::string without_comment(const std::string& line) {
+  if (line.starts_with('#')) return "";
+  const std::size_t comment = line.find(" #");
+  return line.substr(0, comment == line.npos ? comment : line.find_last_not_of(' ', comment) + 1);
+}
+
 /// The cases of --after: lines, or files of lines.
 std::vector<Case> cases_before(const ReproOptions& options, const KernelTable& table) {
   std::vector<Case> cases;
@@ -84,7 +91,8 @@ std::vector<Case> cases_before(const ReproOptions& options, const KernelTable& t
     const std::size_t already = cases.size();
     std::ifstream file(text);
     for (std::string line; std::getline(file, line);) {
-      if (!line.empty() && line[0] != '#') cases.push_back(about_brought(parse_case(line), table));
+      line = without_comment(line);
+      if (!line.empty()) cases.push_back(about_brought(parse_case(line), table));
     }
     // A folder opens as a file does and gives no line; without one the run would be alone, and pass for that.
     if (cases.size() == already)
@@ -283,7 +291,8 @@ int run_repro(const ReproOptions& options) {
   std::int64_t lines = 0;
   for (std::string line; !interrupted() && std::getline(std::cin, line);) {
     ++number;
-    if (line.empty() || line[0] == '#') continue;
+    line = without_comment(line);
+    if (line.empty()) continue;
     ++lines;
     try {
       code = worse(code, repro_line(options, table, line, devices.get()));

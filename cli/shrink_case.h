@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "fuzz/shrink.h"
+#include "fuzz/search/shrink.h"
 #include "harness/run/kernel_table.h"
 
 namespace samestate::cli {

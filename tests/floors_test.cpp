@@ -67,9 +67,14 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"measure",
      {"reference/", "optimized/", "oracles/", "fixtures/", "harness/records/", "harness/cases/",
       "harness/run/", "harness/systems/", "harness/processes/"}},
-    {"fuzz",
-     {"reference/", "optimized/", "oracles/", "fixtures/", "harness/records/", "harness/cases/",
-      "harness/run/", "harness/systems/", "harness/processes/", "harness/explain/explain.h"}},
+    {"fuzz/plan",
+     {"reference/", "oracles/", "harness/records/", "harness/cases/", "harness/run/", "harness/systems/"}},
+    {"fuzz/search",
+     {"reference/", "oracles/", "harness/records/", "harness/cases/", "harness/run/", "harness/processes/",
+      "fuzz/plan/"}},
+    {"fuzz/mutants",
+     {"reference/", "optimized/", "oracles/", "harness/records/", "harness/cases/", "harness/run/",
+      "harness/systems/", "harness/processes/", "harness/explain/explain.h", "fuzz/plan/"}},
     {"cli",
      {"reference/",
       "optimized/",
@@ -89,31 +94,17 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
       "harness/script/",
       "reports/",
       "measure/",
-      "fuzz/",
+      "fuzz/plan/",
+      "fuzz/search/",
+      "fuzz/mutants/",
       "samestate_version.h",
       "samestate_kernel_sources.h"}},
     {"tests",
-     {"reference/",
-      "optimized/",
-      "oracles/",
-      "oracles/proofs/",
-      "fixtures/",
-      "harness/records/",
-      "harness/cases/",
-      "harness/run/",
-      "harness/systems/",
-      "harness/processes/",
-      "harness/explain/",
-      "harness/card/",
-      "harness/subjects/",
-      "harness/diagnose/",
-      "harness/captured/",
-      "harness/script/",
-      "reports/",
-      "measure/",
-      "fuzz/",
-      "cli/",
-      "samestate_version.h"}},
+     {"reference/",       "optimized/",     "oracles/",           "oracles/proofs/",   "fixtures/",
+      "harness/records/", "harness/cases/", "harness/run/",       "harness/systems/",  "harness/processes/",
+      "harness/explain/", "harness/card/",  "harness/subjects/",  "harness/diagnose/", "harness/captured/",
+      "harness/script/",  "reports/",       "measure/",           "fuzz/plan/",        "fuzz/search/",
+      "fuzz/mutants/",    "cli/",           "samestate_version.h"}},
     {"examples", {"optimized/plugin.h", "optimized/kernel.h", "reference/view.h", "reference/contract.h"}},
     {"examples/reference_use", {"reference/"}},
 };
@@ -313,11 +304,18 @@ const Edge kPlantedEdges[] = {
     {"reports/x.cpp", "\"oracles/verdict.h\"", true},
     {"reports/x.cpp", "\"oracles/rounding.h\"", false},
     {"reports/x.cpp", "\"harness/cases/case_line.h\"", false},
-    {"fuzz/x.cpp", "\"optimized/kernel.h\"", true},
+    {"fuzz/mutants/x.cpp", "\"optimized/kernel.h\"", true},
+    {"fuzz/plan/x.cpp", "\"optimized/kernel.h\"", false},
+    {"fuzz/plan/x.cpp", "\"fuzz/search/search.h\"", false},
+    {"fuzz/search/x.cpp", "\"fuzz/plan/draw.h\"", true},
+    {"fuzz/search/x.cpp", "\"fuzz/mutants/trial.h\"", false},
+    {"fuzz/mutants/family/x.cpp", "\"fuzz/plan/plan.h\"", true},
+    {"fuzz/mutants/x.cpp", "\"fuzz/search/shrink.h\"", false},
+    {"cli/x.cpp", "\"fuzz/search/shrink.h\"", true},
     {"reports/page/x.cpp", "\"samestate_assets.h\"", true},
     {"cli/x.cpp", "\"samestate_assets.h\"", false},
-    {"fuzz/x.cpp", "\"reports/records/summary.h\"", false},
-    {"fuzz/x.cpp", "\"samestate_version.h\"", false},
+    {"fuzz/plan/x.cpp", "\"reports/records/summary.h\"", false},
+    {"fuzz/plan/x.cpp", "\"samestate_version.h\"", false},
     {"cli/x.cpp", "\"harness/processes/campaign.h\"", true},
     {"cli/x.cpp", "\"samestate_version.h\"", true},
     {"cli/x.cpp", "\"samestate_kernel_sources.h\"", true},
@@ -355,10 +353,10 @@ TEST(Floors, SeesAnEdgeHoweverItIsWritten) {
 }
 
 TEST(Floors, SeesALongSourceAndAnUnguardedHeader) {
-  EXPECT_TRUE(faults_of({{"fuzz/x.cpp", std::string(500, '\n')}}).empty());
-  EXPECT_EQ(faults_of({{"fuzz/x.cpp", std::string(501, '\n')}}).size(), 1U);
-  EXPECT_TRUE(faults_of({{"fuzz/x.h", "#pragma once\n"}}).empty());
-  EXPECT_EQ(faults_of({{"fuzz/x.h", "int a;\n"}}).size(), 1U);
+  EXPECT_TRUE(faults_of({{"fuzz/plan/x.cpp", std::string(500, '\n')}}).empty());
+  EXPECT_EQ(faults_of({{"fuzz/plan/x.cpp", std::string(501, '\n')}}).size(), 1U);
+  EXPECT_TRUE(faults_of({{"fuzz/plan/x.h", "#pragma once\n"}}).empty());
+  EXPECT_EQ(faults_of({{"fuzz/plan/x.h", "int a;\n"}}).size(), 1U);
 }
 
 TEST(Floors, SeesALinkOutsideTheTable) {

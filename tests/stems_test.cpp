@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kRoot = SAMESTATE_SOURCE_DIR;
-const std::vector<std::string> kRooms = {"reference", "optimized", "oracles"};
+const std::vector<std::string> kRooms = {"reference", "optimized", "oracles", "fuzz/plan", "fuzz/search"};
 
 struct Row {
   std::vector<std::string> files;  ///< patterns, without extension

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <optional>
 
-#include "fuzz/plan.h"
+#include "fuzz/plan/plan.h"
 #include "harness/processes/campaign.h"
 #include "reference/error.h"
 

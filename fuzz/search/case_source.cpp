@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fuzz/draw.h"
-#include "fuzz/filtered.h"
-#include "fuzz/plan.h"
+#include "fuzz/plan/draw.h"
+#include "fuzz/plan/filtered.h"
+#include "fuzz/plan/plan.h"
 #include "harness/records/hash.h"
 #include "oracles/judge_policy.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "fuzz/factors.h"
-#include "fuzz/ordinary_calls.h"
+#include "fuzz/plan/factors.h"
+#include "fuzz/plan/ordinary_calls.h"
 #include "harness/cases/case_filter.h"
 #include "harness/run/run_case.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "fuzz/search/edges.h"
+#include "fuzz/search/bug_conditions.h"
 
 namespace samestate {
 namespace {

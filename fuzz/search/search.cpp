@@ -8,8 +8,8 @@
 #include <set>
 #include <tuple>
 
+#include "fuzz/search/bug_conditions.h"
 #include "fuzz/search/checkpoint.h"
-#include "fuzz/search/edges.h"
 #include "harness/records/attained.h"
 
 namespace samestate {

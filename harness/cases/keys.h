@@ -23,7 +23,7 @@ struct Key {
   /// The value as a line has it, default or not; empty where the key says nothing (no law, no scale of its own).
   std::string (*value)(const Case& c) = nullptr;
   /// What shrinking may put in its place, boldest first; each needs one member alone to change. Keys that
-  /// hang together (form, T and chunk, heads) have their steps in fuzz/shrink.cpp.
+  /// hang together (form, T and chunk, heads) have their steps in fuzz/search/shrink_steps.cpp.
   std::vector<Case> (*smaller)(const Case& c) = nullptr;
   bool setting = false;  ///< no size: a person has to keep it in mind, so that its absence is a gain
   std::vector<std::string_view> values = {};  ///< what plans and drawers may put, beside the default

@@ -90,6 +90,11 @@ class System {
   /// The case whose line names nothing but the system.
   [[nodiscard]] Case standard() const;
   [[nodiscard]] bool has_key(std::string_view wanted) const;
+  /// Returns true if it is of the recurrent family: keys, values, gates and a state, whose heads and widths are the keys Hk, Hv, dk
+  /// and dv of every case line.
+  [[nodiscard]] bool of_family() const;
+  /// Returns true if a call of the case may begin with a state, so that there is something to judge without tokens, too.
+  [[nodiscard]] bool carries_state(const Case& c) const;
   /// Null where there is none.
   [[nodiscard]] const CaseForm* form(std::string_view wanted) const;
   /// The names of all forms.

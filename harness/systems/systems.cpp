@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "harness/cases/resolved.h"
+#include "harness/run/plugin.h"
 #include "harness/systems/recurrent_system.h"
 #include "harness/systems/tensor_system.h"
 #include "oracles/contract_points.h"
@@ -106,6 +107,13 @@ Case System::standard() const {
 
 bool System::has_key(std::string_view wanted) const {
   return std::find(keys.begin(), keys.end(), wanted) != keys.end();
+}
+
+bool System::of_family() const { return kernel_rows == kFamilyRows; }
+
+bool System::carries_state(const Case& c) const {
+  const auto of_state = [](const TensorSpec& spec) { return spec.axis == Axis::state; };
+  return of_family() || std::ranges::any_of(signature(c).inputs, of_state);
 }
 
 }  // namespace samestate

@@ -262,7 +262,7 @@ constexpr std::array kWords = {
     Word{"boundary",
          "a size at which kernels change what they do, and its neighbours: powers of two, multiples of 8 to "
          "256, some "
-         "primes (`fuzz/boundaries.cpp`)"},
+         "primes (`fuzz/plan/boundaries.cpp`)"},
     Word{"pair",
          "levels of two *factors* in one case, as contract=bf16 with T=128-511. The gate says which share of "
          "those that a "

@@ -45,6 +45,31 @@ run 0 gate --device cpu --system rms_norm --where D=32.. --list
 all '^v1 rms_norm'
 none 'D=([1-9]|[12][0-9]|3[01])( |$)'
 
+# --why: beside each line its list, and of each list that is named what it is there for, once. The lines stay what they are, and
+# readers of lines pass over both.
+run 0 "${plan[@]}" --why
+sed -e '/^#/d' -e 's/  # .*//' out | cmp -s - whole || complain '--why changes the lines'
+sed -n 's/^v1 .*  # //p' out | sort -u >named
+sed -n 's/^# \([^:]*\), [0-9]* cases\{0,1\}: [A-Z0-9].*\.$/\1/p' out | sort >explained
+[[ "$(grep -c '^v1 .*  # ' out)" -eq "$(wc -l <whole)" && -s named ]] || complain 'a line without its list'
+cmp -s named explained || complain "lists and reasons differ: $(diff named explained | head -3)"
+for known in 'form=recurrent T=33 Hk=2 Hv=82 dk=16 dv=8 state=random  # reciprocals' \
+  'form=decode chunk=0 prefill=63 T=66 dk=3 state=random  # caches that end at a tile' \
+  'chunk=31 T=31 dk=3 state=random  # full chunks' \
+  'form=recurrent B=2 T=33 dk=16 dv=8 state=random  # settings' \
+  'chunk=1 B=2 T=0 dk=1 state=random  # corpus'; do
+  grep -qxF -- "v1 retention $known" out || complain "no line '$known'"
+done
+grep '^# family calls' out >few
+grep -m2 '  # head groups$' out >>few
+"$samestate" repro - <few >repeated 2>err || complain "repro does not read lines with their lists: $(cat err)"
+[[ "$(grep -c '^verdict  *pass' repeated)" -eq 2 ]] || complain 'two lines were to be repeated'
+run 0 gate --device cpu --system retention --max-cases 40 --list --why --json
+[[ "$(grep -c '"list": "' out)" -eq 40 && "$(grep -c '"why": "[A-Z0-9].*\."' out)" -eq 40 ]] || complain 'not 40 lists and reasons'
+run 0 gate --device cpu --system retention --max-cases 40 --list --json
+grep -q '"why"' out && complain 'reasons that nobody asked for'
+bad 'add --list' gate --device cpu --system retention --why
+
 # Names value, known values and remedy.
 bad 'known: fp32' gate --contract bf17 --list
 bad 'no such regime; nearest: normal;' gate --regime normol --list

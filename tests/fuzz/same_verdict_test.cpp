@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fuzz/mutants/mutant.h"
-#include "fuzz/plan.h"
+#include "fuzz/plan/plan.h"
 #include "harness/processes/campaign.h"
 #include "harness/run/looks.h"
 #include "oracles/reasons.h"

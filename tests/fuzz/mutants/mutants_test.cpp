@@ -13,7 +13,7 @@
 
 #include "fuzz/mutants/operators/changed_call.h"
 #include "fuzz/mutants/trial.h"
-#include "fuzz/plan.h"
+#include "fuzz/plan/plan.h"
 #include "harness/processes/campaign.h"
 #include "reference/error.h"
 

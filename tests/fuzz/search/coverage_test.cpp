@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "fuzz/search/edges.h"
+#include "fuzz/search/bug_conditions.h"
 #include "optimized/operator_kernel.h"
 
 namespace samestate {

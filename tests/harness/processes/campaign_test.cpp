@@ -16,7 +16,7 @@
 #include <thread>
 #include <utility>
 
-#include "fuzz/plan.h"
+#include "fuzz/plan/plan.h"
 #include "harness/processes/losses.h"
 #include "harness/run/collect_spent.h"
 #include "reference/error.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "fuzz/mutants/mutant.h"
-#include "fuzz/plan.h"
-#include "fuzz/plan_coverage.h"
+#include "fuzz/plan/plan.h"
+#include "fuzz/plan/plan_coverage.h"
 #include "harness/run/run_case.h"
 
 namespace samestate {

@@ -8,7 +8,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "fuzz/plan.h"
+#include "fuzz/plan/plan.h"
 #include "reference/error.h"
 #include "tests/harness/operator_row.h"
 #include "tests/harness/planted.h"

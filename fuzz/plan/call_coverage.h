@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fuzz/plan/plan.h"
+
+namespace samestate {
+
+/// Counts which kinds of calls of which public models (ordinary_calls.h) were judged, by kernel.
+class CallCoverage {
+ public:
+  explicit CallCoverage(const Plan& plan);
+
+  /// The line of a case that was judged, and the kernel that it ran on.
+  void add(const std::string& line, std::string_view kernel);
+
+  /// A line for a person, and below it at most `most` pairs of model and kind that no judged case has, with the reason; nothing where
+  /// the plan has no ordinary call.
+  [[nodiscard]] std::string text(std::size_t most) const;
+  /// [{"kernel", "model", "kind", "planned", "judged", "whole", "why"}]: `whole` counts the judged ones whose sizes are all the
+  /// model's; `why` says why nothing was judged.
+  [[nodiscard]] std::string json() const;
+
+ private:
+  struct Pair {
+    std::int64_t planned = 0, judged = 0, whole = 0;
+    std::string_view why;
+  };
+  struct Key {
+    std::string_view kernel, model, kind;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Line {
+    Pair* pair;
+    bool smaller;
+  };
+  std::map<Key, Pair> pairs_;
+  std::map<std::pair<std::string, std::string_view>, Line> lines_;
+};
+
+}  // namespace samestate

@@ -1,0 +1,123 @@
+#include "fuzz/plan/combinations.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace samestate {
+
+Combinations::Combinations(const std::vector<Factor>& factors, int strength) : groups_of_(factors.size()) {
+  for (const Factor& factor : factors) {
+    if (factor.compares) law_ = counts_.size();
+    counts_.push_back(std::ssize(factor.levels));
+  }
+  std::int64_t size = 0;
+  const auto put = [&](std::vector<std::size_t> of) {
+    std::int64_t product = 1;
+    for (const std::size_t f : of) {
+      product *= counts_[f];
+      groups_of_[f].push_back(groups_.size());
+    }
+    groups_.push_back({std::move(of), size});
+    size += product;
+  };
+  for (std::size_t a = 0; a < factors.size(); ++a) {
+    for (std::size_t b = a + 1; b < factors.size(); ++b) {
+      if (strength == 2) put({a, b});
+      for (std::size_t c = b + 1; strength == 3 && c < factors.size(); ++c) put({a, b, c});
+    }
+  }
+  met_.resize(static_cast<std::size_t>(size));
+}
+
+bool Combinations::shows(const Group& group, const std::vector<int>& levels) const {
+  return law_ == kNone || levels[law_] <= 0 ||
+         std::find(group.factors.begin(), group.factors.end(), law_) != group.factors.end();
+}
+
+std::int64_t Combinations::index(const Group& group, const std::vector<int>& levels) const {
+  if (!shows(group, levels)) return -1;
+  std::int64_t at = 0;
+  for (const std::size_t f : group.factors) {
+    if (levels[f] < 0) return -1;
+    at = at * counts_[f] + levels[f];
+  }
+  return group.begin + at;
+}
+
+std::int64_t Combinations::fresh(const std::vector<int>& levels) const {
+  return std::count_if(groups_.begin(), groups_.end(), [&](const Group& group) {
+    const std::int64_t at = index(group, levels);
+    return at >= 0 && !met_[static_cast<std::size_t>(at)];
+  });
+}
+
+std::vector<std::int64_t> Combinations::of(const std::vector<int>& levels) const {
+  std::vector<std::int64_t> out;
+  for (const Group& group : groups_) {
+    if (const std::int64_t at = index(group, levels); at >= 0) out.push_back(at);
+  }
+  return out;
+}
+
+std::int64_t Combinations::add(const std::vector<int>& levels) {
+  std::int64_t fresh = 0;
+  for (const Group& group : groups_) {
+    const std::int64_t at = index(group, levels);
+    if (at < 0 || met_[static_cast<std::size_t>(at)]) continue;
+    met_[static_cast<std::size_t>(at)] = true;
+    ++fresh;
+  }
+  met_count_ += fresh;
+  return fresh;
+}
+
+std::vector<std::int64_t> Combinations::gains(const std::vector<int>& levels, std::size_t factor) const {
+  const std::int64_t count = counts_[factor];
+  std::vector<std::int64_t> fresh(static_cast<std::size_t>(count));
+  for (const std::size_t g : groups_of_[factor]) {
+    const Group& group = groups_[g];
+    std::int64_t at = 0, stride = 1;  // of level 0, and from one level to the next
+    bool whole = shows(group, levels);
+    for (const std::size_t f : group.factors) {
+      if (f != factor && levels[f] < 0) {
+        whole = false;
+        break;
+      }
+      at = at * counts_[f] + (f == factor ? 0 : levels[f]);
+      stride = f == factor ? 1 : stride * (f > factor ? counts_[f] : 1);
+    }
+    for (std::int64_t level = 0; whole && level < count; ++level)
+      fresh[static_cast<std::size_t>(level)] +=
+          !met_[static_cast<std::size_t>(group.begin + at + level * stride)];
+  }
+  if (factor == law_) {  // what the case shows without a law is lost with one
+    std::vector<int> without = levels;
+    without[factor] = -1;
+    const std::int64_t lost = this->fresh(without);
+    for (std::size_t level = 1; level < fresh.size(); ++level) fresh[level] -= lost;
+  }
+  return fresh;
+}
+
+std::int64_t Combinations::at(std::size_t first, int level, std::size_t second, int other) const {
+  // The groups of a factor are in the order of the second one, behind those of the factors before it.
+  const std::size_t n = counts_.size();
+  const Group& group = groups_[first * n - first * (first + 1) / 2 + second - first - 1];
+  return group.begin + level * counts_[second] + other;
+}
+
+std::vector<int> Combinations::levels(std::int64_t combination) const {
+  std::vector<int> out(counts_.size(), -1);
+  const auto after = std::upper_bound(groups_.begin(), groups_.end(), combination,
+                                      [](std::int64_t at, const Group& group) { return at < group.begin; });
+  const Group& group = *std::prev(after);
+  std::int64_t rest = combination - group.begin;
+  for (auto f = group.factors.rbegin(); f != group.factors.rend(); ++f) {
+    out[*f] = static_cast<int>(rest % counts_[*f]);
+    rest /= counts_[*f];
+  }
+  return out;
+}
+
+}  // namespace samestate
