@@ -73,7 +73,8 @@ function(list_files unit)
   set(FILES_${unit} ${files} PARENT_SCOPE)
 endfunction()
 
-# The hash leaves out comments, empty lines and folders, which decide nothing that runs, so that a file may move. (In HASH_<file>,
+# A file's hash leaves out comments, empty lines and the includes of ours: what those decide is which files are in the list. A kernel's
+# hash has the hashes of its files in their own order, without names, so that a file may move and have another name. (In HASH_<file>,
 # once each.)
 function(hash_of_file file)
   if(DEFINED HASH_${file})
@@ -81,12 +82,11 @@ function(hash_of_file file)
   endif()
   file(READ ${ROOT}/${file} text)
   string(REGEX REPLACE "[ \t]*//[^\n]*" "" text "${text}")
-  string(REGEX REPLACE "#include \"[^\"\n]*/" "#include \"" text "${text}")
+  string(REGEX REPLACE "#include \"[^\"\n]*\"" "" text "${text}")
   string(REGEX REPLACE "\n[ \t\n]*\n" "\n" text "${text}")
   string(STRIP "${text}" text)
   string(SHA256 hash "${text}")
-  get_filename_component(name ${file} NAME)
-  set(HASH_${file} "${name} ${hash}" PARENT_SCOPE)
+  set(HASH_${file} ${hash} PARENT_SCOPE)
 endfunction()
 
 set(kernels "")

@@ -66,10 +66,12 @@ plant optimized/cuda/emulated_block.h
 after 'a change of the emulation' ''
 sed -i '1i // A comment.\n' tree/optimized/cuda/operators/scan.cu && echo '// Another.' >>tree/optimized/kernel.h
 after 'a comment' ''
-(cd tree/optimized/cuda && mkdir moved && mv operators/selective_scan.cuh moved/ && sed -i \
-  's|optimized/cuda/operators/selective_scan.cuh|optimized/cuda/moved/selective_scan.cuh|' operators/*.cu operators/*.cuh)
-after 'a move' ''
+(cd tree/optimized/cuda && mkdir moved && mv operators/selective_scan.cuh moved/scan_of_tokens.cuh && sed -i \
+  's|optimized/cuda/operators/selective_scan.cuh|optimized/cuda/moved/scan_of_tokens.cuh|' operators/*.cu operators/*.cuh)
+after 'a move and another name' ''
 rm -rf tree/optimized/cuda/moved
+sed -i 's|^#include "optimized/cuda/operators/grid.cuh"|&\n#include "optimized/cuda/probe.h"|' tree/optimized/cuda/operators/selective_scan.cuh
+after 'one more file that the scan includes' 'cuda.mamba2_mixer.chunked cuda.mamba_mixer.recurrent cuda.selective_scan.recurrent'
 flags="$flags -ftz=true" hashes now "$PWD/tree"
 [[ "$(changed now | wc -w)" -eq "$(wc -l <here)" ]] || complain 'another flag of the device leaves a kernel fresh'
 
