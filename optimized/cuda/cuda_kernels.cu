@@ -204,7 +204,7 @@ Outcome with_packed(const Arguments& a, const Contract& contract, const std::str
       return {Outcome::Kind::unsupported, "variant " + variant + " does not take this call"};
   }
   if (const Device& found = device(); !found.info) return {Outcome::Kind::no_device, found.reason};
-  if (choice.prefill() && !prefill_runs_here()) {
+  if (choice.prefill() && !has_asynchronous_products()) {
     return {
         Outcome::Kind::no_device,
         "contract " + contract.name + ": the prefill kernels need compute capability 9.0; use contract bf16"};

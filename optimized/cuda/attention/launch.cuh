@@ -42,16 +42,6 @@ int chunk_tile(const AttentionParameters<Operand>& p) {
   return 0;
 }
 
-/// Whether the device has the asynchronous matrix unit of 9.0, which no other has; the emulation has it.
-inline bool has_asynchronous_products() {
-#ifdef __CUDACC__
-  return device_attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
-         device_attribute(cudaDevAttrComputeCapabilityMinor) == 0;
-#else
-  return true;
-#endif
-}
-
 /// Whether the asynchronous unit takes it; widths beyond 128 leave no registers for the scores of 128 keys.
 template <class Operand>
 bool in_prefill(const AttentionParameters<Operand>& p) {

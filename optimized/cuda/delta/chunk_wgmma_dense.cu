@@ -90,11 +90,6 @@ struct PrefillCall::Parts {
   }
 };
 
-bool prefill_runs_here() {
-  return device_attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
-         device_attribute(cudaDevAttrComputeCapabilityMinor) == 0;
-}
-
 PrefillCall::PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta, std::size_t row,
                          bool traced)
     : parts_(std::make_unique<Parts>(parameters, tokens, delta, row, traced)) {}

@@ -10,9 +10,6 @@
 
 namespace samestate::cuda {
 
-/// Whether the device is one of compute capability 9.0: the kernels are made of instructions that no other has.
-[[nodiscard]] bool prefill_runs_here();
-
 /// A call of the prefill kernels with the memory and the tensor maps that it needs besides its tensors. Two calls in
 /// flight at once need two of them.
 class PrefillCall {

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "optimized/cuda/attention/launch.cuh"
 #include "optimized/cuda/delta/chunk_wgmma_list.cuh"
 
 /// A file of its own, as chunk_mma_list.cu.

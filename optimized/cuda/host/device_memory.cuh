@@ -34,6 +34,12 @@ inline int device_attribute(cudaDeviceAttr name) {
   return value;
 }
 
+/// Whether the current device has the asynchronous matrix unit of compute capability 9.0, which no other has.
+inline bool has_asynchronous_products() {
+  return device_attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
+         device_attribute(cudaDevAttrComputeCapabilityMinor) == 0;
+}
+
 /// Owns `size` elements of device memory; none for size 0, whose data() is null.
 template <class T>
 class DeviceBuffer {

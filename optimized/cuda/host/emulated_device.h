@@ -98,5 +98,7 @@ inline const Device& device() {
   return kEmulated;
 }
 inline void check_launch(const char*) {}
+/// The emulation has the asynchronous matrix unit.
+inline bool has_asynchronous_products() { return true; }
 
 }  // namespace samestate::cuda

@@ -108,7 +108,7 @@ Outcome with_call(const Arguments& a, const Contract& contract, Work&& work) {
   if (std::string reason = refusal(system, true, a, contract); !reason.empty())
     return {Outcome::Kind::unsupported, std::move(reason)};
   if (const Device& found = device(); !found.info) return {Outcome::Kind::no_device, found.reason};
-  if (keeps_prefill(contract) && !prefill_runs_here()) {
+  if (keeps_prefill(contract) && !has_asynchronous_products()) {
     return {
         Outcome::Kind::no_device,
         "contract " + contract.name + ": the prefill kernels need compute capability 9.0; use contract bf16"};
