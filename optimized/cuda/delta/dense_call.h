@@ -1,11 +1,9 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "optimized/call.h"
@@ -13,27 +11,12 @@
 #include "optimized/cuda/delta/chunk_mma_dense_generic.cuh"
 #include "optimized/cuda/delta/dense_parameters.cuh"
 #include "optimized/cuda/delta/token_dense_table.h"
+#include "optimized/cuda/host/operands.h"
 #include "optimized/kernel.h"
 
 /// The host's half of a call: what is refused, and the way of the tensors from strided fp32 views to dense
 /// operands and back. Needs no device.
 namespace samestate::cuda {
-
-/// A value in the operand format, rounded to nearest even (inputs are representable there already), and back.
-template <class Operand>
-[[nodiscard]] Operand stored(float x) {
-  if constexpr (std::is_same_v<Operand, float>) {
-    return x;
-  } else {
-    const auto bits = std::bit_cast<std::uint32_t>(x);
-    if ((bits & 0x7fffffffU) > 0x7f800000U) return {0x7fff};
-    return {static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16)};
-  }
-}
-[[nodiscard]] inline float loaded(float x) { return x; }
-[[nodiscard]] inline float loaded(Bf16 x) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
-}
 
 /// The tensors of a call, dense in the order of Parameters; absent ones are empty.
 template <class Operand, class State = float>

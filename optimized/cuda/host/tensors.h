@@ -1,9 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "optimized/cuda/delta/dense_call.h"
+#include "optimized/cuda/host/operands.h"
 #include "optimized/operator_kernel.h"
 
 /// The host's half of a call of named tensors: from strided fp32 to dense operands and back. Needs no device.
