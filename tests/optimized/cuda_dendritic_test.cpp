@@ -16,7 +16,7 @@
 #include "optimized/cuda/delta/chunk_wgmma_list_tiles.cuh"
 #include "optimized/cuda/pointwise/norms.cuh"
 #include "optimized/cuda/products/product.cuh"
-#include "optimized/cuda/units/wgmma_pair.cuh"
+#include "optimized/cuda/units/wgmma_wide.cuh"
 #include "tests/optimized/cuda_operator_calls.h"
 
 namespace samestate::cuda {

@@ -6,7 +6,7 @@
 #include "optimized/cuda/units/bf16_parts.cuh"
 #include "optimized/cuda/units/key_tiles.cuh"
 #include "optimized/cuda/units/row_parts.cuh"
-#include "optimized/cuda/units/wgmma_pair.cuh"
+#include "optimized/cuda/units/wgmma_wide.cuh"
 
 /// The way of the state along the chunks of 64 tokens of a list, by products of warpgroups (EQUATIONS 5.5):
 ///   V' = T (beta V - beta e^G K S),  O = scale e^G Q S + P V',  S <- e^{G_C} S + K^T (e^{G_C - G} V').
@@ -271,7 +271,7 @@ struct ListChainBody {
       products_begin();
       SAMESTATE_UNROLL
       for (int kk = 0; kk < kSteps; ++kk)
-        multiply_pair(X, Y, B[kk], by_rows(stage.keys[kk / 4][0], kk % 4), kk > 0);
+        multiply_rows(X, Y, B[kk], by_rows(stage.keys[kk / 4][0], kk % 4), kk > 0);
       products_commit();
       products_wait<0>();
     }
@@ -348,7 +348,7 @@ struct ListChainBody {
       for (int kk = 0; kk < 4; ++kk) multiply(O, rounded[kk], by_rows(stage.tile.scores, kk), true);
       products_commit();
       SAMESTATE_UNROLL
-      for (int kk = 0; kk < 4; ++kk) multiply_width(S, D[kk], by_panels(stage.keys[0][0], kk, 2));
+      for (int kk = 0; kk < 4; ++kk) multiply_panels(S, D[kk], by_panels(stage.keys[0][0], kk, 2));
       products_commit();
       products_wait<1>();
     }

@@ -12,6 +12,22 @@
 #include "optimized/cuda/units/emulated_wgmma.h"
 #else
 
+// An asm statement takes its operands one by one, and no pack expands there: the places and sums of all widths, in order.
+#define SAMESTATE_TEN(t) \
+  "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
+#define SAMESTATE_PLACES_30 SAMESTATE_TEN() SAMESTATE_TEN(1) SAMESTATE_TEN(2)
+#define SAMESTATE_PLACES_60 SAMESTATE_PLACES_30 SAMESTATE_TEN(3) SAMESTATE_TEN(4) SAMESTATE_TEN(5)
+#define SAMESTATE_PLACES_32 "{" SAMESTATE_PLACES_30 "%30, %31}, "
+#define SAMESTATE_PLACES_64 "{" SAMESTATE_PLACES_60 "%60, %61, %62, %63}, "
+#define SAMESTATE_SUMS_4(c, i) "+f"((c)[i]), "+f"((c)[(i) + 1]), "+f"((c)[(i) + 2]), "+f"((c)[(i) + 3])
+#define SAMESTATE_SUMS_16(c, i)                                                       \
+  SAMESTATE_SUMS_4(c, i), SAMESTATE_SUMS_4(c, (i) + 4), SAMESTATE_SUMS_4(c, (i) + 8), \
+      SAMESTATE_SUMS_4(c, (i) + 12)
+#define SAMESTATE_SUMS_32(c, i) SAMESTATE_SUMS_16(c, i), SAMESTATE_SUMS_16(c, (i) + 16)
+#define SAMESTATE_SUMS_64(c, i) SAMESTATE_SUMS_32(c, i), SAMESTATE_SUMS_32(c, (i) + 32)
+#define SAMESTATE_FACTOR(a) "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3])
+#define SAMESTATE_WGMMA(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 "
+
 namespace samestate::cuda {
 
 /// 16 of a tile's 64 columns as the inner index: rows of the tile are rows of A, or columns of B.
@@ -43,50 +59,29 @@ SAMESTATE_DEVICE void products_wait() {
 }
 
 /// c (+)= A B, A [64, 16] in registers: a[2 h + i] holds row 16 w + l / 4 + 8 i, columns 2 (l % 4) + {0, 1} + 8 h.
-SAMESTATE_DEVICE void multiply(float (&c)[32], const std::uint32_t (&a)[4], ByRows b, bool add) {
+/// `transposed`, 0 or 1: rows of the tile are the inner index.
+template <int transposed>
+SAMESTATE_DEVICE void multiply_registers(float (&c)[32], const std::uint32_t (&a)[4], std::uint32_t b,
+                                         bool add) {
   asm volatile(
-      "{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %37, 0;\nmov.b64 b, {%36, 0x40000040};\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16,"
-      " %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "{%32, %33, %34, %35}, b, p, 1, 1, 0;\n}\n"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
-        "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
-        "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]),
-        "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
-        "+f"(c[30]), "+f"(c[31])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.low), "r"(static_cast<int>(add)));
+      "{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %37, 0;\nmov.b64 b, {%36, "
+      "0x40000040};\n" SAMESTATE_WGMMA(64) SAMESTATE_PLACES_32 "{%32, %33, %34, %35}, b, p, 1, 1, %38;\n}\n"
+      : SAMESTATE_SUMS_32(c, 0)
+      : SAMESTATE_FACTOR(a), "r"(b), "r"(static_cast<int>(add)), "n"(transposed));
 }
-
+SAMESTATE_DEVICE void multiply(float (&c)[32], const std::uint32_t (&a)[4], ByRows b, bool add) {
+  multiply_registers<0>(c, a, b.low, add);
+}
 SAMESTATE_DEVICE void multiply(float (&c)[32], const std::uint32_t (&a)[4], ByColumns b, bool add) {
-  asm volatile(
-      "{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %37, 0;\nmov.b64 b, {%36, 0x40000040};\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16,"
-      " %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "{%32, %33, %34, %35}, b, p, 1, 1, 1;\n}\n"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
-        "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
-        "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]),
-        "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
-        "+f"(c[30]), "+f"(c[31])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.low), "r"(static_cast<int>(add)));
+  multiply_registers<1>(c, a, b.low, add);
 }
 
 /// c (+)= A B, A in shared memory.
 SAMESTATE_DEVICE void multiply(float (&c)[32], ByRows a, ByRows b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, %34, 0;\nmov.b64 a, {%32, 0x40000040};\nmov.b64 b, "
-      "{%33, 0x40000040};\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16,"
-      " %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "a, b, p, 1, 1, 0, 0;\n}\n"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
-        "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
-        "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]),
-        "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
-        "+f"(c[30]), "+f"(c[31])
+      "{%33, 0x40000040};\n" SAMESTATE_WGMMA(64) SAMESTATE_PLACES_32 "a, b, p, 1, 1, 0, 0;\n}\n"
+      : SAMESTATE_SUMS_32(c, 0)
       : "r"(a.low), "r"(b.low), "r"(static_cast<int>(add)));
 }
 
