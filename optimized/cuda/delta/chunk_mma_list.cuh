@@ -12,30 +12,30 @@ namespace samestate::cuda {
 /// Chunks are copied to shared memory one ahead. Width at most kWidth.
 template <int kWidth>
 struct ChunkBody {
-  static_assert(kWidth % 32 == 0);
   using Parameters = ChunkParameters;
   using Place = RuleBody<Bf16, 4>::Place;
+  using Products = StateProducts<kWidth>;
   static constexpr int kThreads = 128;
   static constexpr int kResidentBlocks = 2;
   static constexpr int kColumns = 64;
-  static constexpr int kRow = kWidth + 8;  ///< elements: eight rows lie in different banks
+  static constexpr int kRow = Products::kRow;
   static constexpr int kValueRow = kColumns + 8;
-  static constexpr int kTileRow = kChunk + 8;
+  static constexpr int kTileRow = kStateTokens + 8;
 
   struct alignas(16) Stage {
-    Bf16 q[kChunk][kRow];
-    Bf16 k[kChunk][kRow];
-    Bf16 v[kChunk][kValueRow];  ///< afterwards o
-    Bf16 inverse[kParts][kChunk][kTileRow];
-    Bf16 scores[kParts][kChunk][kTileRow];
-    float beta[kChunk], read[kChunk], query[kChunk], write[kChunk], decay[4];
-    std::int64_t slot_row[kChunk];  ///< -1: no token
+    Bf16 q[kStateTokens][kRow];
+    Bf16 k[kStateTokens][kRow];
+    Bf16 v[kStateTokens][kValueRow];  ///< afterwards o
+    Bf16 inverse[kParts][kStateTokens][kTileRow];
+    Bf16 scores[kParts][kStateTokens][kTileRow];
+    float beta[kStateTokens], read[kStateTokens], query[kStateTokens], write[kStateTokens], decay[4];
+    std::int64_t slot_row[kStateTokens];  ///< -1: no token
   };
   static constexpr std::size_t kSharedBytes = 2 * sizeof(Stage);
 
   /// The place of this thread's token of a chunk: four threads a token.
   static SAMESTATE_DEVICE ListEntry entry_of(const RuleParameters<Bf16>& r, const Place& at, int chunk) {
-    const int i = chunk * kChunk + thread_index() / 4;
+    const int i = chunk * kStateTokens + thread_index() / 4;
     return i < at.tokens ? r.entries[at.list * r.shape.tokens + i] : ListEntry{-1, 0};
   }
 
@@ -69,7 +69,7 @@ struct ChunkBody {
       copy_async_16(&stage.inverse[i][t][8 * part], &tile.inverse[i][t][8 * part]);
       copy_async_16(&stage.scores[i][t][8 * part], &tile.scores[i][t][8 * part]);
     }
-    constexpr int kGatePieces = (4 * kChunk + 4) / 4;
+    constexpr int kGatePieces = (4 * kStateTokens + 4) / 4;
     static_assert(kGatePieces <= kThreads);
     if (thread_index() < kGatePieces)
       copy_async_16(stage.beta + 4 * thread_index(), tile.beta + 4 * thread_index());
@@ -77,45 +77,14 @@ struct ChunkBody {
     copies_commit();
   }
 
-  /// The left factor of 16 columns k, in parts, from accumulators of two neighbouring tiles.
-  static SAMESTATE_DEVICE void split_factor(const float (&low)[4], const float (&high)[4],
-                                            std::uint32_t (&parts)[kParts][4]) {
-    SAMESTATE_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const float(&of)[4] = i < 2 ? low : high;
-      std::uint32_t pair[kParts];
-      split_pair(of[i % 2 * 2], of[i % 2 * 2 + 1], pair);
-      SAMESTATE_UNROLL
-      for (int part = 0; part < kParts; ++part) parts[part][i] = pair[part];
-    }
-  }
-
-  // In the products that follow four sums take turns, since one has to wait for the product before.
-
-  /// x += S^T K^T: 16 value columns of all tokens.
-  static SAMESTATE_DEVICE void read_state(const Bf16* rows, int c, const std::uint32_t (&parts)[kParts][4],
-                                          float (&x)[4][4]) {
-    const int lane = lane_index();
-    std::uint32_t of[2][4];
-    SAMESTATE_UNROLL
-    for (int j = 0; j < 2; ++j)
-      load_matrices<false>(of[j], rows + (16 * j + lane % 8 + lane / 16 * 8) * kRow + c + lane / 8 % 2 * 8);
-    SAMESTATE_UNROLL
-    for (int part = 0; part < kParts; ++part) {
-      SAMESTATE_UNROLL
-      for (int j = 0; j < 4; ++j)
-        multiply_bf16(x[j], parts[part], of[j / 2][j % 2 * 2], of[j / 2][j % 2 * 2 + 1]);
-    }
-  }
-
-  /// y += x M^T, M lower triangular, both in parts: tokens to tokens.
-  static SAMESTATE_DEVICE void mix_tokens(const float (&x)[4][4], const Bf16 (&M)[kParts][kChunk][kTileRow],
-                                          float (&y)[4][4]) {
+  /// y += x M^T, M lower triangular, both in parts: tokens to tokens. Sums take turns as in StateProducts.
+  static SAMESTATE_DEVICE void mix_tokens(const float (&x)[4][4],
+                                          const Bf16 (&M)[kParts][kStateTokens][kTileRow], float (&y)[4][4]) {
     const int lane = lane_index();
     SAMESTATE_UNROLL
     for (int from = 0; from < 2; ++from) {
       std::uint32_t parts[kParts][4];
-      split_factor(x[2 * from], x[2 * from + 1], parts);
+      Products::split_factor(x[2 * from], x[2 * from + 1], parts);
       SAMESTATE_UNROLL
       for (int of_M = 0; of_M < kParts; ++of_M) {
         std::uint32_t of[2][4];
@@ -133,26 +102,6 @@ struct ChunkBody {
     }
   }
 
-  /// S^T += x K of 16 tokens, whose rows of K begin at `rows`; x in so many parts.
-  template <int n>
-  static SAMESTATE_DEVICE void write_state(const Bf16* rows, const std::uint32_t (&parts)[n][4],
-                                           float (&state)[kWidth / 8][4]) {
-    const int lane = lane_index();
-    SAMESTATE_UNROLL
-    for (int c = 0; c < kWidth; c += 32) {
-      std::uint32_t k[2][4];
-      SAMESTATE_UNROLL
-      for (int j = 0; j < 2; ++j)
-        load_matrices<true>(k[j], rows + lane % 16 * kRow + c + 16 * j + lane / 16 * 8);
-      SAMESTATE_UNROLL
-      for (int part = 0; part < n; ++part) {
-        SAMESTATE_UNROLL
-        for (int j = 0; j < 4; ++j)
-          multiply_bf16(state[c / 8 + j], parts[part], k[j / 2][j % 2 * 2], k[j / 2][j % 2 * 2 + 1]);
-      }
-    }
-  }
-
   /// One chunk on this warp's 16 columns; leaves o in stage.v.
   static SAMESTATE_DEVICE void advance(float (&state)[kWidth / 8][4], Stage& stage) {
     const int lane = lane_index(), column = 16 * warp_index();
@@ -160,9 +109,9 @@ struct ChunkBody {
     SAMESTATE_UNROLL
     for (int c = 0; c < kWidth; c += 16) {
       std::uint32_t parts[kParts][4];
-      split_factor(state[c / 8], state[c / 8 + 1], parts);
-      read_state(&stage.k[0][0], c, parts, x);
-      read_state(&stage.q[0][0], c, parts, o);
+      Products::split_factor(state[c / 8], state[c / 8 + 1], parts);
+      Products::read_state(&stage.k[0][0], c, parts, x);
+      Products::read_state(&stage.q[0][0], c, parts, o);
     }
     SAMESTATE_UNROLL
     for (int j = 0; j < 2; ++j) {
@@ -203,8 +152,8 @@ struct ChunkBody {
         of[0] *= write.x, of[1] *= write.y, of[2] *= write.x, of[3] *= write.y;
       }
       std::uint32_t parts[kParts][4];
-      split_factor(written[2 * from], written[2 * from + 1], parts);
-      write_state(&stage.k[16 * from][0], parts, state);
+      Products::split_factor(written[2 * from], written[2 * from + 1], parts);
+      Products::write_state(&stage.k[16 * from][0], parts, state);
     }
     warp_barrier();  // every lane has read v
     SAMESTATE_UNROLL
@@ -257,7 +206,7 @@ struct ChunkBody {
     Stage* const stages = reinterpret_cast<Stage*>(shared);
     // A block has one place: more than a grid holds would have more states than the device.
     const Place at = RuleBody<Bf16, 4>::place_of(r, block_index());
-    const int chunks = (at.tokens + kChunk - 1) / kChunk;
+    const int chunks = (at.tokens + kStateTokens - 1) / kStateTokens;
     const ChunkTile* const tiles =
         p.tiles + ((at.b * s.heads + at.h) * p.capacity() + first_chunk(r, at.b, at.e, at.h)) * s.windows +
         at.window;
@@ -298,7 +247,7 @@ void launch_rule(const RuleParameters<Bf16>& p, ChunkTile* chunks, cudaStream_t 
 template <class Operand, class Scratch>
 [[nodiscard]] ChunkTile* chunks_of(const RuleParameters<Operand>& p, Scratch&& scratch) {
   if constexpr (sizeof(Operand) == 2) {
-    if (p.shape.tokens >= kChunk) return scratch(ChunkParameters{p}.tile_count());
+    if (p.shape.tokens >= kStateTokens) return scratch(ChunkParameters{p}.tile_count());
   }
   return nullptr;
 }

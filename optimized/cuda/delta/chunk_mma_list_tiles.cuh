@@ -4,7 +4,8 @@
 
 #include "optimized/cuda/delta/token_fma_list.cuh"
 #include "optimized/cuda/host/grid.cuh"
-#include "optimized/cuda/units/bf16_parts.cuh"
+#include "optimized/cuda/units/row_parts.cuh"
+#include "optimized/cuda/units/state_products.cuh"
 
 /// The gated delta rule of the dendritic layer in chunks of 32 tokens of a list (EQUATIONS 5.5), bf16 operands, on tensor cores:
 ///   (I + A) V' = beta (V - e^G K S),  O = scale e^G Q S + P V',  S <- e^{G_C} S + K^T (e^{G_C - G} V').
@@ -12,17 +13,15 @@
 /// as the contract keeps it: three numbers of bf16 whose sum it is. Products of parts below 2^-24 of the whole are left out.
 namespace samestate::cuda {
 
-inline constexpr int kChunk = 32;
-
 /// What the chunks of one window share, whatever the value column.
 struct ChunkTile {
-  Bf16 inverse[kParts][kChunk][kChunk];  ///< (I + A)^-1
-  Bf16 scores[kParts][kChunk][kChunk];   ///< P
-  float beta[kChunk];
-  float read[kChunk];   ///< beta e^G and the factor of k
-  float query[kChunk];  ///< scale e^G and the factor of q
-  float write[kChunk];  ///< e^{G_C - G} and the factor of k
-  float decay[4];       ///< e^{G_C}
+  Bf16 inverse[kParts][kStateTokens][kStateTokens];  ///< (I + A)^-1
+  Bf16 scores[kParts][kStateTokens][kStateTokens];   ///< P
+  float beta[kStateTokens];
+  float read[kStateTokens];   ///< beta e^G and the factor of k
+  float query[kStateTokens];  ///< scale e^G and the factor of q
+  float write[kStateTokens];  ///< e^{G_C - G} and the factor of k
+  float decay[4];             ///< e^{G_C}
 };
 
 struct ChunkParameters {
@@ -32,7 +31,7 @@ struct ChunkParameters {
   /// Chunks of all lists of a sequence's head: no more than that, however its tokens choose.
   [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t capacity() const {
     const DendriticShape& s = rule.shape;
-    return s.tokens * s.slots() / kChunk + s.branches();
+    return s.tokens * s.slots() / kStateTokens + s.branches();
   }
   [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t tile_count() const {
     return rule.shape.batch * rule.shape.heads * capacity() * rule.shape.windows;
@@ -43,24 +42,9 @@ struct ChunkParameters {
 SAMESTATE_DEVICE std::int64_t first_chunk(const RuleParameters<Bf16>& p, std::int64_t b, int e, int h) {
   std::int64_t chunks = 0;
   for (int before = 0; before < e; ++before)
-    chunks += (p.length[(b * p.shape.branches() + before) * p.shape.heads + h] + kChunk - 1) / kChunk;
+    chunks +=
+        (p.length[(b * p.shape.branches() + before) * p.shape.heads + h] + kStateTokens - 1) / kStateTokens;
   return chunks;
-}
-
-/// 16 bytes of a row, zeros where they do not exist; there after copies_wait() and a barrier.
-SAMESTATE_DEVICE void stage_piece(Bf16* to, const Bf16* from, bool exists) {
-  if (exists) {
-    copy_async_16(to, from);
-  } else {
-    *reinterpret_cast<Vector<Bf16, 8>*>(to) = {};
-  }
-}
-
-/// Part `part` of four of `columns` columns of a row, of which `exist` exist, then zeros.
-template <int columns>
-SAMESTATE_DEVICE void stage_elements(Bf16* to, const Bf16* from, int exist, int part) {
-  SAMESTATE_NO_UNROLL
-  for (int c = part; c < columns; c += 4) to[c] = c < exist ? from[c] : Bf16{};
 }
 
 /// Whether all rows consist of pieces of 16 bytes.
@@ -72,21 +56,21 @@ SAMESTATE_DEVICE bool in_pieces(const DendriticShape& s) {
 struct ChunkTileBody {
   using Parameters = ChunkParameters;
   static constexpr int kThreads = 128;
-  static constexpr int kStride = kChunk + 4;  ///< of A, in floats
+  static constexpr int kStride = kStateTokens + 4;  ///< of A, in floats
 
   struct alignas(16) Gates {
-    float A[kChunk][kStride];
-    float total[kChunk], rest[kChunk];  ///< G, their sum
-    float beta[kChunk];
-    float q_factor[kChunk], k_factor[kChunk];
-    std::int64_t key_row[kChunk];
+    float A[kStateTokens][kStride];
+    float total[kStateTokens], rest[kStateTokens];  ///< G, their sum
+    float beta[kStateTokens];
+    float q_factor[kStateTokens], k_factor[kStateTokens];
+    std::int64_t key_row[kStateTokens];
   };
   /// Of a row of q or k in shared memory, in elements: eight rows lie in different banks.
   static SAMESTATE_HOST_DEVICE int row_stride(const DendriticShape& s) {
     return (s.width + 15) / 16 * 16 + 8;
   }
   static std::size_t shared_bytes(const DendriticShape& s) {
-    return sizeof(Gates) + sizeof(Bf16) * 2 * kChunk * static_cast<std::size_t>(row_stride(s));
+    return sizeof(Gates) + sizeof(Bf16) * 2 * kStateTokens * static_cast<std::size_t>(row_stride(s));
   }
 
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
@@ -100,10 +84,10 @@ struct ChunkTileBody {
       for (int e = 0; e < s.branches(); ++e) {
         const std::int64_t list = (b * s.branches() + e) * s.heads + h;
         const int length = p.rule.length[list];
-        const std::int64_t chunks = (length + kChunk - 1) / kChunk;
+        const std::int64_t chunks = (length + kStateTokens - 1) / kStateTokens;
         if (at < before + chunks) {
-          const auto first = static_cast<int>(at - before) * kChunk;
-          const int count = length - first < kChunk ? length - first : kChunk;
+          const auto first = static_cast<int>(at - before) * kStateTokens;
+          const int count = length - first < kStateTokens ? length - first : kStateTokens;
           make_tile(p, list, b, e, h, window, first, count, p.tiles[item], shared);
           break;
         }
@@ -119,7 +103,7 @@ struct ChunkTileBody {
     const DendriticShape& s = r.shape;
     Gates& gates = *reinterpret_cast<Gates*>(shared);
     Bf16* const q = reinterpret_cast<Bf16*>(shared + sizeof(Gates));
-    Bf16* const k = q + kChunk * row_stride(s);
+    Bf16* const k = q + kStateTokens * row_stride(s);
     if (warp_index() == 0)
       stage_gates(r, r.entries + list * s.tokens + first, b, e * s.heads + h, h, window, count, gates, tile);
     block_barrier();
@@ -171,7 +155,7 @@ struct ChunkTileBody {
     // G as total + rest: what lies between two tokens is small beside what lies before them.
     float total = g, rest = 0.0F;
     SAMESTATE_UNROLL
-    for (int step = 1; step < kChunk; step *= 2) {
+    for (int step = 1; step < kStateTokens; step *= 2) {
       const float before = shuffle(total, i >= step ? i - step : i);
       const float rest_before = shuffle(rest, i >= step ? i - step : i);
       if (i >= step) {
@@ -180,7 +164,7 @@ struct ChunkTileBody {
         total = sum;
       }
     }
-    const float whole = shuffle(total, kChunk - 1), rest_of_whole = shuffle(rest, kChunk - 1);
+    const float whole = shuffle(total, kStateTokens - 1), rest_of_whole = shuffle(rest, kStateTokens - 1);
     gates.total[i] = total;
     gates.rest[i] = rest;
     gates.beta[i] = beta;
@@ -192,7 +176,7 @@ struct ChunkTileBody {
     tile.read[i] = beta * decay * k_factor;
     tile.query[i] = q_factor * decay;
     tile.write[i] = exponential((whole - total) + (rest_of_whole - rest)) * k_factor;
-    if (i == kChunk - 1) tile.decay[0] = decay;
+    if (i == kStateTokens - 1) tile.decay[0] = decay;
   }
 
   /// A of 16 rows by warps 0 and 1, P by warps 2 and 3.
@@ -247,12 +231,12 @@ struct ChunkTileBody {
   /// Forward substitution, a column a lane.
   static SAMESTATE_DEVICE void invert(const Gates& gates, ChunkTile& tile) {
     const int column = lane_index();
-    float x[kChunk];
+    float x[kStateTokens];
     SAMESTATE_UNROLL
-    for (int i = 0; i < kChunk; ++i) {
+    for (int i = 0; i < kStateTokens; ++i) {
       float early = i == column ? 1.0F : 0.0F, late = 0.0F;
       SAMESTATE_UNROLL
-      for (int j = 0; j < kChunk; j += 4) {
+      for (int j = 0; j < kStateTokens; j += 4) {
         if (j >= i) break;
         const Quad a = load_quad(&gates.A[i][j]);
         early = fused(-a.x, x[j], early);

@@ -18,7 +18,7 @@ struct RecurrenceTiles {
   static constexpr int kThreads = 128;
   static constexpr int kResidentBlocks = Tiles::kResidentBlocks;
   static constexpr int kT = Tiles::kT, kColumns = Tiles::kColumns;
-  static_assert(kColumns == kRecurrenceColumns && kT == kRecurrenceTile);
+  static_assert(kColumns == kRecurrenceColumns);
 
   struct alignas(16) Stage {
     typename Tiles::Rows q, k;

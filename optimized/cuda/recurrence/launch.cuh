@@ -31,9 +31,9 @@ void plan_recurrence(RecurrenceParameters<Operand>& p) {
   while (p.rows() < p.dk) p.row_lanes *= 2;
   // Some 16 KB for both stages, that an SM holds a dozen warps.
   p.stage = std::clamp(4096 / static_cast<int>(sizeof(Operand)) / p.rows(), 4, 16);
-  p.tiled = sizeof(Operand) == 2 && p.tokens >= kRecurrenceTile && p.dk <= kWidestTile;
+  p.tiled = sizeof(Operand) == 2 && p.tokens >= kStateTokens && p.dk <= kWidestTile;
   const Segments of = p.tiled ? plan_segments(p.states() * ceiling(p.dv, kRecurrenceColumns),
-                                              resident_of_width(p.dk), p.tokens, kRecurrenceTile)
+                                              resident_of_width(p.dk), p.tokens, kStateTokens)
                               : plan_segments(p.states() * p.tiles(), 12, p.tokens, 1);
   p.segment = of.tokens;
   p.segments = of.count;

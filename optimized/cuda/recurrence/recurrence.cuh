@@ -14,7 +14,6 @@
 /// segments, whose own states are then summed up to the state before each.
 namespace samestate::cuda {
 
-inline constexpr int kRecurrenceTile = 32;     ///< tokens that tensor cores take at once
 inline constexpr int kRecurrenceColumns = 64;  ///< of a state, by a block of theirs
 
 /// What becomes of S_t^T q_t.

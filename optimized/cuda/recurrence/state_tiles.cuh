@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "optimized/cuda/delta/chunk_mma_list.cuh"
+#include "optimized/cuda/units/row_parts.cuh"
+#include "optimized/cuda/units/state_products.cuh"
 
 /// Products of a tile of 32 tokens with a state in the accumulators of four warps, 64 of its columns: what recurrences without a delta
 /// rule have in common. Rows of a state ("keys", at most kWidth) are read by queries and written by keys; columns are a warp's 16.
@@ -11,10 +12,10 @@ namespace samestate::cuda {
 
 template <int kWidth>
 struct StateTiles {
-  using Chunks = ChunkBody<kWidth>;
-  static constexpr int kT = kChunk, kColumns = 64;
+  using Products = StateProducts<kWidth>;
+  static constexpr int kT = kStateTokens, kColumns = 64;
   static constexpr int kResidentBlocks = kWidth <= 64 ? 4 : kWidth <= 128 ? 3 : 1;
-  static constexpr int kRow = Chunks::kRow, kColumnRow = kColumns + 8, kScoreRow = kT + 8;
+  static constexpr int kRow = Products::kRow, kColumnRow = kColumns + 8, kScoreRow = kT + 8;
   using State = float[kWidth / 8][4];  ///< columns lane / 4 and 8 on of keys 8 i + 2 (lane % 4) and the next
   using Columns = float[4][4];         ///< the same of tokens 8 i + 2 (lane % 4) and the next
   using Rows = Bf16[kT][kRow];
@@ -69,8 +70,8 @@ struct StateTiles {
     for (int n = 0; n < kWidth; n += 16) {
       if (n >= width) break;
       std::uint32_t parts[kParts][4];
-      Chunks::split_factor(state[n / 8], state[n / 8 + 1], parts);
-      Chunks::read_state(&queries[0][0], n, parts, x);
+      Products::split_factor(state[n / 8], state[n / 8 + 1], parts);
+      Products::read_state(&queries[0][0], n, parts, x);
     }
   }
 
@@ -136,7 +137,7 @@ struct StateTiles {
         SAMESTATE_UNROLL
         for (int part = 0; part < kParts; ++part) parts[part][k] = pair[part];
       }
-      Chunks::write_state(&keys[j][0], parts, state);
+      Products::write_state(&keys[j][0], parts, state);
     }
   }
 
@@ -147,7 +148,7 @@ struct StateTiles {
       if (j >= count) break;
       std::uint32_t x[1][4];
       load_columns(values, j, x[0]);
-      Chunks::write_state(&keys[j][0], x, state);
+      Products::write_state(&keys[j][0], x, state);
     }
   }
 

@@ -31,6 +31,22 @@ SAMESTATE_DEVICE void store_part(Operand* row, int column, int columns, bool vec
   }
 }
 
+/// 16 bytes of a row, zeros where they do not exist; there after copies_wait() and a barrier.
+SAMESTATE_DEVICE void stage_piece(Bf16* to, const Bf16* from, bool exists) {
+  if (exists) {
+    copy_async_16(to, from);
+  } else {
+    *reinterpret_cast<Vector<Bf16, 8>*>(to) = {};
+  }
+}
+
+/// Part `part` of four of `columns` columns of a row, of which `exist` exist, then zeros.
+template <int columns>
+SAMESTATE_DEVICE void stage_elements(Bf16* to, const Bf16* from, int exist, int part) {
+  SAMESTATE_NO_UNROLL
+  for (int c = part; c < columns; c += 4) to[c] = c < exist ? from[c] : Bf16{};
+}
+
 /// Eight elements from shared memory, of which `exist` are the row's; by one access where `vector`.
 SAMESTATE_DEVICE void store_eight(Bf16* to, const Bf16* from, int exist, bool vector) {
   if (vector) {
