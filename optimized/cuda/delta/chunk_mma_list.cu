@@ -38,7 +38,7 @@ void launch_rule(const RuleParameters<float>& p, ChunkTile*, cudaStream_t stream
 }
 
 void launch_rule(const RuleParameters<Bf16>& p, ChunkTile* chunks, cudaStream_t stream) {
-  chunks != nullptr ? launch_chunks({p, chunks}, stream) : launch_tokens(p, stream);
+  chunks != nullptr ? launch_chunks({{p}, chunks}, stream) : launch_tokens(p, stream);
 }
 
 }  // namespace samestate::cuda

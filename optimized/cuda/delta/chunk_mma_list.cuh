@@ -247,7 +247,7 @@ void launch_rule(const RuleParameters<Bf16>& p, ChunkTile* chunks, cudaStream_t 
 template <class Operand, class Scratch>
 [[nodiscard]] ChunkTile* chunks_of(const RuleParameters<Operand>& p, Scratch&& scratch) {
   if constexpr (sizeof(Operand) == 2) {
-    if (p.shape.tokens >= kStateTokens) return scratch(ChunkParameters{p}.tile_count());
+    if (p.shape.tokens >= kStateTokens) return scratch(ListChunks<kStateTokens>{p}.tile_count());
   }
   return nullptr;
 }

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "optimized/cuda/delta/token_fma_list.cuh"
+#include "optimized/cuda/delta/list_tiles.cuh"
 #include "optimized/cuda/host/grid.cuh"
 #include "optimized/cuda/units/row_parts.cuh"
 #include "optimized/cuda/units/state_products.cuh"
@@ -24,18 +24,8 @@ struct ChunkTile {
   float decay[4];             ///< e^{G_C}
 };
 
-struct ChunkParameters {
-  RuleParameters<Bf16> rule;
+struct ChunkParameters : ListChunks<kStateTokens> {
   ChunkTile* tiles = nullptr;  ///< [B, H, capacity, N]
-
-  /// Chunks of all lists of a sequence's head: no more than that, however its tokens choose.
-  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t capacity() const {
-    const DendriticShape& s = rule.shape;
-    return s.tokens * s.slots() / kStateTokens + s.branches();
-  }
-  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t tile_count() const {
-    return rule.shape.batch * rule.shape.heads * capacity() * rule.shape.windows;
-  }
 };
 
 /// The chunks of a list begin behind those of the branches before it.
@@ -45,11 +35,6 @@ SAMESTATE_DEVICE std::int64_t first_chunk(const RuleParameters<Bf16>& p, std::in
     chunks +=
         (p.length[(b * p.shape.branches() + before) * p.shape.heads + h] + kStateTokens - 1) / kStateTokens;
   return chunks;
-}
-
-/// Whether all rows consist of pieces of 16 bytes.
-SAMESTATE_DEVICE bool in_pieces(const DendriticShape& s) {
-  return (s.channels | s.stride | s.width | s.values) % 8 == 0;
 }
 
 /// (I + A)^-1, P and the gates of a chunk, by a block.
@@ -65,12 +50,8 @@ struct ChunkTileBody {
     float q_factor[kStateTokens], k_factor[kStateTokens];
     std::int64_t key_row[kStateTokens];
   };
-  /// Of a row of q or k in shared memory, in elements: eight rows lie in different banks.
-  static SAMESTATE_HOST_DEVICE int row_stride(const DendriticShape& s) {
-    return (s.width + 15) / 16 * 16 + 8;
-  }
   static std::size_t shared_bytes(const DendriticShape& s) {
-    return sizeof(Gates) + sizeof(Bf16) * 2 * kStateTokens * static_cast<std::size_t>(row_stride(s));
+    return sizeof(Gates) + sizeof(Bf16) * 2 * kStateTokens * static_cast<std::size_t>(list_row_stride(s));
   }
 
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
@@ -103,7 +84,7 @@ struct ChunkTileBody {
     const DendriticShape& s = r.shape;
     Gates& gates = *reinterpret_cast<Gates*>(shared);
     Bf16* const q = reinterpret_cast<Bf16*>(shared + sizeof(Gates));
-    Bf16* const k = q + kStateTokens * row_stride(s);
+    Bf16* const k = q + kStateTokens * list_row_stride(s);
     if (warp_index() == 0)
       stage_gates(r, r.entries + list * s.tokens + first, b, e * s.heads + h, h, window, count, gates, tile);
     block_barrier();
@@ -112,16 +93,8 @@ struct ChunkTileBody {
     const std::int64_t key = gates.key_row[t] * s.channels + window * s.stride;
     for (int c = thread_index() % 4 * 8; c < columns; c += 32) {
       const int exist = t < count ? s.width - c : 0;
-      Bf16 *const to_q = q + t * row_stride(s) + c, *const to_k = k + t * row_stride(s) + c;
-      if (in_pieces(s)) {
-        stage_piece(to_q, r.q + key + c, exist > 0);
-        stage_piece(to_k, r.k + key + c, exist > 0);
-      } else {
-        for (int i = 0; i < 8; ++i) {
-          to_q[i] = i < exist ? r.q[key + c + i] : Bf16{};
-          to_k[i] = i < exist ? r.k[key + c + i] : Bf16{};
-        }
-      }
+      Bf16 *const to_q = q + t * list_row_stride(s) + c, *const to_k = k + t * list_row_stride(s) + c;
+      stage_keys(r, key + c, exist, to_q, to_k);
     }
     copies_commit();
     copies_wait<0>();
@@ -152,18 +125,8 @@ struct ChunkTileBody {
       q_factor = r.q_factor[key_row * s.windows + window] * r.scale;
       k_factor = r.k_factor[key_row * s.windows + window];
     }
-    // G as total + rest: what lies between two tokens is small beside what lies before them.
     float total = g, rest = 0.0F;
-    SAMESTATE_UNROLL
-    for (int step = 1; step < kStateTokens; step *= 2) {
-      const float before = shuffle(total, i >= step ? i - step : i);
-      const float rest_before = shuffle(rest, i >= step ? i - step : i);
-      if (i >= step) {
-        const float sum = total + before, added = sum - total;
-        rest += rest_before + ((total - (sum - added)) + (before - added));
-        total = sum;
-      }
-    }
+    sum_gates(total, rest);
     const float whole = shuffle(total, kStateTokens - 1), rest_of_whole = shuffle(rest, kStateTokens - 1);
     gates.total[i] = total;
     gates.rest[i] = rest;
@@ -188,12 +151,12 @@ struct ChunkTileBody {
     SAMESTATE_NO_UNROLL
     for (int c = 0; c < s.width; c += 16) {
       std::uint32_t a[4];
-      load_matrices<false>(a, (is_P ? q : k) + (first + lane % 16) * row_stride(s) + c + lane / 16 * 8);
+      load_matrices<false>(a, (is_P ? q : k) + (first + lane % 16) * list_row_stride(s) + c + lane / 16 * 8);
       SAMESTATE_UNROLL
       for (int j = 0; j < 2; ++j) {
         std::uint32_t of_k[4];
-        load_matrices<false>(of_k,
-                             k + (16 * j + lane % 8 + lane / 16 * 8) * row_stride(s) + c + lane / 8 % 2 * 8);
+        load_matrices<false>(
+            of_k, k + (16 * j + lane % 8 + lane / 16 * 8) * list_row_stride(s) + c + lane / 8 % 2 * 8);
         multiply_bf16(sum[2 * j], a, of_k[0], of_k[1]);
         multiply_bf16(sum[2 * j + 1], a, of_k[2], of_k[3]);
       }
@@ -231,28 +194,16 @@ struct ChunkTileBody {
   /// Forward substitution, a column a lane.
   static SAMESTATE_DEVICE void invert(const Gates& gates, ChunkTile& tile) {
     const int column = lane_index();
-    float x[kStateTokens];
-    SAMESTATE_UNROLL
-    for (int i = 0; i < kStateTokens; ++i) {
-      float early = i == column ? 1.0F : 0.0F, late = 0.0F;
-      SAMESTATE_UNROLL
-      for (int j = 0; j < kStateTokens; j += 4) {
-        if (j >= i) break;
-        const Quad a = load_quad(&gates.A[i][j]);
-        early = fused(-a.x, x[j], early);
-        if (j + 1 < i) late = fused(-a.y, x[j + 1], late);
-        if (j + 2 < i) early = fused(-a.z, x[j + 2], early);
-        if (j + 3 < i) late = fused(-a.w, x[j + 3], late);
-      }
-      x[i] = early + late;
-      float left = x[i];
+    float x[kListSquare];
+    const auto four = [&](int i, int j) { return load_quad(&gates.A[i][j]); };
+    substitute(x, four, [&](int i, float left) {
       SAMESTATE_UNROLL
       for (int part = 0; part < kParts; ++part) {
         const Bf16 kept = narrow<Bf16>(left);
         tile.inverse[part][i][column] = kept;
         left -= widen(kept);
       }
-    }
+    });
   }
 };
 

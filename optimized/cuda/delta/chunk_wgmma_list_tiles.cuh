@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "optimized/cuda/delta/chunk_mma_list_tiles.cuh"
-#include "optimized/cuda/delta/token_fma_list.cuh"
+#include "optimized/cuda/delta/list_tiles.cuh"
 #include "optimized/cuda/host/grid.cuh"
 #include "optimized/cuda/units/bits.cuh"
 #include "optimized/cuda/units/hopper.cuh"
 
 /// What the chunks of 64 tokens of a list share, whatever the value column, for products of a warpgroup (chunk_wgmma_list.cuh): their q
-/// and k, normalised, and the tiles of chunk_mma_list_tiles.cuh, all rounded to bf16 once.
+/// and k, normalised, and T, P and the gates, all rounded to bf16 once.
 namespace samestate::cuda {
 
 inline constexpr int kListChunk = 64;
@@ -28,19 +27,10 @@ struct alignas(128) ListTile {
 /// Of a tile, that is copied to shared memory.
 inline constexpr int kListTileBytes = 2 * kTileBytes + (4 * kListChunk + 4) * 4;
 
-struct ListChunkParameters {
-  RuleParameters<Bf16> rule;
+struct ListChunkParameters : ListChunks<kListChunk> {
   ListTile* tiles = nullptr;  ///< [B, H, capacity, N]
   Bf16* keys = nullptr;       ///< of every tile [panels, 2, a tile]: 64 columns of k and of q, swizzled
 
-  /// Chunks of all lists of a sequence's head: no more than that, however its tokens choose.
-  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t capacity() const {
-    const DendriticShape& s = rule.shape;
-    return s.tokens * s.slots() / kListChunk + s.branches();
-  }
-  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t tile_count() const {
-    return rule.shape.batch * rule.shape.heads * capacity() * rule.shape.windows;
-  }
   /// Elements of `keys` of a tile.
   [[nodiscard]] SAMESTATE_HOST_DEVICE int key_elements() const {
     return (rule.shape.width + kTileColumns - 1) / kTileColumns * kTileBytes;
@@ -64,7 +54,7 @@ struct ListTileBody {
   static constexpr int kThreads = 256;
   static constexpr int kResidentBlocks = 4;
   static constexpr int kStride = kListChunk + 4;  ///< of A, in floats
-  static constexpr int kHalf = 32;
+  static constexpr int kHalf = kListSquare;
 
   struct alignas(16) Gates {
     float decay[kThreads / 32][kListChunk];           ///< from a column to the row before a warp's rows
@@ -83,13 +73,9 @@ struct ListTileBody {
     std::int64_t list, b;
     int e, h, window, first, count;
   };
-  /// Of a row of q or k in shared memory, in elements: eight rows lie in different banks.
-  static SAMESTATE_HOST_DEVICE int row_stride(const DendriticShape& s) {
-    return (s.width + 15) / 16 * 16 + 8;
-  }
   static std::size_t shared_bytes(const DendriticShape& s) {
-    return sizeof(Gates) +
-           std::max(sizeof(Inverse), sizeof(Bf16) * 2 * kListChunk * static_cast<std::size_t>(row_stride(s)));
+    return sizeof(Gates) + std::max(sizeof(Inverse), sizeof(Bf16) * 2 * kListChunk *
+                                                         static_cast<std::size_t>(list_row_stride(s)));
   }
 
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
@@ -128,8 +114,8 @@ struct ListTileBody {
                                          Bf16* keys, unsigned char* shared) {
     Gates& gates = *reinterpret_cast<Gates*>(shared);
     Bf16* const q = reinterpret_cast<Bf16*>(shared + sizeof(Gates));
-    Bf16* const k = q + kListChunk * row_stride(r.shape);
-    if (warp_index() < 2) sum_gates(r, at, gates);
+    Bf16* const k = q + kListChunk * list_row_stride(r.shape);
+    if (warp_index() < 2) read_gates(r, at, gates);
     block_barrier();
     stage_rows(r, at, gates, q, k);
     if (thread_index() < kListChunk) store_gates(gates, tile);  // while rows are copied
@@ -148,9 +134,9 @@ struct ListTileBody {
   }
 
   /// A token a lane, half of the chunk a warp. Where there is none, beta is 0: it writes nothing.
-  static SAMESTATE_DEVICE void sum_gates(const RuleParameters<Bf16>& r, const Chunk& at, Gates& gates) {
+  static SAMESTATE_DEVICE void read_gates(const RuleParameters<Bf16>& r, const Chunk& at, Gates& gates) {
     const DendriticShape& s = r.shape;
-    const int lane = lane_index(), i = thread_index();
+    const int i = thread_index();
     float g = 0.0F, beta = 0.0F, q_factor = 0.0F, k_factor = 0.0F;
     std::int64_t key_row = 0;
     if (i < at.count) {
@@ -166,14 +152,8 @@ struct ListTileBody {
       q_factor = r.q_factor[key_row * s.windows + at.window];
       k_factor = r.k_factor[key_row * s.windows + at.window];
     }
-    // G as total + rest: what lies between two tokens is small beside what lies before them.
     float total = g, rest = 0.0F;
-    SAMESTATE_UNROLL
-    for (int step = 1; step < kHalf; step *= 2) {
-      const float before = shuffle(total, lane >= step ? lane - step : lane);
-      const float rest_before = shuffle(rest, lane >= step ? lane - step : lane);
-      if (lane >= step) add_to(total, rest, before, rest_before);
-    }
+    sum_gates(total, rest);
     gates.total[0][i] = total;
     gates.rest[0][i] = rest;
     gates.beta[i] = beta;
@@ -182,21 +162,14 @@ struct ListTileBody {
     gates.key_row[i] = key_row;
   }
 
-  /// total + rest += before + rest_before
-  static SAMESTATE_DEVICE void add_to(float& total, float& rest, float before, float rest_before) {
-    const float sum = total + before, added = sum - total;
-    rest += rest_before + ((total - (sum - added)) + (before - added));
-    total = sum;
-  }
-
   /// A token a thread.
   static SAMESTATE_DEVICE void store_gates(Gates& gates, ListTile& tile) {
     const int i = thread_index();
     float total = gates.total[0][i], rest = gates.rest[0][i];
     const float half = gates.total[0][kHalf - 1], half_rest = gates.rest[0][kHalf - 1];
-    if (i >= kHalf) add_to(total, rest, half, half_rest);
+    if (i >= kHalf) add_to_sum(total, rest, half, half_rest);
     float whole = gates.total[0][kListChunk - 1], whole_rest = gates.rest[0][kListChunk - 1];
-    add_to(whole, whole_rest, half, half_rest);
+    add_to_sum(whole, whole_rest, half, half_rest);
     gates.total[1][i] = total;
     gates.rest[1][i] = rest;
     const float decay = exponential(total + rest);
@@ -219,16 +192,8 @@ struct ListTileBody {
       SAMESTATE_NO_UNROLL
       for (int c = thread_index() % kLanes * 8; c < columns; c += 8 * kLanes) {
         const int exist = t < at.count ? s.width - c : 0;
-        Bf16 *const to_q = q + t * row_stride(s) + c, *const to_k = k + t * row_stride(s) + c;
-        if (in_pieces(s)) {
-          stage_piece(to_q, r.q + key + c, exist > 0);
-          stage_piece(to_k, r.k + key + c, exist > 0);
-        } else {
-          for (int i = 0; i < 8; ++i) {
-            to_q[i] = i < exist ? r.q[key + c + i] : Bf16{};
-            to_k[i] = i < exist ? r.k[key + c + i] : Bf16{};
-          }
-        }
+        Bf16 *const to_q = q + t * list_row_stride(s) + c, *const to_k = k + t * list_row_stride(s) + c;
+        stage_keys(r, key + c, exist, to_q, to_k);
       }
     }
     copies_commit();
@@ -246,7 +211,7 @@ struct ListTileBody {
       for (int c = thread_index() % kLanes * 8; c < columns; c += 8 * kLanes) {
         Vector<Bf16, 8> of{};
         if (c < s.width) {
-          auto* const row = reinterpret_cast<Vector<Bf16, 8>*>(rows + t * row_stride(s) + c);
+          auto* const row = reinterpret_cast<Vector<Bf16, 8>*>(rows + t * list_row_stride(s) + c);
           const Vector<Bf16, 8> raw = *row;
           float x[8];
           SAMESTATE_UNROLL
@@ -263,7 +228,7 @@ struct ListTileBody {
   /// 16 rows of A by each of the first four warps, of P by the others.
   static SAMESTATE_DEVICE void multiply(const DendriticShape& s, const Bf16* q, const Bf16* k, Gates& gates,
                                         Inverse& inverse, ListTile& tile) {
-    const int lane = lane_index(), warp = warp_index() % 4, stride = row_stride(s);
+    const int lane = lane_index(), warp = warp_index() % 4, stride = list_row_stride(s);
     const bool is_P = warp_index() >= 4;
     float sums[8][4] = {};
     SAMESTATE_NO_UNROLL
@@ -335,20 +300,8 @@ struct ListTileBody {
   static SAMESTATE_DEVICE void invert(Inverse& inverse) {
     const int column = lane_index(), first = kHalf * warp_index();
     float x[kHalf];
-    SAMESTATE_UNROLL
-    for (int i = 0; i < kHalf; ++i) {
-      float early = i == column ? 1.0F : 0.0F, late = 0.0F;
-      SAMESTATE_UNROLL
-      for (int j = 0; j < kHalf; j += 4) {
-        if (j >= i) break;
-        const Quad a = load_quad(&inverse.A[first + i][first + j]);
-        early = fused(-a.x, x[j], early);
-        if (j + 1 < i) late = fused(-a.y, x[j + 1], late);
-        if (j + 2 < i) early = fused(-a.z, x[j + 2], early);
-        if (j + 3 < i) late = fused(-a.w, x[j + 3], late);
-      }
-      x[i] = early + late;
-    }
+    substitute(
+        x, [&](int i, int j) { return load_quad(&inverse.A[first + i][first + j]); }, [](int, float) {});
     warp_barrier();  // every lane has read A
     SAMESTATE_UNROLL
     for (int i = 0; i < kHalf; ++i) inverse.A[first + i][first + column] = x[i];
