@@ -26,11 +26,38 @@ namespace fs = std::filesystem;
 
 constexpr std::ptrdiff_t kLongestSource = 500;
 
+/// What a folder of kernels may include: what all of them may, and `more`.
+std::vector<std::string> of_cuda(std::vector<std::string> more) {
+  for (const char* room : {"reference/error.h", "optimized/", "optimized/cuda/", "optimized/cuda/units/",
+                           "optimized/cuda/host/"})
+    more.emplace_back(room);
+  return more;
+}
+
 /// What each room may include of ours, besides itself: rooms (with a slash at the end) and single headers. A
 /// room is the deepest folder of this table that holds a file.
 const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"reference", {}},
-    {"optimized", {"reference/axis.h", "reference/view.h", "reference/contract.h", "reference/error.h"}},
+    {"optimized",
+     {"reference/axis.h", "reference/view.h", "reference/contract.h", "reference/error.h", "optimized/cuda/",
+      "optimized/cuda/delta/ranks/rank_kernels.h"}},
+    // The rows of the tables, then folders by what they compute.
+    {"optimized/cuda", {"optimized/", "optimized/cuda/host/", "optimized/cuda/delta/"}},
+    {"optimized/cuda/units", {"reference/error.h", "optimized/cuda/host/grid.cuh"}},
+    {"optimized/cuda/host",
+     {"reference/error.h", "optimized/", "optimized/cuda/", "optimized/cuda/units/",
+      "optimized/cuda/pointwise/pointwise.cuh"}},
+    {"optimized/cuda/pointwise", of_cuda({})},
+    {"optimized/cuda/products", of_cuda({})},
+    {"optimized/cuda/recurrence", of_cuda({"optimized/cuda/pointwise/", "optimized/cuda/products/"})},
+    {"optimized/cuda/scan",
+     of_cuda({"optimized/cuda/pointwise/", "optimized/cuda/products/", "optimized/cuda/recurrence/"})},
+    {"optimized/cuda/attention", of_cuda({"optimized/cuda/pointwise/", "optimized/cuda/products/"})},
+    {"optimized/cuda/experts", of_cuda({"optimized/cuda/pointwise/", "optimized/cuda/products/"})},
+    {"optimized/cuda/delta", of_cuda({"reference/contract.h", "optimized/cuda/pointwise/",
+                                      "optimized/cuda/products/", "optimized/cuda/dendritic/lists.cuh"})},
+    {"optimized/cuda/dendritic",
+     of_cuda({"optimized/cuda/pointwise/", "optimized/cuda/products/", "optimized/cuda/delta/"})},
     {"oracles", {"reference/"}},
     {"oracles/proofs", {"reference/", "oracles/", "fixtures/"}},
     {"fixtures", {"samestate_models.h", "reference/view.h", "reference/error.h"}},
@@ -65,14 +92,15 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
      {"oracles/verdict.h", "oracles/reasons.h", "harness/records/", "reference/error.h",
       "samestate_assets.h"}},
     {"measure",
-     {"reference/", "optimized/", "oracles/", "fixtures/", "harness/records/", "harness/cases/",
-      "harness/run/", "harness/systems/", "harness/processes/"}},
+     {"reference/", "optimized/", "optimized/cuda/", "oracles/", "fixtures/", "harness/records/",
+      "harness/cases/", "harness/run/", "harness/systems/", "harness/processes/"}},
     {"fuzz",
      {"reference/", "optimized/", "oracles/", "fixtures/", "harness/records/", "harness/cases/",
       "harness/run/", "harness/systems/", "harness/processes/", "harness/explain/explain.h"}},
     {"cli",
      {"reference/",
       "optimized/",
+      "optimized/cuda/",
       "oracles/",
       "oracles/proofs/",
       "fixtures/",
@@ -95,6 +123,17 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"tests",
      {"reference/",
       "optimized/",
+      "optimized/cuda/",
+      "optimized/cuda/units/",
+      "optimized/cuda/host/",
+      "optimized/cuda/pointwise/",
+      "optimized/cuda/products/",
+      "optimized/cuda/recurrence/",
+      "optimized/cuda/scan/",
+      "optimized/cuda/attention/",
+      "optimized/cuda/experts/",
+      "optimized/cuda/delta/",
+      "optimized/cuda/dendritic/",
       "oracles/",
       "oracles/proofs/",
       "fixtures/",
@@ -303,6 +342,16 @@ const Edge kPlantedEdges[] = {
     {"optimized/cpu/x.cpp", "\"reference/contract.h\"", true},
     {"optimized/cpu/x.cpp", "\"reference/sequence.h\"", false},
     {"optimized/cuda/x.cu", "\"oracles/rounding.h\"", false},
+    {"optimized/cuda/scan/x.cu", "\"optimized/cuda/recurrence/x.cuh\"", true},
+    {"optimized/cuda/scan/x.cu", "\"optimized/cuda/delta/x.cuh\"", false},
+    {"optimized/cuda/recurrence/x.cu", "\"optimized/cuda/dendritic/x.cuh\"", false},
+    {"optimized/cuda/delta/ranks/x.cu", "\"optimized/cuda/delta/x.cuh\"", true},
+    {"optimized/cuda/units/x.cuh", "\"optimized/cuda/host/grid.cuh\"", true},
+    {"optimized/cuda/units/x.cuh", "\"optimized/cuda/host/call.cuh\"", false},
+    {"optimized/cuda/host/x.h", "\"optimized/cuda/delta/x.h\"", false},
+    {"optimized/cpu/x.cpp", "\"optimized/cuda/host/dispatch.h\"", false},
+    {"cli/x.cpp", "\"optimized/cuda/cuda_kernels.h\"", true},
+    {"cli/x.cpp", "\"optimized/cuda/host/probe.h\"", false},
     {"oracles/x.cpp", "\"reference/sequence.h\"", true},
     {"oracles/bounds/x.cpp", "\"optimized/kernel.h\"", false},
     {"oracles/x.cpp", "\"fixtures/safetensors.h\"", false},
