@@ -21,7 +21,7 @@
 #include "fuzz/plan/filtered.h"
 #include "fuzz/plan/plan.h"
 #include "measure/bench/bench.h"
-#include "optimized/cuda/operators/kernels.h"
+#include "optimized/cuda/cuda_operator_kernels.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
 #include "reports/records/json_lines.h"

@@ -30,7 +30,7 @@
 #include "samestate_version.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
-#include "optimized/cuda/operators/kernels.h"
+#include "optimized/cuda/cuda_operator_kernels.h"
 #endif
 
 namespace samestate::cli {

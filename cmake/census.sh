@@ -13,9 +13,9 @@ page="$work/page"
   echo
   echo 'Native code for sm_90a as ptxas reports it; written by `cmake/census.sh` with'
   echo "nvcc $("$nvcc" --version | grep -oE 'release [0-9.]+, V[0-9.]+')."
-  echo 'The fast kernels may not spill; the generic ones (chunked.cu, recurrent.cu) may. Shared memory is asked for at launch (`ChainShared`, `PrepareShared`, `SplitShared` ... of each).'
-  for source in prefill_call.cu simt_call.cu decode.cu chunked.cu recurrent.cu ranks/device_share.cu operators/*.cu; do
-    case "$source" in operators/kernels.cu | operators/product_library.cu) continue ;; esac
+  echo 'The fast kernels may not spill; the generic ones (`*_generic.cu`) may. Shared memory is asked for at launch (`ChainShared`, `PrepareShared`, `SplitShared` ... of each).'
+  for source in */*.cu delta/ranks/device_share.cu; do
+    case "$source" in host/* | products/product_library.cu | *_trace.cu) continue ;; esac
     cmake -DNVCC="$nvcc" -DSOURCE_DIR="$root" -DSOURCE="$root/optimized/cuda/$source" -DOUTPUT="$work/cubin" -DGENERIC=ON \
       -DSECTION="$work/section" -P "$root/cmake/ptxas_messages.cmake" >&2
     echo

@@ -27,8 +27,7 @@ message(STATUS "CUDA kernels: built with ${CMAKE_CUDA_COMPILER}")
 # The language is enabled in this folder: another sees its compiler here alone.
 set_property(GLOBAL PROPERTY SAMESTATE_NVCC ${CMAKE_CUDA_COMPILER})
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu
-  ${CMAKE_CURRENT_SOURCE_DIR}/cuda/operators/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/cuda/ranks/*.cu)
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu)
 target_sources(samestate_optimized PRIVATE ${cuda_sources})
 target_compile_definitions(samestate_optimized PUBLIC SAMESTATE_HAVE_CUDA=1)
 target_link_libraries(samestate_optimized PRIVATE CUDA::cudart_static)

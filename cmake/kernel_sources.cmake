@@ -15,16 +15,18 @@ set(folder ${ROOT}/optimized)
 get_filename_component(work ${OUTPUT} DIRECTORY)
 
 # Units that a unit launches from, paths in optimized/. Of the recurrent family the form decides. What finds the device and takes times
-# (device() of cuda_kernels.cu, measure.cu, meter.cu) computes no output.
-set(recurrent call.cpp cuda/cuda_kernels.cu cuda/decode.cu cuda/recurrent.cu)
-set(chunked call.cpp cuda/cuda_kernels.cu cuda/chunked.cu cuda/prefill_call.cu cuda/prefill_trace.cu cuda/simt_call.cu)
-set(sequence_parallel call.cpp ranks.cpp cuda/ranks/sequence_parallel.cu cuda/ranks/device_share.cu cuda/ranks/exchange.cu
-  cuda/chunked.cu cuda/prefill_call.cu cuda/prefill_trace.cu cuda/simt_call.cu)
+# (device() of cuda_kernels.cu, host/measure.cu, host/meter.cu) computes no output.
+set(recurrent call.cpp cuda/cuda_kernels.cu cuda/delta/token_fma_dense.cu cuda/delta/token_fma_dense_generic.cu)
+set(of_chunks cuda/delta/chunk_mma_dense_generic.cu cuda/delta/chunk_fma_dense.cu cuda/delta/chunk_wgmma_dense.cu
+  cuda/delta/chunk_wgmma_dense_trace.cu)
+set(chunked call.cpp cuda/cuda_kernels.cu ${of_chunks})
+set(sequence_parallel call.cpp ranks.cpp cuda/delta/ranks/sequence_parallel.cu cuda/delta/ranks/device_share.cu
+  cuda/delta/ranks/exchange.cu ${of_chunks})
 foreach(unit attention delta_net delta_net_layer dendritic_layer experts latent mixers retention_layer routing)
-  set(${unit} cuda/operators/product_library.cu)
+  set(${unit} cuda/products/product_library.cu)
 endforeach()
-list(APPEND delta_net_layer cuda/operators/dendritic_chunks.cu)
-list(APPEND dendritic_layer cuda/operators/dendritic_chunks.cu cuda/operators/list_rule.cu)
+list(APPEND delta_net_layer cuda/delta/chunk_mma_list.cu)
+list(APPEND dendritic_layer cuda/delta/chunk_mma_list.cu cuda/delta/chunk_wgmma_list.cu)
 
 # The files of ours in a dependency file, whose paths are as the preprocessor was given them: from ROOT.
 function(files_listed list result)
@@ -73,7 +75,8 @@ function(list_files unit)
   set(FILES_${unit} ${files} PARENT_SCOPE)
 endfunction()
 
-# The hash leaves out comments, empty lines and folders, which decide nothing that runs, so that a file may move. (In HASH_<file>,
+# A file's hash leaves out comments, empty lines and the includes of ours: what those decide is which files are in the list. A kernel's
+# hash has the hashes of its files in their own order, without names, so that a file may move and have another name. (In HASH_<file>,
 # once each.)
 function(hash_of_file file)
   if(DEFINED HASH_${file})
@@ -81,12 +84,11 @@ function(hash_of_file file)
   endif()
   file(READ ${ROOT}/${file} text)
   string(REGEX REPLACE "[ \t]*//[^\n]*" "" text "${text}")
-  string(REGEX REPLACE "#include \"[^\"\n]*/" "#include \"" text "${text}")
+  string(REGEX REPLACE "#include \"[^\"\n]*\"" "" text "${text}")
   string(REGEX REPLACE "\n[ \t\n]*\n" "\n" text "${text}")
   string(STRIP "${text}" text)
   string(SHA256 hash "${text}")
-  get_filename_component(name ${file} NAME)
-  set(HASH_${file} "${name} ${hash}" PARENT_SCOPE)
+  set(HASH_${file} ${hash} PARENT_SCOPE)
 endfunction()
 
 set(kernels "")
@@ -116,7 +118,7 @@ foreach(system gated_delta_rule delta_rule retention linear_attention)
   endforeach()
 endforeach()
 # A unit of named tensors names its rows: row<Body>("system", "form", ...).
-file(GLOB units RELATIVE ${folder} ${folder}/cuda/operators/*.cu)
+file(GLOB units RELATIVE ${folder} ${folder}/cuda/*/*.cu)
 foreach(unit IN LISTS units)
   file(READ ${folder}/${unit} text)
   string(REGEX MATCHALL "[^a-z_]row<[^\"()]*>[(][ \n]*\"[a-z0-9_]+\",[ \n]*\"[a-z0-9_]+\"" rows "${text}")

@@ -8,7 +8,7 @@
 #include "optimized/kernel.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
-#include "optimized/cuda/ranks/rank_kernels.h"
+#include "optimized/cuda/delta/ranks/rank_kernels.h"
 #endif
 
 namespace samestate {

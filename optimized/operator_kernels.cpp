@@ -23,7 +23,7 @@
 #include "optimized/cpu/operators/test_time_training.h"
 #include "optimized/sequence_by_sequence.h"
 #ifdef SAMESTATE_HAVE_CUDA
-#include "optimized/cuda/operators/kernels.h"
+#include "optimized/cuda/cuda_operator_kernels.h"
 #endif
 
 namespace samestate {

@@ -126,5 +126,49 @@ TEST(Stems, AFileWithoutATestAnIdleRowAndALostTestShow) {
   EXPECT_EQ(count("| `oracles/b`, `oracles/x/c` | `tests/gone.cpp` | y |\n"), 1U) << "a lost test";
 }
 
+/// What docs/delta_kernels.md lacks or has too much: `stems` are paths from optimized/cuda/delta without extension. A row is a
+/// kernel's file, or a file of its folder where it is one of several there.
+std::vector<std::string> page_faults(const std::string& page, const std::set<std::string>& stems) {
+  static const std::regex row(R"(\n\| `([^`]+)` \|)"),
+      kernel("(token|chunk)_(fma|mma|wgmma)_(dense|list|pool)(_generic)?");
+  std::vector<std::string> out;
+  std::set<std::string> described;
+  for (std::sregex_iterator it(page.begin(), page.end(), row), end; it != end; ++it) {
+    const std::string name = (*it)[1];
+    const auto first = stems.lower_bound(name);
+    const bool there =
+        name.ends_with('/') ? first != stems.end() && first->starts_with(name) : stems.contains(name);
+    if (!there) out.push_back("docs/delta_kernels.md: there is no " + name);
+    described.insert(name.substr(0, name.find('/')));
+  }
+  for (const std::string& stem : stems) {
+    if (std::regex_match(stem, kernel) && !described.contains(stem))
+      out.push_back("docs/delta_kernels.md does not say why " + stem + " is there");
+  }
+  return out;
+}
+
+TEST(Stems, EveryKernelOfTheDeltaRuleIsAccountedFor) {
+  std::ifstream in(kRoot / "docs/delta_kernels.md");
+  const std::string page{std::istreambuf_iterator<char>(in), {}};
+  const std::string folder = "optimized/cuda/delta/";
+  std::set<std::string> stems;
+  for (const std::string& file : files_under(folder))
+    stems.insert(fs::path(file.substr(folder.size())).replace_extension().generic_string());
+  const auto wrong = page_faults(page, stems);
+  EXPECT_TRUE(wrong.empty()) << joined(wrong);
+  EXPECT_FALSE(page_faults("", stems).empty()) << "no kernel follows the names of the page";
+}
+
+TEST(Stems, AKernelWithoutARowAndARowWithoutAKernelShow) {
+  const std::set<std::string> stems = {"chunk_fma_dense", "chunk_fma_dense/chain", "inverse",
+                                       "token_fma_pool"};
+  EXPECT_EQ(page_faults("\n| `chunk_fma_dense/` | a |\n| `token_fma_pool` | b |\n", stems).size(), 0U);
+  EXPECT_EQ(page_faults("\n| `chunk_fma_dense/chain` | a |\n", stems).size(), 1U) << "token_fma_pool";
+  EXPECT_EQ(page_faults("\n| `chunk_fma_dense` | a |\n| `token_fma_pool` | b |\n| `inverse/` | c |\n", stems)
+                .size(),
+            1U);
+}
+
 }  // namespace
 }  // namespace samestate

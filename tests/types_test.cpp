@@ -141,12 +141,12 @@ const std::set<std::string> kLinked = {"reference", "optimized", "oracles", "fix
 /// Two files that define one name on purpose.
 const std::set<std::set<std::string>> kInTurn = {
     // The second includes the first on the host, and defines the names itself on a device.
-    {"optimized/cuda/emulation.h", "optimized/cuda/intrinsics.cuh"},
-    {"optimized/cuda/hopper/emulation.h", "optimized/cuda/hopper/names.cuh"},
-    {"optimized/cuda/hopper/emulated_products.h", "optimized/cuda/hopper/products.cuh"},
+    {"optimized/cuda/units/emulation.h", "optimized/cuda/units/intrinsics.cuh"},
+    {"optimized/cuda/units/emulated_hopper.h", "optimized/cuda/units/hopper.cuh"},
+    {"optimized/cuda/units/emulated_wgmma.h", "optimized/cuda/units/wgmma.cuh"},
     // Instead of them on the host, where grid.cuh and call.cuh include the first.
-    {"optimized/cuda/operators/emulated_device.h", "optimized/cuda/device.cuh"},
-    {"optimized/cuda/operators/emulated_device.h", "optimized/cuda/device_memory.cuh"},
+    {"optimized/cuda/host/emulated_device.h", "optimized/cuda/host/device.cuh"},
+    {"optimized/cuda/host/emulated_device.h", "optimized/cuda/host/device_memory.cuh"},
 };
 
 /// Two definitions of one name: the linker merges what it takes for one type.

@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "optimized/cuda/device.cuh"
-#include "optimized/cuda/device_memory.cuh"
-#include "optimized/cuda/launch.cuh"
-#include "optimized/cuda/measure.cuh"
-#include "optimized/cuda/prefill_call.cuh"
-#include "optimized/cuda/prepare.h"
-#include "optimized/cuda/simt_call.cuh"
+#include "optimized/cuda/delta/chunk_fma_dense.cuh"
+#include "optimized/cuda/delta/chunk_wgmma_dense.cuh"
+#include "optimized/cuda/delta/dense_call.h"
+#include "optimized/cuda/delta/dense_launch.cuh"
+#include "optimized/cuda/host/device.cuh"
+#include "optimized/cuda/host/device_memory.cuh"
+#include "optimized/cuda/host/measure.cuh"
 
 namespace samestate {
 namespace cuda {
@@ -204,7 +204,7 @@ Outcome with_packed(const Arguments& a, const Contract& contract, const std::str
       return {Outcome::Kind::unsupported, "variant " + variant + " does not take this call"};
   }
   if (const Device& found = device(); !found.info) return {Outcome::Kind::no_device, found.reason};
-  if (choice.prefill() && !prefill_runs_here()) {
+  if (choice.prefill() && !has_asynchronous_products()) {
     return {
         Outcome::Kind::no_device,
         "contract " + contract.name + ": the prefill kernels need compute capability 9.0; use contract bf16"};

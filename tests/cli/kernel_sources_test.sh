@@ -52,24 +52,26 @@ after() {
 }
 forms() { for form in "$@"; do printf 'cuda.%s\n' {delta_rule,gated_delta_rule,linear_attention,retention}."$form"; done | sort | paste -sd' '; }
 plant() { echo "inline int planted() { return 1; }" >>"tree/$1"; }
-plant optimized/cuda/operators/selective_scan.cuh
+plant optimized/cuda/scan/scan_token_fma.cuh
 after 'a change of the scan' 'cuda.mamba2_mixer.chunked cuda.mamba_mixer.recurrent cuda.selective_scan.recurrent'
-plant optimized/cuda/operators/scan.cu
+plant optimized/cuda/scan/scan.cu
 after "a change of the scan's own row" 'cuda.selective_scan.recurrent'
-plant optimized/cuda/operators/list_chain.cuh
-after 'a change behind list_rule.cu' 'cuda.dendritic_attention.chunked cuda.dendritic_attention.compacted'
-plant optimized/cuda/decode.cu
+plant optimized/cuda/delta/chunk_wgmma_list.cuh
+after 'a change behind chunk_wgmma_list.cu' 'cuda.dendritic_attention.chunked cuda.dendritic_attention.compacted'
+plant optimized/cuda/delta/token_fma_dense.cu
 after 'a change of decoding' "$(forms recurrent)"
-plant optimized/cuda/prefill/state.cuh
+plant optimized/cuda/delta/chunk_wgmma_dense/state.cuh
 after 'a change of prefill' "$(forms chunked sequence_parallel)"
-plant optimized/cuda/emulated_block.h
+plant optimized/cuda/units/emulated_block.h
 after 'a change of the emulation' ''
-sed -i '1i // A comment.\n' tree/optimized/cuda/operators/scan.cu && echo '// Another.' >>tree/optimized/kernel.h
+sed -i '1i // A comment.\n' tree/optimized/cuda/scan/scan.cu && echo '// Another.' >>tree/optimized/kernel.h
 after 'a comment' ''
-(cd tree/optimized/cuda && mkdir moved && mv operators/selective_scan.cuh moved/ && sed -i \
-  's|optimized/cuda/operators/selective_scan.cuh|optimized/cuda/moved/selective_scan.cuh|' operators/*.cu operators/*.cuh)
-after 'a move' ''
+(cd tree/optimized/cuda && mkdir moved && mv scan/scan_token_fma.cuh moved/scan_of_tokens.cuh && sed -i \
+  's|optimized/cuda/scan/scan_token_fma.cuh|optimized/cuda/moved/scan_of_tokens.cuh|' scan/*.cu)
+after 'a move and another name' ''
 rm -rf tree/optimized/cuda/moved
+sed -i 's|^#include "optimized/cuda/host/grid.cuh"|&\n#include "optimized/cuda/host/probe.h"|' tree/optimized/cuda/scan/scan_token_fma.cuh
+after 'one more file that the scan includes' 'cuda.mamba2_mixer.chunked cuda.mamba_mixer.recurrent cuda.selective_scan.recurrent'
 flags="$flags -ftz=true" hashes now "$PWD/tree"
 [[ "$(changed now | wc -w)" -eq "$(wc -l <here)" ]] || complain 'another flag of the device leaves a kernel fresh'
 
@@ -82,12 +84,12 @@ links() {
 # A kernel's units are all that its own call, but for what finds the device and takes times; of the recurrent family
 # cuda_kernels.cu calls the units of both forms. `whole`: none is listed that nothing calls.
 lacking() {
-  awk -v whole="$2" 'BEGIN { split("cuda/cuda_kernels.cu cuda/measure.cu cuda/meter.cu", s, " "); for (i in s) service[s[i]] }
+  awk -v whole="$2" 'BEGIN { split("cuda/cuda_kernels.cu cuda/host/measure.cu cuda/host/meter.cu", s, " "); for (i in s) service[s[i]] }
     NR == FNR { links[$1, $2]; next }
     { delete listed; for (i = 2; i <= NF; ++i) { listed[$i]; if ($0 ~ /cuda_kernels[.]cu/) family[$i] }
       for (l in links) { split(l, u, SUBSEP); if (u[2] in service || u[1] in service || !(u[1] in listed)) continue
         if (!(u[2] in listed)) print $1 " lacks " u[2] ", which " u[1] " calls" }
-      if (whole) for (i = 3; i <= NF; ++i) { called = $i !~ /[.]cu$/ || $i in service || $i == "cuda/ranks/sequence_parallel.cu"
+      if (whole) for (i = 3; i <= NF; ++i) { called = $i !~ /[.]cu$/ || $i in service || $i == "cuda/delta/ranks/sequence_parallel.cu"
         for (a in listed) if ((a, $i) in links) called = 1
         if (!called) print $1 " lists " $i ", which nothing of it calls" } }
     END { for (l in links) { split(l, u, SUBSEP); if (u[1] == "cuda/cuda_kernels.cu" && !(u[2] in service) && !(u[2] in family))
@@ -96,15 +98,15 @@ lacking() {
 links "$build/tests/CMakeFiles/emulated_operators.dir" >emulated
 [[ "$(wc -l <emulated)" -ge 20 ]] || complain 'objects of the emulated operators were not found, or call nothing'
 lacking emulated '' >said && [[ ! -s said ]] || complain "$(cat said)"
-sed 's| cuda/operators/list_rule.cu||' units >fewer
-lacking emulated '' fewer | grep -q 'lacks cuda/operators/list_rule.cu' || complain 'a unit that is not listed is not seen'
+sed 's| cuda/delta/chunk_wgmma_list.cu||' units >fewer
+lacking emulated '' fewer | grep -q 'lacks cuda/delta/chunk_wgmma_list.cu' || complain 'a unit that is not listed is not seen'
 if [[ -n "$nvcc" ]]; then
   links "$build/optimized/CMakeFiles/samestate_optimized.dir" >linked
   lacking linked whole >said && [[ ! -s said ]] || complain "$(cat said)"
-  sed 's| cuda/decode.cu||' units >fewer
-  lacking linked whole fewer | grep -q 'no form lists cuda/decode.cu' || complain "the family's unit that is not listed is not seen"
-  sed 's|^cuda.rms_norm.fused .*|& cuda/operators/product_library.cu|' units >more
-  lacking linked whole more | grep -q 'lists cuda/operators/product_library.cu' || complain 'a unit that is not called is not seen'
+  sed 's| cuda/delta/token_fma_dense.cu||' units >fewer
+  lacking linked whole fewer | grep -q 'no form lists cuda/delta/token_fma_dense.cu' || complain "the family's unit that is not listed is not seen"
+  sed 's|^cuda.rms_norm.fused .*|& cuda/products/product_library.cu|' units >more
+  lacking linked whole more | grep -q 'lists cuda/products/product_library.cu' || complain 'a unit that is not called is not seen'
 fi
 
 # nvcc read what the preprocessor listed: this compares its own dependency files, as the generator keeps them.
@@ -126,8 +128,8 @@ if [[ -n "$nvcc" && -f "$build/.ninja_deps" ]]; then
     compared=$((compared + 1))
   done
   [[ "$compared" -ge 30 ]] || complain "only $compared units were compared"
-  echo "cuda/decode.cu optimized/cuda/planted.h" >>read
-  diff <(read_by_nvcc cuda/decode.cu read) <(sed 's/^[^:]*://; s/\\$//' kernel_sources/cuda.decode.cu.d | tr ' ' '\n' | grep optimized) >differ
+  echo "cuda/delta/token_fma_dense.cu optimized/cuda/planted.h" >>read
+  diff <(read_by_nvcc cuda/delta/token_fma_dense.cu read) <(sed 's/^[^:]*://; s/\\$//' kernel_sources/cuda.delta.token_fma_dense.cu.d | tr ' ' '\n' | grep optimized) >differ
   grep -q planted differ || complain 'a file that nvcc read and nobody listed is not seen'
 fi
 

@@ -1,4 +1,4 @@
-#include "optimized/cuda/emulated_fibers.h"
+#include "optimized/cuda/units/emulated_fibers.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "optimized/cuda/operators/emulated_device.h"
+#include "optimized/cuda/host/emulated_device.h"
 
 /// What the emulated gate finds in a kernel, on planted faults.
 namespace samestate::cuda {

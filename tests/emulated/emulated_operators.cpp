@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "optimized/cuda/emulated_fibers.h"
-#include "optimized/cuda/operators/kernels.h"
+#include "optimized/cuda/cuda_operator_kernels.h"
+#include "optimized/cuda/units/emulated_fibers.h"
 #include "optimized/plugin.h"
 
 extern "C" {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "optimized/cpu/operators/softmax_attention.h"
-#include "optimized/cuda/operators/attention_launch.cuh"
-#include "optimized/cuda/operators/tensors.h"
+#include "optimized/cuda/attention/launch.cuh"
+#include "optimized/cuda/host/tensors.h"
 #include "tests/optimized/contracts.h"
 
 namespace samestate::cuda {

@@ -15,9 +15,9 @@
 
 #include "optimized/cpu/layout.h"
 #include "optimized/cpu/twin.h"
-#include "optimized/cuda/decode.cuh"
-#include "optimized/cuda/decode_table.h"
-#include "optimized/cuda/prepare.h"
+#include "optimized/cuda/delta/dense_call.h"
+#include "optimized/cuda/delta/token_dense_table.h"
+#include "optimized/cuda/delta/token_fma_dense.cuh"
 #include "tests/optimized/call.h"
 #include "tests/optimized/contracts.h"
 
@@ -151,7 +151,7 @@ constexpr float kSentinel = 0x1.5p+40F;
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 bool trespasses = false;  ///< of the last evaluation: it wrote behind its outputs
 
-/// As decode.cu launches row `row`, in place.
+/// As token_fma_dense.cu launches row `row`, in place.
 template <template <class> class Fault, class Operand, class State>
 void evaluate(const Arguments& a, const Contract& contract, bool delta, std::size_t row) {
   Packed<Operand, State> packed = pack<Operand, State>(a, cpu::checked_sizes(a), contract);

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "optimized/cuda/operators/convolution.cuh"
-#include "optimized/cuda/operators/delta_net_decode.cuh"
-#include "optimized/cuda/operators/projection.cuh"
+#include "optimized/cuda/delta/delta_net_token.cuh"
+#include "optimized/cuda/pointwise/convolution.cuh"
+#include "optimized/cuda/products/projection.cuh"
 #include "tests/optimized/cuda_operator_calls.h"
 
 namespace samestate::cuda {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "optimized/cpu/operators/gated_delta_step.h"
-#include "optimized/cuda/operators/gated_delta_step.cuh"
+#include "optimized/cuda/delta/token_fma_pool.cuh"
 #include "tests/optimized/cuda_operator_calls.h"
 
 namespace samestate::cuda {

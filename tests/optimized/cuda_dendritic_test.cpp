@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "optimized/cpu/operators/gated_delta_net.h"
-#include "optimized/cuda/operators/dendritic_chunks.cuh"
-#include "optimized/cuda/operators/list_chain.cuh"
-#include "optimized/cuda/operators/list_products.cuh"
-#include "optimized/cuda/operators/list_tiles.cuh"
-#include "optimized/cuda/operators/norms.cuh"
-#include "optimized/cuda/operators/product.cuh"
+#include "optimized/cuda/delta/chunk_mma_list.cuh"
+#include "optimized/cuda/delta/chunk_wgmma_list.cuh"
+#include "optimized/cuda/delta/chunk_wgmma_list_tiles.cuh"
+#include "optimized/cuda/pointwise/norms.cuh"
+#include "optimized/cuda/products/product.cuh"
+#include "optimized/cuda/units/wgmma_wide.cuh"
 #include "tests/optimized/cuda_operator_calls.h"
 
 namespace samestate::cuda {

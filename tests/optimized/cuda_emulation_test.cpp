@@ -12,12 +12,12 @@
 
 #include "optimized/call.h"
 #include "optimized/cpu/twin.h"
-#include "optimized/cuda/chunked.cuh"
-#include "optimized/cuda/prepare.h"
-#include "optimized/cuda/recurrent.cuh"
+#include "optimized/cuda/delta/chunk_mma_dense_generic.cuh"
+#include "optimized/cuda/delta/dense_call.h"
+#include "optimized/cuda/delta/token_fma_dense_generic.cuh"
 #include "tests/optimized/contracts.h"
 
-/// The CUDA kernels' own source, executed by threads of the host (optimized/cuda/emulation.h).
+/// The CUDA kernels' own source, executed by threads of the host (optimized/cuda/units/emulation.h).
 namespace samestate::cuda {
 namespace {
 

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "optimized/cuda/hopper/products.cuh"
+#include "optimized/cuda/units/wgmma.cuh"
 
 /// The emulated names of compute capability 9.0a: each does what the device does, and each mistake that the device
 /// would let pass by luck is found.

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "optimized/cuda/operators/attention_latent.cuh"
-#include "optimized/cuda/operators/column_product.cuh"
-#include "optimized/cuda/operators/latent.cuh"
-#include "optimized/cuda/operators/tensors.h"
+#include "optimized/cuda/attention/latent.cuh"
+#include "optimized/cuda/attention/latent_chunk_wgmma.cuh"
+#include "optimized/cuda/host/tensors.h"
+#include "optimized/cuda/products/column_product.cuh"
 
 namespace samestate::cuda {
 namespace {

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "optimized/cuda/operators/tensors.h"
+#include "optimized/cuda/host/tensors.h"
 #include "tests/optimized/contracts.h"
 
 /// What tests of the CUDA kernels of named tensors share: operands, and how near results have to be.

@@ -15,12 +15,12 @@
 #include "optimized/cpu/operators/norms.h"
 #include "optimized/cpu/operators/rotary_embedding.h"
 #include "optimized/cpu/operators/short_convolution.h"
-#include "optimized/cuda/operators/convolution.cuh"
-#include "optimized/cuda/operators/dendritic.cuh"
-#include "optimized/cuda/operators/norms.cuh"
-#include "optimized/cuda/operators/recurrence.cuh"
-#include "optimized/cuda/operators/rotation.cuh"
-#include "optimized/cuda/operators/tensors.h"
+#include "optimized/cuda/dendritic/dendritic.cuh"
+#include "optimized/cuda/host/tensors.h"
+#include "optimized/cuda/pointwise/convolution.cuh"
+#include "optimized/cuda/pointwise/norms.cuh"
+#include "optimized/cuda/pointwise/rotation.cuh"
+#include "optimized/cuda/recurrence/recurrence.cuh"
 #include "tests/optimized/cuda_operator_calls.h"
 
 namespace samestate::cuda {

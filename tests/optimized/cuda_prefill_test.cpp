@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "optimized/cpu/twin.h"
-#include "optimized/cuda/prefill/plan.h"
-#include "optimized/cuda/prepare.h"
+#include "optimized/cuda/delta/chunk_wgmma_dense/plan.h"
+#include "optimized/cuda/delta/dense_call.h"
 #include "tests/optimized/call.h"
 
 /// The prefill kernels' own source, executed by threads of the host.

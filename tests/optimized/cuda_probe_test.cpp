@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "optimized/cuda/intrinsics.cuh"
-#include "optimized/cuda/probe.h"
+#include "optimized/cuda/host/probe.h"
+#include "optimized/cuda/units/intrinsics.cuh"
 
 /// The probe against units whose arithmetic is known, since each of its findings must be able to come out
 /// otherwise.

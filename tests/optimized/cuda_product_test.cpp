@@ -1,5 +1,5 @@
 /// Products of matrices for the CUDA device: their own source, executed by threads of the host, against sums in float64.
-#include "optimized/cuda/operators/product.cuh"
+#include "optimized/cuda/products/product.cuh"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "optimized/cuda/operators/few_rows_product.cuh"
-#include "optimized/cuda/prepare.h"
+#include "optimized/cuda/delta/dense_call.h"
+#include "optimized/cuda/products/few_rows_product.cuh"
 
 namespace samestate::cuda {
 namespace {

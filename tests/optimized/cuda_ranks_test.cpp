@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "optimized/cpu/sequence_parallel.h"
-#include "optimized/cuda/emulated_run.h"
-#include "optimized/cuda/prepare.h"
-#include "optimized/cuda/ranks/compose.cuh"
-#include "optimized/cuda/ranks/shares.h"
+#include "optimized/cuda/delta/dense_call.h"
+#include "optimized/cuda/delta/ranks/compose.cuh"
+#include "optimized/cuda/delta/ranks/shares.h"
+#include "optimized/cuda/units/emulated_run.h"
 #include "tests/optimized/call.h"
 
 /// The form over ranks of several devices: who holds what, the composition's own source and the chunked kernel's, executed

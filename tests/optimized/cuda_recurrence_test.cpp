@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "optimized/cuda/operators/duality_launch.cuh"
-#include "optimized/cuda/operators/logits.cuh"
-#include "optimized/cuda/operators/recurrence_launch.cuh"
+#include "optimized/cuda/experts/logits.cuh"
+#include "optimized/cuda/recurrence/launch.cuh"
+#include "optimized/cuda/scan/duality_launch.cuh"
 #include "tests/optimized/cuda_operator_calls.h"
 
 namespace samestate::cuda {

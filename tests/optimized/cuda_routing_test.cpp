@@ -1,6 +1,6 @@
 /// Routers and the order of assignments for the CUDA device: their own source, executed by threads of the host, against the
 /// kernels of the CPU.
-#include "optimized/cuda/operators/routing.cuh"
+#include "optimized/cuda/experts/routing.cuh"
 
 #include <gtest/gtest.h>
 
@@ -17,10 +17,10 @@
 #include "optimized/cpu/operators/expert_router.h"
 #include "optimized/cpu/operators/group_limited_router.h"
 #include "optimized/cpu/operators/routing.h"
-#include "optimized/cuda/operators/dendritic_router.cuh"
-#include "optimized/cuda/operators/experts.cuh"
-#include "optimized/cuda/operators/routing_groups.cuh"
-#include "optimized/cuda/prepare.h"
+#include "optimized/cuda/delta/dense_call.h"
+#include "optimized/cuda/dendritic/router.cuh"
+#include "optimized/cuda/experts/experts.cuh"
+#include "optimized/cuda/experts/routing_groups.cuh"
 #include "tests/optimized/contracts.h"
 
 namespace samestate::cuda {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "optimized/cpu/operators/selective_scan.h"
-#include "optimized/cuda/operators/selective_scan.cuh"
+#include "optimized/cuda/scan/scan_token_fma.cuh"
 #include "tests/optimized/cuda_operator_calls.h"
 
 namespace samestate::cuda {

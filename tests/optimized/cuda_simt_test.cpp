@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "optimized/cpu/twin.h"
-#include "optimized/cuda/emulated_run.h"
-#include "optimized/cuda/mma/chain.cuh"
-#include "optimized/cuda/mma/products.cuh"
-#include "optimized/cuda/prepare.h"
-#include "optimized/cuda/simt/chain.cuh"
-#include "optimized/cuda/simt/fma_products.cuh"
+#include "optimized/cuda/delta/chunk_fma_dense/chain.cuh"
+#include "optimized/cuda/delta/chunk_fma_dense/products.cuh"
+#include "optimized/cuda/delta/chunk_mma_dense/chain.cuh"
+#include "optimized/cuda/delta/chunk_mma_dense/products.cuh"
+#include "optimized/cuda/delta/dense_call.h"
+#include "optimized/cuda/units/emulated_run.h"
 #include "tests/optimized/call.h"
 
 /// The two launches of simt/ and mma/, their own source, executed by threads of the host.

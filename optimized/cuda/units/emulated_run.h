@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "optimized/cuda/units/emulated_block.h"
+#ifdef SAMESTATE_EMULATED_FIBERS
+#include "optimized/cuda/units/emulated_fibers.h"
+#endif
+
+namespace samestate::cuda::emulation {
+
+/// A block as this build runs those whose threads wait for each other at barriers of a block or warp alone: in fibers, or,
+/// where a sanitizer is to see their races, as host threads. Parameters and errors are those of run_block.
+template <class Body>
+void run_meeting_block(int threads, Body&& body, std::int64_t number = 0, std::int64_t blocks = 1) {
+#ifdef SAMESTATE_EMULATED_FIBERS
+  run_block_in_fibers(threads, std::forward<Body>(body), number, blocks);
+#else
+  run_block(threads, std::forward<Body>(body), number, blocks);
+#endif
+}
+
+}  // namespace samestate::cuda::emulation
