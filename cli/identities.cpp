@@ -84,14 +84,4 @@ Command add_identities(CLI::App& app) {
   return [options] { return run_identities(*options); };
 }
 
-Command add_laws(CLI::App& app) {
-  const Command command = add_identities(app);
-  return [command] {
-    fmt::print(stderr,
-               "samestate: `samestate laws` is now `samestate identities`; the old name goes with the next "
-               "release\n");
-    return command();
-  };
-}
-
 }  // namespace samestate::cli

@@ -94,9 +94,9 @@ class Edges {
       of.seed = 7;
       put(of);
     }
-    for (const CaseLaw& law : system_.laws) {
+    for (const Law* law : system_.laws) {
       Case of = with_part(kernel_, c, system_.plan.law);
-      of.law = law.name;
+      of.law = law->name;
       put(of);
     }
   }
@@ -286,8 +286,7 @@ class Edges {
     };
     two("", start_.contract);
     if (const std::string rounds = contract_for_rounding(); rounds != start_.contract) two("", rounds);
-    const auto splits = [](const CaseLaw& law) { return law.name == "split"; };
-    if (std::any_of(system_.laws.begin(), system_.laws.end(), splits)) two("split", start_.contract);
+    if (system_.has(Property::streams)) two("split", start_.contract);
     for (const CaseForm& form : system_.forms) {
       if (!form.decodes) continue;
       Case c = start_;
@@ -459,8 +458,7 @@ class Edges {
 
   /// More tokens than 16 bits count, where none meets another: the rest's are among their systems' limits.
   void many_tokens(const Case& base) {
-    const auto packs = [](const CaseLaw& law) { return law.name == "packing"; };
-    if (system_.has_key("dk") || std::none_of(system_.laws.begin(), system_.laws.end(), packs)) return;
+    if (!system_.has(Property::token_wise)) return;
     for (const Index width : {16, 8, 4, 3}) {
       Case c = few_of_each_size(base, width);
       c.T = 65537;

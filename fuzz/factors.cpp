@@ -182,16 +182,19 @@ Factor threads() {
 }
 
 void settle_law(Case& c, const KernelRow& kernel) {
-  const CaseLaw& law = *kernel.system->law(c.law);
+  const Law& law = *kernel.system->law(c.law);
   c.form = kernel.form;
   c.lengths.clear();
-  if (law.state) c.state = "random";
+  if (law.initial_state) c.state = "random";
   c.B = std::max<Index>(c.B, 2);
   c.T = std::clamp<Index>(c.T, 2, kMostOfLaw);
   c.taps = false;
-  for (const auto& [name, value] : law.least) {
+  for (const auto& [name, value] : kernel.system->plan.law_least) {
     Index& size = size_in(c, name);
     size = std::max(size, value);
+  }
+  for (const LeastOfLaw& size : law.on_heads.least) {
+    if (size.key == "Hk") c.Hk = std::max(c.Hk, size.least);
   }
   // The worst case of a state in low precision is vacuous after a few tokens, so that no law is judged with it;
   // what is exact needs no law, and where the state grows no bound says anything.
@@ -226,7 +229,7 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
   out.push_back(named("contract", kernel.contracts, &Case::contract, 2));
   Named regimes_of, laws{""}, forms{kernel.form};
   for (const Regime* regime : system.regimes) regimes_of.emplace_back(regime->name);
-  for (const CaseLaw& law : system.laws) laws.emplace_back(law.name);
+  for (const Law* law : system.laws) laws.emplace_back(law->name);
   for (const CaseForm& form : system.forms) {
     if (!system.native(form.name) && (!form.whole || (is_chunked(kernel) && !over_ranks(kernel))))
       forms.emplace_back(form.name);

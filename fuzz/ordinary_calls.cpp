@@ -40,7 +40,7 @@ const CaseForm* form_of(const KernelRow& kernel, bool CaseForm::*which) {
 }
 
 /// A pool of slots serves single tokens; it is neither trained nor prefilled.
-bool serves_slots(const KernelRow& kernel) { return kernel.system->law("pool") != nullptr; }
+bool serves_slots(const KernelRow& kernel) { return kernel.system->has(Property::slots); }
 
 /// Returns true where the data contain the state before the call, so that no earlier call has to leave it. This always holds for the
 /// recurrent family and for pools; other layers get such data half of the time, and layers that take keys and values never do.
@@ -207,7 +207,7 @@ void put_settings(Case& c, const KernelRow& kernel, const ModelSizes& sizes, con
   c.repeat = dice.one_in(6);
   if (!kernel.taps.empty()) c.taps = dice.one_in(3);
   if (c.law.empty() && c.T >= kLawTokens && !system.laws.empty() && dice.one_in(10))
-    c.law = system.laws[static_cast<std::size_t>(dice.below(std::ssize(system.laws)))].name;
+    c.law = system.laws[static_cast<std::size_t>(dice.below(std::ssize(system.laws)))]->name;
 }
 
 /// Makes a call smaller until it is affordable.
