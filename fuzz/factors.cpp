@@ -189,10 +189,8 @@ void settle_law(Case& c, const KernelRow& kernel) {
   c.B = std::max<Index>(c.B, 2);
   c.T = std::clamp<Index>(c.T, 2, kMostOfLaw);
   c.taps = false;
-  for (const auto& [name, value] : kernel.system->plan.law_least) {
-    Index& size = size_in(c, name);
-    size = std::max(size, value);
-  }
+  // One column of values shows less than two of what a kernel makes of columns.
+  if (kernel.system->has(Property::linear)) c.dv = std::max<Index>(c.dv, 2);
   for (const LeastOfLaw& size : law.on_heads.least) {
     if (size.key == "Hk") c.Hk = std::max(c.Hk, size.least);
   }

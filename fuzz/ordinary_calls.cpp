@@ -395,8 +395,6 @@ double seconds_of_call(const KernelRow& kernel, const Case& c) {
   return kSecondsOfWork * (kStartingWork + work);
 }
 
-std::span<const CallKind> call_kinds() { return kKinds; }
-
 OrdinaryCalls::OrdinaryCalls(const KernelRow& kernel) : kernel_(kernel) {
   for (ModelSizes& row : model_sizes(*kernel.system)) {
     if (models_.empty() || models_.back().front().model != row.model) models_.emplace_back();

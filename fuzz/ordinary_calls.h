@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,9 +19,6 @@ struct CallKind {
   /// Gives a case the form, batch, tokens and states of such a call. False where the kernel's system has no such call.
   bool (*put)(Case& c, const KernelRow& kernel, const Dice& dice) = nullptr;
 };
-
-/// Training step, prefill, chunked prefill, packed batch, decode batch, decode one, verify, resume.
-[[nodiscard]] std::span<const CallKind> call_kinds();
 
 /// A call as a program around a model makes it.
 struct OrdinaryCall {

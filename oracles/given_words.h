@@ -22,7 +22,7 @@ inline constexpr std::array<GivenWord<Given::Decay>, 4> kDecayWords{
      {"raw", Given::Decay::raw, "the x with -softplus(x) = g"}}};
 
 inline constexpr std::array<GivenWord<Given::Strength>, 3> kStrengthWords{
-    {{"beta", Given::Strength::beta, "beta"},
+    {{"beta", Given::Strength::beta, "beta, the strength itself"},
      {"logit", Given::Strength::logit, "the b with sigmoid(b) = beta"},
      {"twice_logit", Given::Strength::twice_logit, "the b with 2 sigmoid(b) = beta"}}};
 

@@ -36,12 +36,12 @@ class System {
   std::vector<CaseSize> sizes;         ///< of its tensors
   std::vector<CaseForm> forms;         ///< of the case line, which means the first where it names none
   std::vector<const Regime*> regimes;  ///< that fit it
-  Properties properties;               ///< what it is: laws, plans and declarations go by it
   std::vector<const Law*> laws;        ///< that it has by them, in the order of the table
   std::string_view kernel_rows;  ///< the function of a plugin that lists its kernels (optimized/plugin.h)
   TensorPrefixes in_file;
   std::vector<std::string> taps;  ///< of a layer: what a kernel may hand out between its stages
   PlanRows plan;
+  Properties properties;  ///< what it is: laws, plans and declarations go by it
 
   /// The tensors of one sequence in one call of all its tokens. Throws Error for sizes that are impossible
   /// together; names key, value, limit, remedy.

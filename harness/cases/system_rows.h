@@ -44,9 +44,7 @@ struct PlanRows {
   std::vector<std::string> models = {};  ///< sizes of public models, under the same two
   std::string_view regime = {};          ///< beside each regime
   std::string_view law = {};             ///< beside each law
-  std::vector<std::pair<std::string_view, Index>> law_least =
-      {};                     ///< sizes under which none of its laws says anything
-  std::int64_t seeded = 100;  ///< seeded cases a kernel at effort 1
+  std::int64_t seeded = 100;             ///< seeded cases a kernel at effort 1
 };
 
 /// What stands before the names of tensors in a run file (fixtures/run_file.h). Nothing: they are the nine of which

@@ -159,7 +159,6 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
       .models = {"Hk=16 Hv=32 dk=128 dv=128 T=65 chunk=64 l2norm=1"},
       .regime = "T=80 Hv=2",
       .law = "B=2 T=35 Hk=2 Hv=4",
-      .law_least = {{"dv", 2}},
       .seeded = 200,
   };
 }
