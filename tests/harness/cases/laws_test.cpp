@@ -36,7 +36,7 @@ Properties every_property() {
   return out;
 }
 
-TEST(Laws, EachRowSaysWhatItIsAndHasAJudge) {
+TEST(LawTable, EachRowSaysWhatItIsAndHasAJudge) {
   for (const Law& law : laws()) {
     EXPECT_TRUE(law.on_heads.judge != nullptr || law.on_tensors.judge != nullptr) << law.name;
     EXPECT_FALSE(law.ids.empty() || law.says.empty()) << law.name;
@@ -47,7 +47,7 @@ TEST(Laws, EachRowSaysWhatItIsAndHasAJudge) {
 }
 
 // A line names a law by its name alone, and two rows have one: no system may have both.
-TEST(Laws, ALineNamesOneOfASystem) {
+TEST(LawTable, ALineNamesOneOfASystem) {
   EXPECT_EQ(repeated({"reset", "split", "reset"}), std::set<std::string>{"reset"});
   EXPECT_EQ(repeated(names_of(laws_on_heads(every_property()))), std::set<std::string>{});
   EXPECT_EQ(repeated(names_of(laws_on_tensors(every_property()))), std::set<std::string>{});
@@ -64,7 +64,7 @@ TEST(Laws, ALineNamesOneOfASystem) {
 }
 
 // Without the property no system has the law, whatever else it has; with it alone of what the law needs neither.
-TEST(Laws, FollowFromProperties) {
+TEST(LawTable, FollowFromProperties) {
   for (const Law& law : laws()) {
     const auto has = [&](Properties properties) {
       const std::vector<const Law*> heads = laws_on_heads(properties), tensors = laws_on_tensors(properties);
@@ -83,7 +83,7 @@ TEST(Laws, FollowFromProperties) {
 }
 
 // The order in which a system has its laws is part of what a seed draws.
-TEST(Laws, KeepTheOrderOfASystem) {
+TEST(LawTable, KeepTheOrderOfASystem) {
   EXPECT_EQ(names_of(system_named("gated_delta_rule").laws),
             (std::vector<std::string>{"path_equivalence", "split", "causality", "batch_permutation",
                                       "head_permutation", "linearity", "no_op", "packing", "serving", "reset",
@@ -95,7 +95,7 @@ TEST(Laws, KeepTheOrderOfASystem) {
             (std::vector<std::string>{"batch_permutation", "packing"}));
 }
 
-TEST(Laws, SystemsDeclareWhatTheirRowsSay) {
+TEST(LawTable, SystemsDeclareWhatTheirRowsSay) {
   for (const Family& row : families()) {
     const System& system = system_named(row.name);
     EXPECT_EQ(system.has(Property::decay), row.gated) << row.name;
@@ -112,7 +112,7 @@ TEST(Laws, SystemsDeclareWhatTheirRowsSay) {
   }
 }
 
-TEST(Laws, PropertiesHaveWordsInTheirOrder) {
+TEST(LawTable, PropertiesHaveWordsInTheirOrder) {
   for (std::size_t i = 0; i < property_words().size(); ++i) {
     const PropertyWords& words = property_words()[i];
     EXPECT_EQ(words.property, static_cast<Property>(i));

@@ -89,8 +89,8 @@ TEST(Conventions, DiagnoseProposesNothingElse) {
       EXPECT_EQ(fault_of(deviation->declare), "") << deviation->name;
       if (deviation->declare.empty()) continue;
       static_cast<void>(declared(std::string(deviation->declare)));
-      for (const auto& [key, value] :
-           nlohmann::json::parse(fmt::format("{{{}}}", deviation->declare)).items())
+      const auto json = nlohmann::json::parse(fmt::format("{{{}}}", deviation->declare));
+      for (const auto& [key, value] : json.items())
         proposed.insert(value.is_string() ? key + "=" + value.get<std::string>() : key);
     }
   }
