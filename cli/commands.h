@@ -32,7 +32,6 @@ Command add_goldens(CLI::App& app);
 Command add_equations(CLI::App& app);
 Command add_identities(CLI::App& app);
 /// The old name of identities, for a release.
-Command add_laws(CLI::App& app);
 Command add_sweep(CLI::App& app);
 Command add_report(CLI::App& app);
 Command add_merge(CLI::App& app);

@@ -15,9 +15,9 @@
 #include "harness/cases/key_words.h"
 #include "harness/cases/keys.h"
 #include "harness/cases/system.h"
+#include "harness/subjects/conventions.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
-#include "oracles/laws/law.h"
 #include "oracles/named_points.h"
 #include "oracles/systems/system_points.h"
 #include "reference/error.h"
@@ -57,7 +57,7 @@ std::vector<Meaning> meanings_of(const std::string& name) {
   std::vector<Meaning> out;
   if (const Word* word = word_named(name))
     out.push_back({"word", std::string(word->word), plain_text(word->means)});
-  const auto add = [&](const char* kind, std::string_view of, std::string_view means) {
+  const auto add = [&](const std::string& kind, std::string_view of, std::string_view means) {
     if (of != name) return;
     for (const Meaning& m : out) {
       if (m.kind == kind && m.means == means) return;
@@ -84,7 +84,8 @@ std::vector<Meaning> meanings_of(const std::string& name) {
     add("regime of the recurrent family", row.name,
         fmt::format("{}{}", row.summary, row.exact ? "; judged bit for bit" : ""));
   for (const Regime& row : tensor_regimes()) add("regime of operators", row.name, row.summary);
-  for (const Law& row : laws()) add("law", row.name, fmt::format("{} (ledger {})", row.summary, row.ids));
+  for (const Law& row : laws())
+    add("law", row.name, fmt::format("{}; tried on {} (ledger {})", row.says, tried_on(row), row.ids));
   using OfForm = std::pair<std::string_view, std::string_view>;  // its name and what it means
   std::map<OfForm, std::vector<std::string_view>> forms;
   for (const System* system : systems()) {
@@ -97,8 +98,6 @@ std::vector<Meaning> meanings_of(const std::string& name) {
         add("rounding points of the system", name,
             fmt::format("{}; `samestate list points` says what each is", fmt::join(has, ", ")));
     }
-    for (const CaseLaw& law : system->laws)
-      add("law", law.name, fmt::format("{} (ledger {})", law.summary, law.ids));
     for (const CaseSize& size : system->sizes) {
       if (size.own)
         add("size", size.name,
@@ -112,6 +111,15 @@ std::vector<Meaning> meanings_of(const std::string& name) {
     add("form", form.first, fmt::format("{}; of {}", form.second, fmt::join(of, ", ")));
   for (const KeyWords& key : key_words())
     add("key of the case line", key.name, fmt::format("{}; values: {}", key.means, key.takes));
+  for (const Convention& row : conventions()) {
+    std::vector<std::string_view> values;
+    for (const ConventionValue& value : row.values) {
+      values.push_back(value.word);
+      add("value of the convention " + std::string(row.key), value.word, value.gives);
+    }
+    add("convention of a declaration", row.key,
+        fmt::format("{}: {}; of {}", row.about, fmt::join(values, ", "), name_of(row.of)));
+  }
   for (const Edge& edge : edges()) add("edge", edge.name, edge.summary);
   for (const Mutant& m : all_mutants()) {
     add("mutant", m.name, m.summary);

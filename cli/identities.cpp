@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "harness/cases/form_words.h"
 #include "oracles/proofs/identities/identity.h"
 #include "reference/error.h"
 #include "reports/text/identities.h"
@@ -39,7 +40,7 @@ int run_identities(const Options& options) {
   std::int64_t left = 0;
   note_interrupts();
   for (const Identity& identity : identities()) {
-    if (!options.id.empty() && identity.id != options.id && identity.name != options.id) continue;
+    if (!options.id.empty() && !lists(identity.id, options.id) && identity.name != options.id) continue;
     if (!options.system.empty() && identity.system != options.system) continue;
     if (interrupted()) {
       ++left;
@@ -82,16 +83,6 @@ Command add_identities(CLI::App& app) {
       "Exit: 0 all as expected, 1 one is not, 2 usage.\n"
       "The laws that kernels are held to are others: `samestate list laws`.");
   return [options] { return run_identities(*options); };
-}
-
-Command add_laws(CLI::App& app) {
-  const Command command = add_identities(app);
-  return [command] {
-    fmt::print(stderr,
-               "samestate: `samestate laws` is now `samestate identities`; the old name goes with the next "
-               "release\n");
-    return command();
-  };
 }
 
 }  // namespace samestate::cli

@@ -25,20 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Options that are keys of a declaration's conventions (docs/subjects.md has their values), and what they say.
-constexpr std::array<std::array<const char*, 3>, 10> kConventions{{
-    {"--decay", "decay", "g as given: ln, log2, linear, raw"},
-    {"--state", "state", "states [.., dk, dv] or [.., dv, dk]: kv, vk"},
-    {"--heads", "heads", "which key head a value head reads: interleaved, tiled, repeated"},
-    {"--l2norm", "l2norm", "of q and k: argument, outside, in_kernel"},
-    {"--l2norm-place", "l2norm_place", "of its epsilon: inside, outside, max"},
-    {"--l2norm-epsilon", "l2norm_epsilon", "of a norm in the kernel: a number"},
-    {"--scale", "scale", "argument, dk, dv, folded"},
-    {"--beta", "beta", "as given: beta, logit, twice_logit"},
-    {"--layout", "layout", "of tensors with tokens: BTHD, BHTD, THD"},
-    {"--state-argument", "state_argument", "the initial state: optional, required, in_place"},
-}};
-
 /// The functions of the folder, with what the command line says of them.
 CapturedFolder declared(const fs::path& folder, const CapturedOptions& options) {
   CapturedFolder out = read_captured(folder);
@@ -199,10 +185,19 @@ void add_captured_options(CLI::App& app, CapturedOptions& options) {
   app.add_option("--chunk", options.chunk, "tokens of its chunks, where the call does not say them")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->group(group);
-  for (const auto& [option, key, help] : kConventions) {
+  // The keys of a declaration's conventions that a recorded call may have.
+  for (const Convention& row : conventions()) {
+    if (row.of != ConventionOf::family) continue;
+    std::vector<std::string_view> values;
+    for (const ConventionValue& value : row.values) values.push_back(value.word);
+    std::string option = "--" + std::string(row.key);
+    std::ranges::replace(option, '_', '-');
     app.add_option_function<std::string>(
-           option, [&options, key = key](const std::string& value) { options.conventions[key] = value; },
-           help)
+           option,
+           [&options, key = std::string(row.key)](const std::string& value) {
+             options.conventions[key] = value;
+           },
+           fmt::format("{}: {}", row.about, fmt::join(values, ", ")))
         ->check(named())
         ->group(group);
   }

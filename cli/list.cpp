@@ -14,7 +14,9 @@
 #include "cli/listing.h"
 #include "cli/table.h"
 #include "fuzz/mutants/mutant.h"
+#include "harness/cases/key_words.h"
 #include "harness/cases/system.h"
+#include "harness/subjects/conventions.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "oracles/named_points.h"
@@ -30,12 +32,13 @@ namespace {
 std::string joined(const auto& names) { return fmt::format("{}", fmt::join(names, " ")); }
 
 Listing list_systems() {
-  Listing out{{"system", "forms", "sizes", "equation"}, {}};
+  Listing out{{"system", "forms", "sizes", "has", "equation"}, {}};
   for (const System* s : systems()) {
     std::vector<std::string> sizes;
     for (const CaseSize& p : s->sizes) sizes.push_back(fmt::format("{}={}", p.name, p.standard));
-    out.rows.push_back(
-        {std::string(s->name), joined(s->form_names()), joined(sizes), std::string(s->equation)});
+    out.rows.push_back({std::string(s->name), joined(s->form_names()), joined(sizes),
+                        fmt::format("{}", fmt::join(names_of(s->properties), ", ")),
+                        std::string(s->equation)});
   }
   return out;
 }
@@ -115,35 +118,52 @@ Listing list_values() {
   return out;
 }
 
-Listing list_laws() {
-  std::vector<const CaseLaw*> all;
-  std::map<std::string_view, std::vector<std::string_view>> systems_of;
+/// The names of the systems that have it.
+std::string systems_with(auto&& has) {
+  std::vector<std::string_view> out;
   for (const System* s : systems()) {
-    for (const CaseLaw& law : s->laws) {
-      std::vector<std::string_view>& have = systems_of[law.name];
-      if (have.empty()) all.push_back(&law);
-      have.push_back(s->name);
-    }
+    if (has(*s)) out.push_back(s->name);
   }
-  constexpr std::size_t kNamed = 4;
-  Listing out{{"law", "systems", "ledger", "says"}, {}};
-  for (const CaseLaw* law : all) {
-    const std::vector<std::string_view>& have = systems_of[law->name];
-    out.rows.push_back(
-        {std::string(law->name),
-         have.size() <= kNamed ? joined(have) : fmt::format("{} of {}", have.size(), systems().size()),
-         std::string(law->ids), std::string(law->summary)});
+  return joined(out);
+}
+
+/// A row a law: which systems have it, and what they have it by.
+Listing list_laws() {
+  Listing out{{"law", "systems", "tried on", "ledger", "says"}, {}, "systems"};
+  for (const Law& law : laws()) {
+    const auto has = [&](const System& s) { return std::ranges::find(s.laws, &law) != s.laws.end(); };
+    out.rows.push_back({std::string(law.name), systems_with(has), tried_on(law), std::string(law.ids),
+                        std::string(law.says)});
   }
   return out;
 }
 
 Listing list_regimes() {
-  Listing out{{"regime", "judged", "inputs"}, {}};
-  for (const Regime& r : regimes()) {
-    out.rows.push_back({std::string(r.name), r.exact ? "bit for bit" : "bound", std::string(r.summary)});
-  }
-  for (const Regime& r : tensor_regimes()) {
-    out.rows.push_back({std::string(r.name), "running error", std::string(r.summary)});
+  Listing out{{"regime", "systems", "judged", "inputs"}, {}, "systems"};
+  const auto add = [&](const Regime& r, std::string_view judged) {
+    const auto has = [&](const System& s) { return std::ranges::find(s.regimes, &r) != s.regimes.end(); };
+    out.rows.push_back({std::string(r.name), systems_with(has), std::string(judged), std::string(r.summary)});
+  };
+  for (const Regime& r : regimes()) add(r, r.exact ? "bit for bit" : "bound");
+  for (const Regime& r : tensor_regimes()) add(r, "running error");
+  return out;
+}
+
+/// Every key of a case line, sizes of single systems too, in the order of canonical lines.
+Listing list_keys() {
+  Listing out{{"key", "of", "values", "default", "means"}, {}};
+  for (const KeyRow& key : key_rows())
+    out.rows.push_back({key.name, key.of, key.takes, key.standard, key.means});
+  return out;
+}
+
+/// A row a value of a convention.
+Listing list_conventions() {
+  Listing out{{"convention", "value", "of", "the subject is given"}, {}};
+  for (const Convention& row : conventions()) {
+    for (const ConventionValue& value : row.values)
+      out.rows.push_back({std::string(row.key), std::string(value.word), std::string(name_of(row.of)),
+                          std::string(value.gives)});
   }
   return out;
 }
@@ -226,6 +246,13 @@ void print(const Listing& listing, bool json) {
   }
   std::vector<std::vector<std::string>> rows = {listing.header};
   rows.insert(rows.end(), listing.rows.begin(), listing.rows.end());
+  constexpr std::ptrdiff_t kNamed = 4;
+  const auto counted = std::ranges::find(listing.header, listing.counted) - listing.header.begin();
+  for (std::size_t i = 1; i < rows.size() && counted < std::ssize(listing.header); ++i) {
+    std::string& names = rows[i][static_cast<std::size_t>(counted)];
+    if (const auto more = std::ranges::count(names, ' '); more >= kNamed)
+      names = fmt::format("{} of {}", more + 1, systems().size());
+  }
   fmt::print("{}", aligned(rows));
 }
 
@@ -260,11 +287,11 @@ Command add_list(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option(
          "what", options->what,
-         "systems, forms, kernels, contracts, points, laws, regimes, mutants, or coverage: what there "
-         "is of each system")
+         "systems, forms, kernels, contracts, points, laws, regimes, keys of a case line, conventions of a "
+         "declaration, mutants, or coverage: what there is of each system")
       ->capture_default_str()
-      ->check(CLI::IsMember(
-          {"systems", "forms", "kernels", "contracts", "points", "laws", "regimes", "mutants", "coverage"}));
+      ->check(CLI::IsMember({"systems", "forms", "kernels", "contracts", "points", "laws", "regimes", "keys",
+                             "conventions", "mutants", "coverage"}));
   app.add_flag("--json", options->json, "machine-readable");
   app.add_flag(
       "--long", options->variants,
@@ -295,6 +322,8 @@ Command add_list(CLI::App& app) {
                             : what == "contracts"                      ? list_contracts()
                             : what == "points"                         ? list_points()
                             : what == "laws"                           ? list_laws()
+                            : what == "keys"                           ? list_keys()
+                            : what == "conventions"                    ? list_conventions()
                             : what == "mutants"                        ? list_mutants()
                             : what == "coverage"                       ? list_coverage(options->evidence)
                                                                        : list_regimes();

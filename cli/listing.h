@@ -9,6 +9,8 @@ namespace samestate::cli {
 struct Listing {
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
+  /// A column of names of systems: where there are many, people read how many.
+  std::string counted = {};
 };
 
 /// What there is of each system, a row each, counted from the tables themselves: forms of the reference, identities that

@@ -109,7 +109,6 @@ int main(int argc, char** argv) {
       cli::add_equations);
   add("identities", "the relations between forms of the references, in float64 and in 50 digits",
       cli::add_identities);
-  add("laws", "old name of identities", cli::add_laws);
   add("sweep", "error against chunk, length, decay, condition and width: the points of a report",
       cli::add_sweep);
   add("report", "one HTML page of recorded runs: error curves, verdicts, evidence", cli::add_report);
@@ -130,7 +129,10 @@ int main(int argc, char** argv) {
       cli::add_explain);
   add("bench", "kernels against the clock: median, share of the floor, ratio to a peer", cli::add_bench);
   add("probe", "measure the arithmetic of the GPU that the bounds assume", cli::add_probe);
-  add("list", "systems, forms, kernels, contracts, laws, regimes, mutants, or what there is of each system",
+  add("list",
+      "systems, forms, kernels, contracts, laws, regimes, keys, conventions, mutants, or what there is of "
+      "each "
+      "system",
       cli::add_list);
 
   try {

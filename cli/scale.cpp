@@ -19,8 +19,9 @@ struct ScaleOptions {
   std::vector<int> ranks = {1, 2, 4, 16, 64, 256, 1024};
   HandOutModel model;
   int shards = 1;
-  double bytes = 260.0;  ///< of a case to rank 0
 };
+
+constexpr double kBytesOfCase = 260.0;  ///< to rank 0
 
 /// What the cases of the files took, in the order of their plans.
 std::vector<CaseSeconds> costs_of(const std::vector<std::string>& files) {
@@ -60,7 +61,7 @@ int run_scale(const ScaleOptions& options) {
     const HandOutTime t = time_of(costs, model);
     fmt::print("{:>6} {:>7} {:>12.1f} {:>9.1f} % {:>5.1f} % {:>6.1f} % {:>9} {:>12.1f}\n", ranks,
                model.shards, t.seconds, 100.0 * t.efficiency, 100.0 * t.idle, 100.0 * t.rank_0, t.pieces,
-               1e-6 * options.bytes * static_cast<double>(model.cases) / model.shards);
+               1e-6 * kBytesOfCase * static_cast<double>(model.cases) / model.shards);
   }
   return kPass;
 }
@@ -91,18 +92,6 @@ Command add_scale(CLI::App& app) {
   app.add_option("--cases", options->model.cases,
                  "so many, those of the files again and again (0: as many as they hold)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
-      ->capture_default_str();
-  app.add_option("--latency", options->model.latency, "seconds from a rank to rank 0")
-      ->check(number_in(0.0, 10.0))
-      ->capture_default_str();
-  app.add_option("--case-seconds", options->model.case_seconds, "of rank 0, for a case")
-      ->check(number_in(0.0, 10.0))
-      ->capture_default_str();
-  app.add_option("--message-seconds", options->model.message_seconds, "of rank 0, for a message")
-      ->check(number_in(0.0, 10.0))
-      ->capture_default_str();
-  app.add_option("--case-bytes", options->bytes, "to rank 0, for a case")
-      ->check(number_in(0.0, 1e9))
       ->capture_default_str();
   return [options] { return run_scale(*options); };
 }

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <utility>
 
 #include "oracles/contract_points.h"
+#include "oracles/given_words.h"
 #include "oracles/meaning.h"
 #include "oracles/rounding.h"
 #include "reference/error.h"
@@ -22,29 +22,16 @@ namespace {
 /// e^-x is 0 in every format, so that a beta of 0 or 1 and a decay of 1 are given exactly.
 constexpr double kFar = 1000.0;
 
-template <typename T, std::size_t N>
-using Words = std::array<std::pair<std::string_view, T>, N>;
-
-constexpr Words<Given::Decay, 4> kDecays{{{"ln", Given::Decay::ln},
-                                          {"log2", Given::Decay::log2},
-                                          {"linear", Given::Decay::linear},
-                                          {"raw", Given::Decay::raw}}};
-constexpr Words<Given::Strength, 3> kStrengths{{{"beta", Given::Strength::beta},
-                                                {"logit", Given::Strength::logit},
-                                                {"twice_logit", Given::Strength::twice_logit}}};
-constexpr Words<bool, 2> kScales{{{"argument", false}, {"folded", true}}};
-constexpr Words<Given::NormPlace, 3> kPlaces{{{"inside", Given::NormPlace::inside},
-                                              {"outside", Given::NormPlace::outside},
-                                              {"max", Given::NormPlace::maximum}}};
-constexpr Words<Format, 3> kFormats{{{"fp32", Format::fp32}, {"bf16", Format::bf16}, {"fp16", Format::fp16}}};
+constexpr std::array<GivenWord<Format>, 3> kFormats{
+    {{"fp32", Format::fp32, {}}, {"bf16", Format::bf16, {}}, {"fp16", Format::fp16, {}}}};
 
 /// Calls `with(key, words, value)` for each setting that has names, in the order of the text.
 template <typename Of, typename With>
 void each(Of& given, With&& with) {
-  with("decay", kDecays, given.decay);
-  with("strength", kStrengths, given.strength);
-  with("scale", kScales, given.folded_scale);
-  with("l2norm_place", kPlaces, given.norm);
+  with("decay", kDecayWords, given.decay);
+  with("strength", kStrengthWords, given.strength);
+  with("scale", kFoldedWords, given.folded_scale);
+  with("l2norm_place", kNormPlaceWords, given.norm);
   with("g", kFormats, given.g);
   with("beta", kFormats, given.beta);
   with("q", kFormats, given.q);
@@ -65,11 +52,11 @@ std::string text_of(const Given& given) {
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
   };
   each(given, [&](std::string_view key, const auto& words, const auto& value) {
-    if (value == words.front().second) return;
-    const auto at = std::ranges::find(words, value, [](const auto& word) { return word.second; });
+    if (value == words.front().value) return;
+    const auto at = std::ranges::find(words, value, [](const auto& word) { return word.value; });
     if (at == words.end())
       throw Error(fmt::format("no run file holds this {} of a kernel's conventions", key));
-    add(key, at->first);
+    add(key, at->word);
   });
   if (given.norm_epsilon != Given::kNormEpsilon) add(kEpsilon, fmt::format("{}", given.norm_epsilon));
   return text;
@@ -86,9 +73,9 @@ Given given_in(std::string_view text) {
     bool known = false;
     each(given, [&](std::string_view name, const auto& words, auto& value) {
       if (name != key) return;
-      const auto at = std::ranges::find(words, said, [](const auto& one) { return one.first; });
+      const auto at = std::ranges::find(words, said, [](const auto& one) { return one.word; });
       if (at == words.end()) refuse(word);
-      value = at->second;
+      value = at->value;
       known = true;
     });
     if (key == kEpsilon) {

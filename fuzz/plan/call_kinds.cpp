@@ -167,7 +167,7 @@ constexpr std::array kKinds{
 
 }  // namespace
 
-bool serves_slots(const KernelRow& kernel) { return kernel.system->law("pool") != nullptr; }
+bool serves_slots(const KernelRow& kernel) { return kernel.system->has(Property::slots); }
 
 std::span<const CallKind> call_kinds() { return kKinds; }
 

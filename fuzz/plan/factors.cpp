@@ -180,7 +180,7 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
   out.push_back(named("contract", kernel.contracts, &Case::contract, 2));
   Named regimes_of, laws{""}, forms{kernel.form};
   for (const Regime* regime : system.regimes) regimes_of.emplace_back(regime->name);
-  for (const CaseLaw& law : system.laws) laws.emplace_back(law.name);
+  for (const Law* law : system.laws) laws.emplace_back(law->name);
   for (const CaseForm& form : system.forms) {
     if (!system.native(form.name) && (!form.whole || (is_chunked(kernel) && !over_ranks(kernel))))
       forms.emplace_back(form.name);

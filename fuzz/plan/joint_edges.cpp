@@ -111,7 +111,7 @@ void put_second_sequence(EdgeCases& to, const Case& base, double most) {
   };
   two("", base.contract);
   if (const std::string rounds = to.two_contracts().back(); rounds != base.contract) two("", rounds);
-  if (to.system().law("split") != nullptr) two("split", base.contract);
+  if (to.system().has(Property::streams)) two("split", base.contract);
 }
 
 void put_beyond_cache(EdgeCases& to, const Case& base, double most) {

@@ -51,7 +51,7 @@ void put_settings(Case& c, const KernelRow& kernel, const ModelSizes& sizes, con
   c.repeat = dice.one_in(6);
   if (!kernel.taps.empty()) c.taps = dice.one_in(3);
   if (c.law.empty() && c.T >= kLawTokens && !system.laws.empty() && dice.one_in(10))
-    c.law = system.laws[static_cast<std::size_t>(dice.below(std::ssize(system.laws)))].name;
+    c.law = system.laws[static_cast<std::size_t>(dice.below(std::ssize(system.laws)))]->name;
 }
 
 }  // namespace

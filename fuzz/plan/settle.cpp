@@ -22,16 +22,17 @@ constexpr Index kRanksOfPlan = 3;  // the first, one with both neighbours, and t
 constexpr Index kKeyHeads = 2, kValueHeads = 6, kRanksOfHeads = 4;
 
 void settle_law(Case& c, const KernelRow& kernel) {
-  const CaseLaw& law = *kernel.system->law(c.law);
+  const Law& law = *kernel.system->law(c.law);
   c.form = kernel.form;
   c.lengths.clear();
-  if (law.state) c.state = "random";
+  if (law.initial_state) c.state = "random";
   c.B = std::max<Index>(c.B, 2);
   c.T = std::clamp<Index>(c.T, 2, kMostOfLaw);
   c.taps = false;
-  for (const auto& [name, value] : law.least) {
-    Index& size = size_in(c, name);
-    size = std::max(size, value);
+  // One column of values shows less than two of what a kernel makes of columns.
+  if (kernel.system->has(Property::linear)) c.dv = std::max<Index>(c.dv, 2);
+  for (const LeastOfLaw& size : law.on_heads.least) {
+    if (size.key == "Hk") c.Hk = std::max(c.Hk, size.least);
   }
   // The worst case of a state in low precision is vacuous after a few tokens, so that no law is judged with it;
   // what is exact needs no law, and where the state grows no bound says anything.

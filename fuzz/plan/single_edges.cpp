@@ -170,16 +170,16 @@ void put_regimes(EdgeCases& to, const Case& base, double /*most*/) {
 }
 
 void put_laws(EdgeCases& to, const Case& base, double /*most*/) {
-  for (const CaseLaw& law : to.system().laws) {
+  for (const Law* law : to.system().laws) {
     Case c = with_part(to.kernel(), base, to.system().plan.law);
-    c.law = law.name;
+    c.law = law->name;
     to.put(std::move(c));
   }
 }
 
 void put_many_tokens(EdgeCases& to, const Case& base, double most) {
   // The tokens of other systems meet; how many their calls may have is among the limits of those systems.
-  if (to.system().of_family() || to.system().law("packing") == nullptr) return;
+  if (!to.system().has(Property::token_wise)) return;
   for (const Index width : {16, 8, 4, 3}) {
     Case c = to.few(base, width);
     c.T = 65537;

@@ -38,7 +38,7 @@ Values drawable(const SearchSystem& of) {
     for (const std::string& contract : kernel->contracts) put(values, "contract", contract);
   }
   for (const Regime* regime : system.regimes) put(values, "regime", regime->name);
-  for (const CaseLaw& law : system.laws) put(values, "law", law.name);
+  for (const Law* law : system.laws) put(values, "law", law->name);
   for (const SearchKernel& searched : of.kernels) put_edges(values, system, *searched.row);
   return values;
 }

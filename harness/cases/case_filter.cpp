@@ -296,7 +296,7 @@ std::vector<std::string_view> known_values(std::string_view key) {
       for (const Regime* regime : system->regimes) add(regime->name);
     }
     if (key == "law") {
-      for (const CaseLaw& law : system->laws) add(law.name);
+      for (const Law* law : system->laws) add(law->name);
     }
   }
   return out;

@@ -168,12 +168,12 @@ class DeclaredLimits::Reader {
   }
 
   /// The name, which is one of the rows'; of laws kNoLaw too.
-  template <class Rows, class NameOf>
-  std::string listed(const std::string& key, const std::string& text, const Rows& rows,
-                     NameOf name_of) const {
+  template <class Row>
+  std::string listed(const std::string& key, const std::string& text,
+                     const std::vector<const Row*>& rows) const {
     std::vector<std::string_view> names;
     if (key == "law") names.emplace_back(kNoLaw);
-    for (const auto& row : rows) names.emplace_back(name_of(row));
+    for (const Row* row : rows) names.emplace_back(row->name);
     if (std::find(names.begin(), names.end(), text) != names.end()) return text;
     throw Error(fmt::format("limit {}: {}={}: those of {} are {}", quote(text_), key, text, system_.name,
                             fmt::join(names, ", ")));
@@ -200,9 +200,8 @@ class DeclaredLimits::Reader {
                               fmt::join(forms, ", ")));
     }
     if (name == "scale" && text == "default") return text;
-    if (name == "law") return listed(name, text, system_.laws, [](const CaseLaw& law) { return law.name; });
-    if (name == "regime")
-      return listed(name, text, system_.regimes, [](const Regime* regime) { return regime->name; });
+    if (name == "law") return listed(name, text, system_.laws);
+    if (name == "regime") return listed(name, text, system_.regimes);
     try {
       Case c = standard_;
       for (const Key& row : keys()) {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <utility>
 #include <vector>
 
 #include "harness/cases/case_filter.h"
@@ -82,17 +82,74 @@ constexpr std::array kRows = {
              "of the data: each element is a function of seed, tensor and place"},
 };
 
+/// A cell of a table.
+std::string markdown(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
+  return out;
+}
+
 std::string default_of(const Key& key) {
   if (key.name == "form") return "the first of the system";
   if (key.name == "Hv") return "Hk";
   if (key.name == "dv") return "dk";
-  const std::string value = key.value(Case{});
-  return value.empty() ? "–" : value;
+  return key.value(Case{});
+}
+
+std::string_view name_of(KeyOf of) {
+  switch (of) {
+    case KeyOf::family:
+      return "the recurrent family";
+    case KeyOf::packed:
+      return "systems with packed batches";
+    case KeyOf::layers:
+      return "layers";
+    case KeyOf::every:
+      break;
+  }
+  return "every system";
+}
+
+/// The table of laws, a row a law.
+std::string laws_markdown() {
+  std::string out =
+      "\n## Laws\n\nA system has each law whose needs are among its properties; of two laws of one name no "
+      "system has "
+      "both. `samestate list laws` counts the systems, `samestate list systems` has their properties.\n\n"
+      "| law | tried on | says | ledger |\n|---|---|---|---|\n";
+  for (const Law& law : laws())
+    out += fmt::format("| `{}` | {} | {} | {} |\n", law.name, tried_on(law), markdown(law.says), law.ids);
+  out += "\n| property | means |\n|---|---|\n";
+  for (const PropertyWords& words : property_words())
+    out += fmt::format("| {} | {} |\n", words.noun, words.means);
+  return out;
 }
 
 }  // namespace
 
 std::span<const KeyWords> key_words() { return kRows; }
+
+std::vector<KeyRow> key_rows() {
+  std::vector<KeyRow> out;
+  for (const Key& key : keys()) {
+    if (key.name == "contract") {
+      for (const System* system : systems()) {
+        for (const CaseSize& size : system->sizes) {
+          if (size.own)
+            out.push_back({std::string(size.name), std::string(system->name),
+                           fmt::format("{}..{}", size.least, size.most), std::to_string(size.standard),
+                           std::string(size.summary)});
+        }
+      }
+    }
+    const auto words = std::ranges::find(kRows, key.name, &KeyWords::name);
+    const KeyWords none{key.name, "", ""};
+    const KeyWords& said = words == kRows.end() ? none : *words;
+    out.push_back({std::string(key.name), std::string(name_of(key.of)), std::string(said.takes),
+                   default_of(key), std::string(said.means)});
+  }
+  return out;
+}
 
 std::string case_line_markdown() {
   std::string out =
@@ -107,19 +164,15 @@ std::string case_line_markdown() {
       "the "
       "table of keys (`harness/cases/keys.cpp`).\n\n"
       "| key | of | values | default | means |\n|---|---|---|---|---|\n";
-  for (std::size_t i = 0; i < keys().size(); ++i) {
-    const Key& key = keys()[i];
-    if (key.name == "contract")
-      out += "| *sizes* | operators | below | below | what the system has beside tokens |\n";
-    const auto words =
-        std::find_if(kRows.begin(), kRows.end(), [&](const KeyWords& w) { return w.name == key.name; });
-    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.name,
-                       key.of == KeyOf::every    ? "every system"
-                       : key.of == KeyOf::layers ? "layers"
-                       : key.of == KeyOf::packed ? "systems with packed batches"
-                                                 : "the recurrent family",
-                       words == kRows.end() ? "" : words->takes, default_of(key),
-                       words == kRows.end() ? "" : words->means);
+  bool sizes_told = false;
+  for (const KeyRow& key : key_rows()) {
+    if (std::ranges::count(systems(), key.of, &System::name) > 0) {
+      if (!std::exchange(sizes_told, true))
+        out += "| *sizes* | operators | below | below | what the system has beside tokens |\n";
+      continue;
+    }
+    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.name, key.of, key.takes,
+                       key.standard.empty() ? "–" : key.standard, key.means);
   }
   out +=
       "\nThe recurrent family is gated_delta_rule, delta_rule, retention and linear_attention.\n\n## "
@@ -147,6 +200,7 @@ std::string case_line_markdown() {
     if (!system->taps.empty())
       out += fmt::format("| {} | {} |\n", system->name, fmt::join(system->taps, ", "));
   }
+  out += laws_markdown();
   out +=
       "\n## Filters\n\n`gate`, `fuzz`, `sweep` and `bench` take the same conditions on the same keys:\n\n"
       "```\nCONDITION   KEY=VALUE[,VALUE...]      any of the values\n"

@@ -23,7 +23,7 @@ struct Resolved {
   const Contract* contract = nullptr;  ///< the named one
   Contract promised;                   ///< of the kernel's call: with_l2norm of it where the case asks
   const Regime* regime = nullptr;
-  const CaseLaw* law = nullptr;  ///< null: against the oracle
+  const Law* law = nullptr;  ///< null: against the oracle
   Layout layout = Layout::dense;
   FinalState final_state = FinalState::apart;
   Index chunk = 0;  ///< tokens a chunk in the calls that have chunks; 0: none has

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/cases/laws.h"
 #include "harness/cases/regimes.h"
 #include "harness/cases/system_rows.h"
 #include "oracles/verdict.h"
@@ -35,11 +36,12 @@ class System {
   std::vector<CaseSize> sizes;         ///< of its tensors
   std::vector<CaseForm> forms;         ///< of the case line, which means the first where it names none
   std::vector<const Regime*> regimes;  ///< that fit it
-  std::vector<CaseLaw> laws;           ///< that fit it
+  std::vector<const Law*> laws;        ///< that it has by them, in the order of the table
   std::string_view kernel_rows;  ///< the function of a plugin that lists its kernels (optimized/plugin.h)
   TensorPrefixes in_file;
   std::vector<std::string> taps;  ///< of a layer: what a kernel may hand out between its stages
   PlanRows plan;
+  Properties properties;  ///< what it is: laws, plans and declarations go by it
 
   /// The tensors of one sequence in one call of all its tokens. Throws Error for sizes that are impossible
   /// together; names key, value, limit, remedy.
@@ -89,6 +91,7 @@ class System {
 
   /// The case whose line names nothing but the system.
   [[nodiscard]] Case standard() const;
+  [[nodiscard]] bool has(Property wanted) const;
   [[nodiscard]] bool has_key(std::string_view wanted) const;
   /// Returns true if it is of the recurrent family: keys, values, gates and a state, whose heads and widths are the keys Hk, Hv, dk
   /// and dv of every case line.
@@ -105,7 +108,7 @@ class System {
   [[nodiscard]] const CaseForm* ranked(bool by_heads = false) const;
   /// Null where it has none of that name.
   [[nodiscard]] const Regime* regime(std::string_view wanted) const;
-  [[nodiscard]] const CaseLaw* law(std::string_view wanted) const;
+  [[nodiscard]] const Law* law(std::string_view wanted) const;
 };
 
 /// The table, a row a system.

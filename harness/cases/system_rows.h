@@ -32,15 +32,6 @@ struct CaseSize : Parameter {
   Index planned = 7424;    ///< the largest that plans try: a model of the documents has 7168
 };
 
-/// A relation between runs that a case may be judged by, as the case line names it.
-struct CaseLaw {
-  std::string_view name;
-  std::string_view ids;  ///< of the ledger
-  std::string_view summary;
-  std::vector<std::pair<std::string_view, Index>> least = {};  ///< sizes under which it cannot bite
-  bool state = false;                                          ///< it needs an initial state
-};
-
 /// Cases that a plan tries beside those that follow from the keys' and sizes' rows: parts of case lines.
 struct PlanRows {
   std::string_view start = {};                ///< of every case

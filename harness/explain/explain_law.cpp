@@ -12,6 +12,8 @@
 namespace samestate {
 namespace {
 
+using Change = LawComparison::Change;
+
 bool wrong(const HeadDifference& d) { return !d.tokens.empty() || d.state_wrong; }
 bool any_wrong(const std::vector<HeadDifference>& heads) {
   return std::any_of(heads.begin(), heads.end(), wrong);
@@ -73,7 +75,7 @@ struct Seen {
   std::set<Index> tokens;  ///< wrong ones of any head
   double worst = 0.0;
   Index neither = 0;  ///< elements that are finite in neither run
-  Index place = -1;   ///< the token that the comparison is about: of the cut, the change, the reset
+  Index place = -1;   ///< LawComparison::place
   bool edge = false;  ///< cut where there is nothing on one side
 
   /// A difference in o says more than one in the state alone, and a cut within the tokens more than one at an
@@ -87,15 +89,13 @@ struct Seen {
   }
 };
 
-Seen seen(const Case& c, const LawComparison& comparison) {
+Seen seen(const LawComparison& comparison) {
   Seen out;
   out.comparison = &comparison;
   if (comparison.pairs.empty()) return out;
-  const LawPair& first = comparison.pairs.front();
-  if (c.law == "split") out.place = comparison.second_run->path.front().tokens;
-  if (c.law == "causality") out.place = first.rows;
-  if (c.law == "reset") out.place = first.first_row;
-  out.edge = c.law == "split" && (out.place == 0 || out.place == comparison.second_run->batch.shape.T);
+  out.place = comparison.place;
+  out.edge = comparison.change == Change::calls &&
+             (out.place == 0 || out.place == comparison.second_run->batch.shape.T);
   for (const LawPair& pair : comparison.pairs) {
     const HeadDifference& d = out.heads.emplace_back(difference_of(pair, comparison.at_most, out.neither));
     out.tokens.insert(d.tokens.begin(), d.tokens.end());
@@ -294,7 +294,7 @@ Explanation explain_law(const Resolved& r, const Family& family, const Trace& tr
   out.expected = "first";
   out.actual = "second";
   std::vector<Seen> all;
-  for (const LawComparison& comparison : trace.law.comparisons) all.push_back(seen(c, comparison));
+  for (const LawComparison& comparison : trace.law.comparisons) all.push_back(seen(comparison));
   const auto at =
       std::max_element(all.begin(), all.end(), [](const Seen& a, const Seen& b) { return a.less_than(b); });
   if (at == all.end()) return out;
@@ -320,9 +320,9 @@ Explanation explain_law(const Resolved& r, const Family& family, const Trace& tr
                                               : r;
   const HeadDifference& worst = *show_differences(out, own, at->heads);
   exchanged(*at, out.patterns);
-  if (c.law == "causality") not_causal(own, all, *at, out.patterns);
-  if (c.law == "reset") reset_ignored(family, *at, out.patterns);
-  if (c.law == "serving") calls(family, *at, out.patterns);
+  if (comparison.change == Change::future) not_causal(own, all, *at, out.patterns);
+  if (comparison.change == Change::reset) reset_ignored(family, *at, out.patterns);
+  if (comparison.change == Change::slots) calls(family, *at, out.patterns);
   append(out.patterns, pair_patterns(own, *at));
   bool right[2] = {true, true};
   const std::optional<LawRun>* runs[2] = {&comparison.first_run, &comparison.second_run};

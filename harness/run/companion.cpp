@@ -12,13 +12,14 @@
 namespace samestate {
 namespace {
 
-/// Laws whose runs are of both kinds, where the kernel has chunks or whatever it is (oracles/laws/).
-constexpr std::string_view kOfChunked = "serving";
-constexpr std::string_view kOfAny = "path_equivalence";
+/// Whether the law's runs are of both kinds.
+bool calls_both(const Law& law, bool chunked) {
+  return law.calls == Law::Calls::both || (chunked && law.calls == Law::Calls::both_where_chunked);
+}
 
 bool calls_both(const KernelRow& kernel, const Resolved& r) {
   const bool chunked = kernel.system->form(kernel.form)->chunked;
-  if (r.c.law == kOfAny || (chunked && r.c.law == kOfChunked)) return true;
+  if (r.law != nullptr && calls_both(*r.law, chunked)) return true;
   return std::ranges::any_of(r.path(r.c.T), [&](const Segment& segment) {
     return segment.tokens > 0 && (segment.chunk > 0) != chunked;
   });
@@ -50,19 +51,24 @@ bool has_kernels(const KernelRow& kernel, const Case& c) {
 
 std::string not_planned(const KernelRow& kernel) {
   if (kernel.companion.name.empty()) return "";
-  std::vector<std::string> without;
+  const bool chunked = kernel.system->form(kernel.form)->chunked;
+  std::vector<std::string> kinds, without;
+  if (chunked) kinds.emplace_back("form=decode");
+  Case c = kernel.system->standard();
+  c.form = kernel.form;
+  for (const Law* law : kernel.system->laws) {
+    if (!calls_both(*law, chunked)) continue;
+    kinds.push_back(fmt::format("law={}", law->name));
+    if (c.law.empty()) c.law = law->name;
+  }
   for (const std::string& contract : kernel.contracts) {
-    Case c = kernel.system->standard();
-    c.form = kernel.form;
-    c.law = kOfAny;
     c.contract = contract;
     if (!has_kernels(kernel, c)) without.push_back(contract);
   }
   if (without.empty()) return "";
-  const bool chunked = kernel.system->form(kernel.form)->chunked;
   return fmt::format(
-      "{}: cases that call with chunks and without ({}law={}{}) are not planned{}: they take {} too.",
-      kernel.name, chunked ? "form=decode, " : "", kOfAny, chunked ? fmt::format(", law={}", kOfChunked) : "",
+      "{}: cases that call with chunks and without ({}) are not planned{}: they take {} too.", kernel.name,
+      fmt::join(kinds, ", "),
       without.size() == kernel.contracts.size() ? "" : fmt::format(" under {}", fmt::join(without, ", ")),
       kernel.companion.name);
 }

@@ -249,7 +249,7 @@ namespace {
 /// a call has all keys so far. A limit knows them as form=decode.
 bool goes_on(const Resolved& r) {
   if (r.form->decodes && r.form->of_any_form()) return true;
-  if (r.c.law != "split" && r.c.law != "serving") return false;
+  if (r.law == nullptr || !r.law->resumes) return false;
   const auto prefix = [](const TensorSpec& x) { return x.axis == Axis::prefix; };
   return std::ranges::any_of(r.system->signature(r.c).inputs, prefix);
 }

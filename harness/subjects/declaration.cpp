@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -31,40 +32,7 @@ constexpr std::array<Word<Dtype>, 5> kDtypes{{{"fp32", Dtype::fp32},
                                               {"fp16", Dtype::fp16},
                                               {"int32", Dtype::int32},
                                               {"int64", Dtype::int64}}};
-constexpr std::array<Word<Given::Decay>, 4> kDecays{{{"ln", Given::Decay::ln},
-                                                     {"log2", Given::Decay::log2},
-                                                     {"linear", Given::Decay::linear},
-                                                     {"raw", Given::Decay::raw}}};
-constexpr std::array<Word<Given::Strength>, 3> kStrengths{{{"beta", Given::Strength::beta},
-                                                           {"logit", Given::Strength::logit},
-                                                           {"twice_logit", Given::Strength::twice_logit}}};
-constexpr std::array<Word<bool>, 2> kStates{{{"kv", false}, {"vk", true}}};
 constexpr std::array<Word<bool>, 2> kMemories{{{"host", false}, {"cuda", true}}};
-constexpr std::array<Word<Conventions::Heads>, 4> kHeads{{{"both", Conventions::Heads::both},
-                                                          {"interleaved", Conventions::Heads::interleaved},
-                                                          {"tiled", Conventions::Heads::tiled},
-                                                          {"repeated", Conventions::Heads::repeated}}};
-constexpr std::array<Word<Conventions::Norm>, 3> kNorms{{{"argument", Conventions::Norm::argument},
-                                                         {"outside", Conventions::Norm::outside},
-                                                         {"in_kernel", Conventions::Norm::in_kernel}}};
-constexpr std::array<Word<Conventions::Scale>, 4> kScales{{{"argument", Conventions::Scale::argument},
-                                                           {"dk", Conventions::Scale::dk},
-                                                           {"dv", Conventions::Scale::dv},
-                                                           {"folded", Conventions::Scale::folded}}};
-constexpr std::array<Word<Conventions::Tokens>, 3> kLayouts{{{"BTHD", Conventions::Tokens::BTHD},
-                                                             {"BHTD", Conventions::Tokens::BHTD},
-                                                             {"THD", Conventions::Tokens::THD}}};
-constexpr std::array<Word<Conventions::State>, 3> kStateArguments{
-    {{"optional", Conventions::State::optional},
-     {"required", Conventions::State::required},
-     {"in_place", Conventions::State::in_place}}};
-
-constexpr std::array<Word<Given::NormPlace>, 3> kNormPlaces{{{"inside", Given::NormPlace::inside},
-                                                             {"outside", Given::NormPlace::outside},
-                                                             {"max", Given::NormPlace::maximum}}};
-constexpr std::array<Word<Conventions::NullSlot>, 3> kNullSlots{{{"-1", Conventions::NullSlot::minus_one},
-                                                                 {"0", Conventions::NullSlot::zero},
-                                                                 {"none", Conventions::NullSlot::none}}};
 /// Below it, squares that underflow count beside an epsilon outside the root.
 constexpr double kLeastOutside = 1e-9;
 
@@ -81,16 +49,22 @@ std::string text_of(const Json& value, const std::string& of, std::string_view k
   return text;
 }
 
+/// The row whose word the value is.
+template <class Rows, class WordOf>
+const auto& row_of(const Rows& rows, WordOf word_of, const Json& value, const std::string& of,
+                   std::string_view key) {
+  const std::string text = text_of(value, of, key);
+  const auto found = std::ranges::find(rows, text, word_of);
+  if (found != rows.end()) return *found;
+  std::vector<std::string_view> known;
+  for (const auto& row : rows) known.push_back(std::invoke(word_of, row));
+  refuse(of, fmt::format("\"{}\" is {}; known: {}", key, quote(text, 60), fmt::join(known, ", ")));
+}
+
 template <class T, std::size_t N>
 T one_of(const std::array<Word<T>, N>& words, const Json& value, const std::string& of,
          std::string_view key) {
-  const std::string text = text_of(value, of, key);
-  const auto found =
-      std::find_if(words.begin(), words.end(), [&](const Word<T>& word) { return word.first == text; });
-  if (found != words.end()) return found->second;
-  std::vector<std::string_view> known;
-  for (const Word<T>& word : words) known.push_back(word.first);
-  refuse(of, fmt::format("\"{}\" is {}; known: {}", key, quote(text, 60), fmt::join(known, ", ")));
+  return row_of(words, &Word<T>::first, value, of, key).second;
 }
 
 std::vector<std::string> texts_of(const Json& value, const std::string& of, std::string_view key) {
@@ -105,37 +79,17 @@ Conventions conventions_of(const Json& object, const std::string& of) {
   if (!object.is_object()) refuse(of, "\"conventions\" is no object");
   Conventions out;
   for (const auto& [key, value] : object.items()) {
-    if (key == "decay") {
-      out.decay = one_of(kDecays, value, of, key);
-    } else if (key == "beta") {
-      out.beta = one_of(kStrengths, value, of, key);
-    } else if (key == "state") {
-      out.values_first = one_of(kStates, value, of, key);
-    } else if (key == "heads") {
-      out.heads = one_of(kHeads, value, of, key);
-    } else if (key == "l2norm") {
-      out.l2norm = one_of(kNorms, value, of, key);
-    } else if (key == "l2norm_place") {
-      out.norm_place = one_of(kNormPlaces, value, of, key);
+    const Convention* row = convention_named(key);
+    if (row == nullptr) refuse(of, fmt::format("{} is no convention", quote(key, 60)));
+    if (row->set != nullptr) {
+      row->set(out, row_of(row->values, &ConventionValue::word, value, of, key).value);
     } else if (key == "l2norm_epsilon") {
       const double epsilon = value.is_number() ? value.get<double>() : 0.0;
       if (!(epsilon >= kLeastEpsilon && epsilon <= kLargestEpsilon))
         refuse(of, fmt::format("\"l2norm_epsilon\" is {}, no number from {:g} to {:g}",
                                quote(value.dump(), 60), kLeastEpsilon, kLargestEpsilon));
       out.norm_epsilon = epsilon;
-    } else if (key == "null_slot") {
-      out.null_slot = one_of(kNullSlots, value, of, key);
-    } else if (key == "scale") {
-      out.scale = one_of(kScales, value, of, key);
-    } else if (key == "layout") {
-      out.layout = one_of(kLayouts, value, of, key);
-    } else if (key == "state_argument") {
-      out.state = one_of(kStateArguments, value, of, key);
-    } else if (key == "cu_seqlens") {
-      out.offsets = one_of(kDtypes, value, of, key);
-      if (out.offsets != Dtype::int32 && out.offsets != Dtype::int64)
-        refuse(of, "\"cu_seqlens\" is int32 or int64");
-    } else if (key == "dtypes") {
+    } else {
       if (!value.is_object() || value.size() > kMostWords) refuse(of, "\"dtypes\" is no object");
       for (const auto& [tensor, dtype] : value.items()) {
         const Dtype one = one_of(kDtypes, dtype, of, "dtypes");
@@ -143,8 +97,6 @@ Conventions conventions_of(const Json& object, const std::string& of) {
           refuse(of, fmt::format("\"dtypes\" of {} is fp32, bf16 or fp16", quote(tensor, 60)));
         out.dtypes[tensor] = one;
       }
-    } else {
-      refuse(of, fmt::format("{} is no convention", quote(key, 60)));
     }
   }
   if (out.scale == Conventions::Scale::folded && out.l2norm == Conventions::Norm::in_kernel)
@@ -236,13 +188,13 @@ void require_conventions(const Declaration& declaration, bool family, bool pool)
       refuse(of, fmt::format("\"dtypes\" of {} is what the contract says, or fp32", own));
   }
   for (const std::string& key : declaration.said) {
-    if (key == "dtypes") continue;
-    if (key == "null_slot" && !pool)
+    const ConventionOf whose = convention_named(key)->of;
+    if (whose == ConventionOf::pool && !pool)
       refuse(of,
              fmt::format("\"null_slot\" is of a system with a pool of states, gated_delta_step; {} has none",
                          declaration.system));
-    if (key == "cu_seqlens" && declaration.packed) continue;
-    if (key != "null_slot" && !family)
+    if (whose == ConventionOf::family ? !family
+                                      : whose == ConventionOf::packed && !family && !declaration.packed)
       refuse(of,
              fmt::format("{} is a convention of the recurrent family, and {} has named tensors: leave it out",
                          quote(key, 60), declaration.system));

@@ -5,41 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "oracles/given.h"
+#include "harness/subjects/conventions.h"
 #include "reference/contract.h"
 
 namespace samestate {
-
-/// How a tensor's elements lie in memory that a subject reads.
-enum class Dtype { fp32, bf16, fp16, int32, int64 };
-
-/// The limits of a norm's epsilon; above the upper one no norm is meant.
-inline constexpr double kLeastEpsilon = 1e-12, kLargestEpsilon = 1e-2;
-
-/// What differs from the canonical call (docs/subjects.md has the table of keys and values).
-struct Conventions {
-  enum class Heads { both, interleaved, tiled, repeated };
-  enum class Norm { argument, outside, in_kernel };
-  enum class Scale { argument, dk, dv, folded };
-  enum class Tokens { BTHD, BHTD, THD };
-  enum class State { optional, required, in_place };
-  /// Which slot of a pool a request without a state has: -1; 0, a row in front of those of the pool; or none, so that it is
-  /// given a row of its own, and what it makes of that is not judged.
-  enum class NullSlot { minus_one, zero, none };
-  Given::Decay decay = Given::Decay::ln;
-  Given::Strength beta = Given::Strength::beta;
-  bool values_first = false;  ///< states [N, Hv, dv, dk]
-  Heads heads = Heads::both;
-  Norm l2norm = Norm::argument;
-  Given::NormPlace norm_place = Given::NormPlace::inside;
-  double norm_epsilon = Given::kNormEpsilon;
-  Scale scale = Scale::argument;
-  Tokens layout = Tokens::BTHD;
-  State state = State::optional;
-  NullSlot null_slot = NullSlot::minus_one;               ///< of systems with a pool
-  Dtype offsets = Dtype::int64;                           ///< of cu_seqlens
-  std::map<std::string, Dtype, std::less<>> dtypes = {};  ///< by tensor, where they are not the contract's
-};
 
 /// A kernel as a subject declares it.
 struct Declaration {

@@ -276,12 +276,6 @@ class Line {
 
 bool is_family(const std::string& system) { return system_named(system).kernel_rows == kFamilyRows; }
 
-/// Whether a request's state lies in a slot of a pool.
-bool has_pool(const std::string& system) {
-  return std::ranges::any_of(system_named(system).laws,
-                             [](const CaseLaw& law) { return law.name == "pool"; });
-}
-
 /// The rows of one name but for the form serve one decoded case, whose oracle reads its inputs in one way.
 void require_alike(const std::vector<Declaration>& declared) {
   const auto stem = [](const Declaration& d) { return d.name.substr(0, d.name.rfind('.')); };
@@ -308,7 +302,7 @@ Subject subject_rows(Ready ready, SubjectCall call) {
   for (Declaration& d : ready.kernels) {
     std::vector<std::string> limits = d.limits;
     const bool family = is_family(d.system);
-    require_conventions(d, family, !family && has_pool(d.system));
+    require_conventions(d, family, !family && system_named(d.system).has(Property::slots));
     if (family) {
       const std::vector<std::string> own = limits_of(d.conventions);
       limits.insert(limits.end(), own.begin(), own.end());

@@ -33,6 +33,14 @@ std::string many_sequences() {
 
 }  // namespace
 
+Properties properties_of(const Family& family) {
+  using enum Property;
+  Properties has = streams | carries | packs | chunks | key_heads | linear;
+  if (family.gated) has = has | decay;
+  if (family.delta) has = has | delta;
+  return has;
+}
+
 RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row) {
   name = row.name;
   equation = row.equation;
@@ -51,12 +59,8 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
   for (const Regime& regime : samestate::regimes()) {
     if ((!regime.gated || row.gated) && (!regime.delta || row.delta)) regimes.push_back(&regime);
   }
-  for (const Law& law : samestate::laws()) {
-    if (!law.fits(row)) continue;
-    laws.push_back(
-        {law.name, law.ids, law.summary, {{"Hk", law.needs.heads ? 2 : 1}, {"dv", 2}}, law.needs.state});
-    rows_.push_back(&law);
-  }
+  properties = properties_of(row);
+  laws = laws_on_heads(properties);
   plan = {
       .start = "T=33 chunk=16 state=random",
       // Long and wide enough for the twin's statistics; sequences of one token, and of more chunks than there
@@ -252,8 +256,8 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
   };
   const auto judged = [&] {
     if (r.law != nullptr) {
-      const Law& row = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
-      return judge_law(row, {batch, family, r.promised, r.chunk, runner, trace ? &law : nullptr, r.ranks()});
+      return judge_law(*r.law,
+                       {batch, family, r.promised, r.chunk, runner, trace ? &law : nullptr, r.ranks()});
     }
     outputs = runner(batch, r.path(batch.shape.T));
     return judge_batch(r, family, batch, outputs, policy, runner, takes_pieces(kernels, r));

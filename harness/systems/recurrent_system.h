@@ -1,5 +1,6 @@
 #pragma once
 
+#include "harness/cases/laws.h"
 #include "harness/cases/system.h"
 #include "oracles/batch.h"
 #include "oracles/laws/law.h"
@@ -37,9 +38,10 @@ class RecurrentSystem final : public System {
  private:
   [[nodiscard]] std::vector<CaseTensor> tensors(const Resolved& r, Batch batch) const;
   [[nodiscard]] std::vector<CaseTensor> tensors(const Resolved& r, Outputs outputs) const;
-
-  std::vector<const Law*> rows_;  ///< of `laws`
 };
+
+/// What a system of the family is.
+[[nodiscard]] Properties properties_of(const Family& family);
 
 /// The outputs of a run; empty where the kernel returned nothing.
 [[nodiscard]] Outputs outputs_of(const std::vector<CaseTensor>& outputs);

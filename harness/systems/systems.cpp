@@ -80,7 +80,12 @@ const Regime* System::regime(std::string_view wanted) const {
   return nullptr;
 }
 
-const CaseLaw* System::law(std::string_view wanted) const { return find(laws, wanted); }
+const Law* System::law(std::string_view wanted) const {
+  const auto at = std::ranges::find(laws, wanted, &Law::name);
+  return at == laws.end() ? nullptr : *at;
+}
+
+bool System::has(Property wanted) const { return properties.has(wanted); }
 
 bool System::evaluates(const Resolved& r, std::string_view kernel_form) const {
   if (native(r.form->name)) return kernel_form == r.form->name;

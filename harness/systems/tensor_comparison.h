@@ -6,7 +6,9 @@
 
 #include "harness/systems/tensor_system.h"
 
-/// What the laws of the systems of named tensors compare, and the laws that stand in files of their own.
+/// The laws of systems of named tensors, each on a case that has what its row of the table asks for (harness/systems/laws.cpp),
+/// and what they compare: runs of one kernel of named tensors, within the sum of their running errors; under a contract that keeps
+/// 16 bit, where these say nothing, within that of the errors of drawn roundings.
 namespace samestate::tensor_laws_detail {
 
 using Change = TensorLawComparison::Change;
@@ -59,6 +61,15 @@ class Comparison {
 
 /// The case with B sequences of T tokens.
 [[nodiscard]] Resolved resized(const Resolved& r, std::int64_t B, std::int64_t T);
+
+/// EQ-03, P-09: any cut with the states carried gives one pass.
+[[nodiscard]] Judgement split(const TensorSubject& s);
+
+/// P-07: outputs before t do not depend on tokens from t on.
+[[nodiscard]] Judgement causality(const TensorSubject& s);
+
+/// P-08: rows of a batch do not meet.
+[[nodiscard]] Judgement batch_permutation(const TensorSubject& s);
 
 /// M25: a request from a reset state or cache is the same after another one as before it.
 [[nodiscard]] Judgement reset(const TensorSubject& s);

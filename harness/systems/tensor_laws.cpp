@@ -9,14 +9,8 @@
 /// Laws of the systems of named tensors. Each compares runs of one kernel with each other, element by element
 /// within the sum of their running errors (BOUNDS 10.2): what is wrong in both runs alike passes here, and not
 /// against the oracle.
-namespace samestate {
+namespace samestate::tensor_laws_detail {
 namespace {
-
-using tensor_laws_detail::Change;
-using tensor_laws_detail::Comparison;
-using tensor_laws_detail::inapplicable;
-using tensor_laws_detail::oracle_of;
-using tensor_laws_detail::oracles_of;
 
 /// The first tokens of a sequence, its middle and its end.
 std::vector<Index> cuts_worth_trying(Index tokens, Index chunk) {
@@ -27,9 +21,10 @@ std::vector<Index> cuts_worth_trying(Index tokens, Index chunk) {
   }
   return {cuts.begin(), cuts.end()};
 }
-// EQ-03, P-09: any cut with the states carried gives one pass.
+
+}  // namespace
+
 Judgement split(const TensorSubject& s) {
-  if (s.r.c.T < 2) return inapplicable("fewer than two tokens");
   Comparison comparison(s.trace);
   const std::vector<Tensors<double>> one = s.run(s.inputs, {});
   const std::vector<OperatorOracle> wholes = oracles_of(s, s.inputs, {});
@@ -48,9 +43,7 @@ Judgement split(const TensorSubject& s) {
   return comparison.take("all tokens in one call, and cut in two with the state carried");
 }
 
-// P-07: outputs before t do not depend on tokens from t on.
 Judgement causality(const TensorSubject& s) {
-  if (s.r.c.T < 2) return inapplicable("fewer than two tokens");
   Comparison comparison(s.trace);
   const Signature signature = s.system.signature(s.r.c);
   const std::vector<Tensors<double>> before = s.run(s.inputs, {});
@@ -98,10 +91,8 @@ Judgement causality(const TensorSubject& s) {
   return j;
 }
 
-// P-08: rows of a batch do not meet.
 Judgement batch_permutation(const TensorSubject& s) {
   const Index B = s.r.c.B;
-  if (B < 2) return inapplicable("B=1: nothing to permute");
   std::vector<CaseTensor> turned = s.inputs;
   for (std::size_t i = 0; i < turned.size(); ++i) {
     if (!turned[i].batched) continue;
@@ -123,55 +114,4 @@ Judgement batch_permutation(const TensorSubject& s) {
   return comparison.take("a batch, and its rows in reverse order");
 }
 
-bool streams(const Operator& row) { return row.streams; }
-
-Signature signature_of_one_token(const Operator& row) {
-  Call call;
-  call.form = row.forms.front().name;
-  call.tokens = 1;
-  for (const Parameter& p : row.parameters) call.parameters.emplace(p.name, p.standard);
-  return row.signature(call);
-}
-
-/// Whether a call reads what earlier ones left: a state, or the keys and values of a cache.
-bool carries(const Operator& row) {
-  const Signature signature = signature_of_one_token(row);
-  return row.streams &&
-         std::any_of(signature.inputs.begin(), signature.inputs.end(),
-                     [](const TensorSpec& x) { return x.axis == Axis::state || x.axis == Axis::prefix; });
-}
-
-/// Whether a request's state lies in a slot of a pool.
-bool has_slots(const Operator& row) {
-  const Signature signature = signature_of_one_token(row);
-  return std::any_of(signature.inputs.begin(), signature.inputs.end(),
-                     [](const TensorSpec& x) { return x.content == Content::slot; });
-}
-
-constexpr TensorLaw kLaws[] = {
-    {{"split", "EQ-03 P-09", "cut anywhere, carry the states, resume = one pass"}, streams, split},
-    {{"causality", "P-07", "outputs before t do not depend on tokens from t on"}, streams, causality},
-    {{"batch_permutation", "P-08", "rows of a batch do not meet"},
-     [](const Operator&) { return true; },
-     batch_permutation},
-    {{"reset", "M25 M26", "a request from a reset state or cache does not know of the one before it"},
-     carries,
-     tensor_laws_detail::reset},
-    {{"serving", "EQ-03 P-09 M24 M25 M26 M28 M29",
-      "requests in slots, decoded, advanced, forked and restarted in any order = each alone"},
-     carries,
-     tensor_laws_detail::serving},
-    {{"pool", "M25 M29",
-      "rows of a pool that are not the slot's stay bit for bit, and are not read; another slot = the same"},
-     has_slots,
-     tensor_laws_detail::pool},
-    {{"packing", "M27 M37", "sequences of different lengths end to end = each alone"},
-     [](const Operator& row) { return row.token_wise; },
-     tensor_laws_detail::packing},
-};
-
-}  // namespace
-
-std::span<const TensorLaw> tensor_laws() { return kLaws; }
-
-}  // namespace samestate
+}  // namespace samestate::tensor_laws_detail

@@ -50,7 +50,6 @@ std::vector<CaseTensor> from(std::vector<CaseTensor> inputs, const std::vector<T
 
 Judgement reset(const TensorSubject& s) {
   const Index T = s.r.c.T;
-  if (T < 2) return inapplicable("fewer than two tokens");
   const std::vector<CaseTensor> fresh = begun(s.inputs);
   const std::vector<CaseTensor> other = another(s.inputs, T);
   const std::vector<Index> cut = {T / 2};

@@ -210,10 +210,6 @@ class Server {
 
 }  // namespace
 
-Judgement serving(const TensorSubject& s) {
-  if (s.r.c.T < 2) return inapplicable("fewer than two tokens");
-  if (s.r.c.B < 2) return inapplicable("B=1: no request beside another");
-  return Server(s).run();
-}
+Judgement serving(const TensorSubject& s) { return Server(s).run(); }
 
 }  // namespace samestate::tensor_laws_detail

@@ -17,6 +17,7 @@
 #include "fixtures/run_file.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/keys.h"
+#include "harness/cases/laws.h"
 #include "harness/cases/shards.h"
 #include "harness/run/chosen_heads.h"
 #include "harness/run/chosen_tokens.h"
@@ -182,6 +183,27 @@ bool held_by_token(const Operator& row, const Signature& signature) {
   return row.token_wise ? !meets_rows : row.streams && meets_rows;
 }
 
+namespace {
+
+/// `signature`: of a call of one token.
+Properties properties_of(const Operator& row, const Signature& signature, bool packs) {
+  const auto any = [&](auto&& wanted) { return std::ranges::any_of(signature.inputs, wanted); };
+  const bool reads_earlier =
+      any([](const TensorSpec& x) { return x.axis == Axis::state || x.axis == Axis::prefix; });
+  Properties has;
+  const auto put = [&](Property one, bool there) {
+    if (there) has = has | one;
+  };
+  put(Property::streams, row.streams);
+  put(Property::carries, row.streams && reads_earlier);
+  put(Property::slots, any([](const TensorSpec& x) { return x.content == Content::slot; }));
+  put(Property::token_wise, row.token_wise);
+  put(Property::packs, packs);
+  return has;
+}
+
+}  // namespace
+
 TensorSystem::TensorSystem(const Operator& of) : row(of) {
   name = of.name;
   equation = of.equation;
@@ -249,17 +271,12 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
         (trains || !regime.tensors.trained))
       regimes.push_back(&regime);
   }
-  for (const TensorLaw& law : tensor_laws()) {
-    if (!law.fits(of)) continue;
-    laws.push_back(law.name);
-    rows_.push_back(&law);
-    // A pool as it is served: a token of each request, and states of models' widths.
-    if (law.name.name == "pool") {
-      plan.limits.insert(plan.limits.end(),
-                         {"B=2 T=1 law=pool", "T=1 dk=128 dv=128 law=pool", "T=3 dk=64 law=pool"});
+  properties = properties_of(of, signature, packs);
+  laws = laws_on_tensors(properties);
+  for (const Law* law : laws) {
+    for (const std::string_view part : law->planned) {
+      if (!part.empty()) plan.limits.emplace_back(part);
     }
-    // A call that goes on from states and caches with more tokens than a tile has; other lengths are the law's own.
-    if (of.streams && law.name.name == "split") plan.limits.push_back("B=2 T=200 law=split");
   }
 }
 
@@ -385,7 +402,6 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
   round_inputs(given, kernels.named->formats);
   const std::string& native = kernels.named->form;
   if (r.law != nullptr) {
-    const TensorLaw& law = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
     if (trace) trace->native = native;
     TensorSubject subject{
         r,
@@ -400,7 +416,7 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
       if (trace) trace->tensor_law.clear();
       subject.first_sample = first;
       subject.samples = samples;
-      return law.judge(subject);
+      return judge_law(*r.law, subject);
     };
     Judgement judgement = judged(0, 0);
     if (judgement.verdict != Verdict::vacuous || judgement.gate == kZeroGate || judgement.rows == 0 ||

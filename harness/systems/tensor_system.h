@@ -34,17 +34,6 @@ struct TensorSubject {
   }
 };
 
-/// A relation between runs of one kernel of named tensors, within the sum of their running errors; under a contract that
-/// keeps 16 bit, where these say nothing, within that of the errors of drawn roundings.
-struct TensorLaw {
-  CaseLaw name;
-  bool (*fits)(const Operator&) = nullptr;
-  Judgement (*judge)(const TensorSubject&) = nullptr;
-};
-
-/// The table, a row a law (harness/systems/tensor_laws.cpp).
-[[nodiscard]] std::span<const TensorLaw> tensor_laws();
-
 /// A system of named tensors: its row says which, and evaluates its reference in float64 and with the running
 /// error, by which every element is judged.
 class TensorSystem final : public System {
@@ -75,9 +64,6 @@ class TensorSystem final : public System {
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;
 
   const Operator& row;
-
- private:
-  std::vector<const TensorLaw*> rows_;  ///< of `laws`
 };
 
 /// The calls of a case that end at `cuts`, the last excepted. `call` and `inputs` live as long.

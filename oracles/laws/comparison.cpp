@@ -65,6 +65,12 @@ void Worst::compares(std::string first, const Run* first_run, std::string second
   trace_->comparisons.push_back(std::move(comparison));
 }
 
+void Worst::about(LawComparison::Change change, Index place) {
+  if (trace_ == nullptr) return;
+  trace_->comparisons.back().change = change;
+  trace_->comparisons.back().place = place;
+}
+
 void Worst::at_most() {
   if (trace_ != nullptr && !trace_->comparisons.empty()) trace_->comparisons.back().at_most = true;
 }

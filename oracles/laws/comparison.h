@@ -40,6 +40,8 @@ class Worst {
 
   /// What the judgements that follow compare, in words, and the runs where they are runs.
   void compares(std::string first, const Run* first_run, std::string second, const Run* second_run);
+  /// In what the second of these is another, and the token that the comparison is about.
+  void about(LawComparison::Change change, Index place = -1);
   /// Of these, the second may also be less than the first.
   void at_most();
   /// A pair of them.

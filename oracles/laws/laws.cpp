@@ -9,15 +9,10 @@
 
 #include "oracles/laws/comparison.h"
 #include "oracles/laws/edit.h"
-#include "oracles/laws/law.h"
-#include "oracles/laws/serving.h"
-#include "oracles/laws/single_run.h"
-#include "reference/error.h"
+#include "oracles/laws/relations.h"
 
-namespace samestate {
+namespace samestate::laws_detail {
 namespace {
-
-using namespace laws_detail;
 
 /// Cuts worth trying: all of a short sequence, else the ends, the chunk's edges and the middle.
 std::vector<Index> cuts_of(Index tokens, Index chunk) {
@@ -33,16 +28,8 @@ std::vector<Index> cuts_of(Index tokens, Index chunk) {
   return {cuts.begin(), cuts.end()};
 }
 
-std::string_view dense(const LawSubject& s) {
-  return s.batch.shape.offsets.empty() ? "" : "a packed batch: the law is tried on dense ones";
-}
-std::string_view dense_with_tokens(const LawSubject& s) {
-  if (s.batch.shape.T < 2) return "fewer than two tokens";
-  return dense(s);
-}
+}  // namespace
 
-// EQ-02, EQ-04, EQ-07, EQ-09: chunked, with another chunk, over any ranks, and recurrent are one function; ranks that divide
-// heads give the same bits.
 Judgement path_equivalence(const LawSubject& s) {
   Worst worst(s);
   const Index T = s.batch.shape.T;
@@ -70,8 +57,7 @@ Judgement path_equivalence(const LawSubject& s) {
   return worst.take();
 }
 
-// EQ-03, P-09: any cut with the state carried gives one pass.
-Judgement split_law(const LawSubject& s) {
+Judgement split_anywhere(const LawSubject& s) {
   Worst worst(s);
   const Run one = run_whole(s, s.batch);
   const std::vector<HeadRun> heads = heads_of(s, one);
@@ -80,12 +66,12 @@ Judgement split_law(const LawSubject& s) {
     worst.compares(
         "all tokens in one call", &one,
         fmt::format("cut before token {}, the second call from the state that the first left", cut), &two);
+    worst.about(LawComparison::Change::calls, cut);
     agree_everywhere(worst, s, heads, two);
   }
   return worst.take();
 }
 
-// P-07: outputs before t do not depend on tokens from t on. The whole future is changed: v, g and beta.
 Judgement causality(const LawSubject& s) {
   Worst worst(s);
   const BatchShape& shape = s.batch.shape;
@@ -109,6 +95,7 @@ Judgement causality(const LawSubject& s) {
     effect = effect || after.out.o != before.out.o;
     worst.compares("the tokens as they are", &before,
                    fmt::format("v, g and beta of the tokens from {} on changed", t), &after);
+    worst.about(LawComparison::Change::future, t);
     for (const HeadRun& head : heads) {
       agree(worst, head, 0, head_of(s, after, head.sequence, head.head), 0, t, false, head.sequence,
             head.head);
@@ -122,7 +109,6 @@ Judgement causality(const LawSubject& s) {
   return j;
 }
 
-// P-08: rows of a batch do not meet.
 Judgement batch_permutation(const LawSubject& s) {
   Worst worst(s);
   const BatchShape& shape = s.batch.shape;
@@ -140,7 +126,6 @@ Judgement batch_permutation(const LawSubject& s) {
   return worst.take();
 }
 
-// P-11: nor do heads, key heads moving with the value heads that they serve.
 Judgement head_permutation(const LawSubject& s) {
   Worst worst(s);
   const BatchShape& shape = s.batch.shape;
@@ -159,6 +144,8 @@ Judgement head_permutation(const LawSubject& s) {
   return worst.take();
 }
 
+namespace {
+
 /// x = first + second, exactly in every input format, along a checkerboard of halves and wholes. The halves
 /// make the parts overlap: on disjoint ones even a cut-off applied element by element is linear. The wholes
 /// make them differ, along tokens as along channels.
@@ -173,7 +160,8 @@ void split_in_two(const std::vector<float>& x, std::int64_t width, std::vector<f
   }
 }
 
-// P-18: o and S are linear in (v, S_0).
+}  // namespace
+
 Judgement linearity(const LawSubject& s) {
   Worst worst(s);
   const BatchShape& shape = s.batch.shape;
@@ -201,7 +189,6 @@ Judgement linearity(const LawSubject& s) {
   return worst.take();
 }
 
-// Packed sequences, empty ones among them, are the same as each alone (BUGS M27, M37, M41).
 Judgement packing(const LawSubject& s) {
   Worst worst(s);
   const BatchShape& shape = s.batch.shape;
@@ -239,8 +226,6 @@ Judgement packing(const LawSubject& s) {
   return worst.take();
 }
 
-// A token with alpha = 0 forgets everything: from there on the run is the suffix from a zero state (BUGS M09,
-// M10, M27).
 Judgement reset(const LawSubject& s) {
   Worst worst(s);
   const BatchShape& shape = s.batch.shape;
@@ -261,6 +246,7 @@ Judgement reset(const LawSubject& s) {
     const Run tail = run_whole(s, std::move(suffix));
     worst.compares(fmt::format("all tokens, alpha = 0 at token {}", t), &all,
                    fmt::format("the tokens from {} on alone, from a zero state", t), &tail);
+    worst.about(LawComparison::Change::reset, t);
     for (std::int64_t n = 0; n < shape.B; ++n) {
       for (std::int64_t h = 0; h < shape.Hv; ++h) {
         agree(worst, head_of(s, all, n, h), t, head_of(s, tail, n, h), 0, shape.T - t, true, n, h);
@@ -270,87 +256,4 @@ Judgement reset(const LawSubject& s) {
   return worst.take();
 }
 
-constexpr std::array kLaws = {
-    Law{"path_equivalence", "EQ-01 EQ-02 EQ-04 EQ-07 EQ-09",
-        "chunked = chunked with another chunk = over any ranks = recurrent", dense_with_tokens,
-        path_equivalence},
-    Law{"split", "EQ-03 P-09", "cut anywhere, carry the state, resume = one pass", dense_with_tokens,
-        split_law},
-    Law{"causality", "P-07", "outputs before t do not depend on tokens from t on", dense_with_tokens,
-        causality},
-    Law{"batch_permutation", "P-08", "rows of a batch do not meet",
-        [](const LawSubject& s) -> std::string_view {
-          return s.batch.shape.B < 2 ? "B=1: nothing to permute" : dense_with_tokens(s);
-        },
-        batch_permutation},
-    Law{"head_permutation",
-        "P-11",
-        "heads do not meet; value heads follow their key head",
-        [](const LawSubject& s) -> std::string_view {
-          return s.batch.shape.Hk < 2 ? "Hk=1: nothing to permute" : dense_with_tokens(s);
-        },
-        head_permutation,
-        {.heads = true}},
-    Law{"linearity", "P-18", "o and S are linear in (v, S0)", dense_with_tokens, linearity},
-    Law{"no_op",
-        "P-04 P-05",
-        "no-op tokens leave the state bit-identical and read nothing",
-        [](const LawSubject& s) -> std::string_view {
-          return s.batch.initial_state.empty() ? "needs state=random: a zero state cannot change"
-                                               : dense_with_tokens(s);
-        },
-        no_op,
-        {.state = true}},
-    Law{"packing", "M27 M37", "packed sequences = each alone, empty ones included", dense_with_tokens,
-        packing},
-    Law{"serving", "EQ-03 P-09 M24 M25 M26 M27 M28 M29",
-        "prefill, decode, packed, padded, forked and restarted in any order = the whole history",
-        dense_with_tokens, serving},
-    Law{"reset",
-        "M09 M10",
-        "a token with alpha = 0 forgets everything before it",
-        [](const LawSubject& s) -> std::string_view {
-          return s.family.gated ? dense_with_tokens(s) : "the system has no decay";
-        },
-        reset,
-        {.decay = true}},
-    Law{"norm_bounds", "P-16 P-17", "state and output stay within what was written",
-        [](const LawSubject& s) -> std::string_view { return s.batch.shape.T < 1 ? "no tokens" : dense(s); },
-        norm_bounds},
-    Law{"recall",
-        "P-19",
-        "beta = 1, g = 0: reading the key just written gives ||k||^2 v + (1 - ||k||^2) S^T k",
-        [](const LawSubject& s) -> std::string_view {
-          return s.family.delta ? dense_with_tokens(s) : "the system has no delta rule";
-        },
-        recall,
-        {.delta = true}},
-};
-
-}  // namespace
-
-std::span<const Law> laws() { return kLaws; }
-
-const Law& law_named(std::string_view name) {
-  std::string known;
-  for (const Law& law : kLaws) {
-    if (law.name == name) return law;
-    known += (known.empty() ? "" : ", ") + std::string(law.name);
-  }
-  throw Error("law=" + std::string(name) + ": no such law; known: " + known);
-}
-
-Judgement judge_law(const Law& law, const LawSubject& subject) {
-  const std::string_view why = law.inapplicable(subject);
-  if (!why.empty()) {
-    Judgement j;
-    j.gate = "law";
-    j.reason = why;
-    return j;
-  }
-  Judgement j = law.judge(subject);
-  if (j.gate.empty()) j.gate = "law";
-  return j;
-}
-
-}  // namespace samestate
+}  // namespace samestate::laws_detail

@@ -1,4 +1,4 @@
-#include "oracles/laws/serving.h"
+#include "oracles/laws/relations.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -263,6 +263,7 @@ class Server {
         fmt::format("the whole history of slot {}, {} tokens", n, history.batch.shape.T), nullptr,
         fmt::format("what its calls returned, and its state after call {}", s_.trace->program.size()),
         &history);
+    worst_.about(LawComparison::Change::slots);
     for (LawPair& pair : pairs) worst_.keep(std::move(pair));
   }
 

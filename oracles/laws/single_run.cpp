@@ -1,4 +1,4 @@
-#include "oracles/laws/single_run.h"
+#include "oracles/laws/relations.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,6 @@
 
 namespace samestate::laws_detail {
 
-// P-04, P-05: a no-op token leaves the state bit for bit and reads nothing.
 Judgement no_op(const LawSubject& s) {
   Batch idle = s.batch;
   const BatchShape& shape = s.batch.shape;

@@ -35,9 +35,13 @@ struct LawPair {
 };
 
 struct LawComparison {
+  /// In what the second run is another than the first, where an explanation goes by it.
+  enum class Change { other, calls, future, reset, slots };
   std::string first, second;                    ///< what is compared, in words
   std::optional<LawRun> first_run, second_run;  ///< absent: a formula, or the sum of two runs
-  bool at_most = false;                         ///< the second may also be less than the first
+  Change change = Change::other;
+  Index place = -1;  ///< the token before which calls are cut, from which on tokens changed, or that forgets
+  bool at_most = false;  ///< the second may also be less than the first
   std::vector<LawPair> pairs;
 };
 

@@ -21,18 +21,11 @@ from .checking import _last, run_command
 from .errors import CommandError, DeclarationError, Failed, NothingRan, nearest
 from .subject import FAMILY
 
-LAYOUTS = ("dense", "padded", "mixed", "fused", "permuted", "sliced", "page_end")  # far: where it is asked for
 # Least and most of what is drawn, where `sizes` says nothing else: a case of a test takes milliseconds.
 SIZES = {"T": (1, 130), "B": (1, 3), "Hk": (1, 3), "Hv": (1, 6), "dk": (1, 66), "dv": (1, 66), "chunk": (1, 128),
          "sequences": (1, 5)}
 SCALES = (None, "1", "-0.5", "0.125", "0", "2")  # powers of two, which exact regimes take too
 UNOWNED = ("0,0", "0,2", "3,0", "3,5")
-_EXACT = "exact"  # how the names of regimes that are judged bit for bit begin
-_DEFAULTS = {"chunk": 64, "B": 1, "T": 64, "Hk": 1, "dk": 64, "heads": "interleaved", "l2norm": 0, "scale": None,
-             "contract": "fp32", "regime": "normal", "state": "none", "layout": "dense", "final": "apart",
-             "unowned": "0,0", "seed": 0}
-_ORDER = ("form", "chunk", "lengths", "B", "T", "Hk", "Hv", "dk", "dv", "heads", "l2norm", "scale")
-_BEHIND = ("contract", "regime", "state", "layout", "final", "unowned", "seed")
 
 
 def _hypothesis():
@@ -118,42 +111,48 @@ def _asked_for(system):
 _KNOWN = {}
 
 
-def _said(key, *words):
-    """What the command says, once a process."""
-    if key not in _KNOWN:
-        code, out, err = run_command(list(words))
+def _rows(what):
+    """The rows of a listing of the command, asked for once a process."""
+    if what not in _KNOWN:
+        code, out, err = run_command(["list", what, "--json"])
         if code != 0:
             raise CommandError(_last(err) or f"the command ended with exit code {code}")
-        _KNOWN[key] = out
-    return _KNOWN[key]
-
-
-def _is_line(line):
-    return run_command(["judge", "--tensors", line])[0] == 0
+        _KNOWN[what] = json.loads(out)
+    return _KNOWN[what]
 
 
 def _forms(system):
-    rows = {row["system"]: row for row in json.loads(_said("systems", "list", "systems", "--json"))}
+    rows = {row["system"]: row for row in _rows("systems")}
     if system not in rows:
         raise DeclarationError(f"system {system}{nearest(system, rows)}; `samestate list systems` has them")
     return rows[system]["forms"].split()
 
 
+def _keys(system):
+    """The command's rows of a system's keys, in the order of canonical lines; of those that the family and a system of named
+    tensors of that name both have, the system's own."""
+    family = system in FAMILY
+    systems = {row["system"] for row in _rows("systems")}
+    return [row for row in _rows("keys")
+            if row["of"] == system or row["of"] not in systems and (family or row["of"] != "the recurrent family")]
+
+
+def _layouts():
+    """The layouts of the key, but for rows that are far apart: that one is where it is asked for."""
+    row = next(row for row in _rows("keys") if row["key"] == "layout")
+    return [layout for layout in row["values"].split(", ") if layout != "far"]
+
+
 def _own_sizes(system):
-    """{name: (default, least, most)} of a system of named tensors, from the command's own page."""
-    page = _said("case-line", "explain", "--case-line")
-    row = next((row for row in page.splitlines() if row.startswith(f"| {system} |")), "")
-    found = re.findall(r"(\w+)=(\d+) \((\d+)\.\.(\d+):", row)
-    return {name: (int(default), int(least), int(most)) for name, default, least, most in found}
+    """{name: (default, least, most)} of the sizes that a system alone has."""
+    rows = [row for row in _keys(system) if row["of"] == system]
+    return {row["key"]: (int(row["default"]), *map(int, row["values"].split(".."))) for row in rows}
 
 
 def _regimes(system):
-    """Names of the system's regimes, `normal` first."""
-    key = "regimes of " + system
-    if key not in _KNOWN:
-        names = [row["regime"] for row in json.loads(_said("regimes", "list", "regimes", "--json"))]
-        _KNOWN[key] = [n for n in dict.fromkeys(names) if _is_line(f"v1 {system} regime={n}")]
-    return _KNOWN[key]
+    """{name: whether it is judged bit for bit} of the system's regimes, `normal` first."""
+    return {row["regime"]: row["judged"] == "bit for bit" for row in _rows("regimes")
+            if system in row["systems"].split()}
 
 
 def weighted(least, most):
@@ -223,7 +222,7 @@ class _Space:
         self.system, self.form, self._declaration, self._test = system, form, declaration, test
         self.family = system in FAMILY
         self._sizes, self._regimes, self._scales = sizes, regimes, scales
-        self._layouts, self._states, self._plans = layouts or LAYOUTS, states or ("none", "random"), {}
+        self._layouts, self._states, self._plans = layouts or _layouts(), states or ("none", "random"), {}
         if form is not None:
             self.plan(form)  # what is wrong with the declaration is said where it stands
 
@@ -307,7 +306,7 @@ class _Space:
         x["heads"] = pick(self._among("heads", ["interleaved", "tiled"])) if x["Hv"] != x["Hk"] else "interleaved"
         norms = {"outside": [0], "in_kernel": [1]}.get(say.get("l2norm"), [0, 1])
         # Of a normalised row nothing is exact.
-        x["l2norm"] = 0 if x["regime"].startswith(_EXACT) else pick(self._among("l2norm", norms))
+        x["l2norm"] = 0 if _regimes(self.system).get(x["regime"]) else pick(self._among("l2norm", norms))
         own = say.get("scale", "argument")
         if own == "dv":
             x["scale"] = None if x["dk"] == x["dv"] else _fp32(x["dv"] ** -0.5)
@@ -325,17 +324,16 @@ class _Space:
             x[name] = pick(self._size(name, sorted({default, *near})))
 
     def _line(self, x):
-        """The line with its keys in the order of docs/case-line.md, defaults left out."""
-        own = [] if self.family else list(_own_sizes(self.system))
-        defaults = {**_DEFAULTS, "form": _forms(self.system)[0], "Hv": x.get("Hk"), "dv": x.get("dk")}
-        if not self.family:
-            defaults.update({name: row[0] for name, row in _own_sizes(self.system).items()})
+        """The canonical line: keys in the command's order, defaults left out."""
         words = ["v1", self.system]
-        for key in (*_ORDER[:5], *own, *(k for k in _ORDER[5:] if k not in own), *_BEHIND):
-            if key not in x or x[key] == defaults.get(key):
+        for row in _keys(self.system):
+            key, default = row["key"], row["default"]
+            if x.get(key) is None:
                 continue
-            value = ",".join(map(str, x[key])) if key == "lengths" else hex(x[key]) if key == "seed" else x[key]
-            words.append(f"{key}={value}")
+            value = ",".join(map(str, x[key])) if key == "lengths" else hex(x[key]) if key == "seed" else str(x[key])
+            default = _forms(self.system)[0] if key == "form" else str(x.get(default, default))
+            if value != default:
+                words.append(f"{key}={value}")
         return " ".join(words)
 
 

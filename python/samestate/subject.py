@@ -30,7 +30,7 @@ from .record import _sha256, _short, _where, about  # noqa: F401
 from .refusals import is_refusal
 
 FAMILY = ("gated_delta_rule", "delta_rule", "retention", "linear_attention")
-CONVENTIONS = {  # docs/subjects.md, the default first
+CONVENTIONS = {  # `samestate list conventions`, the default first; declarations are read where no command is, and a test compares
     "decay": ("ln", "log2", "linear", "raw"),
     "state": ("kv", "vk"),
     "heads": ("both", "interleaved", "tiled", "repeated"),
@@ -44,7 +44,7 @@ CONVENTIONS = {  # docs/subjects.md, the default first
     "l2norm_epsilon": (1e-6,),  # any number from 1e-12 to 1e-2
     "null_slot": ("-1", "0", "none"),
 }
-OF_NAMED = ("null_slot", "cu_seqlens")  # conventions of systems of named tensors
+OF_NAMED = ("null_slot", "cu_seqlens")  # those that systems of named tensors have too
 ARRAYS = undeclared.ARRAYS
 DTYPES = ("fp32", "bf16", "fp16", "int32", "int64")
 

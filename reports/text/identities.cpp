@@ -18,7 +18,7 @@ std::string identities_text(std::span<const IdentityRow> rows) {
       largest64 = std::max(largest64, row.in_float64);
       largest50 = std::max(largest50, row.in_50_digits);
     }
-    text += fmt::format("{} {:<8} {:<8} {:>9.2e} {:>9.2e}  {}: {}\n", row.passed ? "ok  " : "FAIL", row.id,
+    text += fmt::format("{} {:<10} {:<8} {:>9.2e} {:>9.2e}  {}: {}\n", row.passed ? "ok  " : "FAIL", row.id,
                         row.expected, row.in_float64, row.in_50_digits, row.name, row.statement);
   }
   const std::int64_t failed =

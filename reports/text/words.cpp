@@ -225,7 +225,7 @@ constexpr std::array kWords = {
          "permutation. `list laws`, `law=`"},
     Word{"identity",
          "a relation between forms of the **references**, computed in float64 and in 50 digits; no kernel is "
-         "run. `samestate identities` (`laws` for one more release)"},
+         "run. `samestate identities`"},
     Word{"negative control", "an identity that must *not* hold: a mistake whose effect has to show"},
     Word{"equation", "a row of the *ledger* and what was computed for it"},
     Word{"ledger",

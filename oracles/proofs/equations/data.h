@@ -52,12 +52,4 @@ namespace samestate {
   return Eigen::Map<const Matrix<double>>(values.data(), 1, static_cast<Index>(values.size()));
 }
 
-/// The rows of x in another order: row i of the result is row order[i] of x.
-[[nodiscard]] inline Matrix<double> rows_in_order(const Matrix<double>& x,
-                                                  const std::vector<std::int64_t>& order) {
-  Matrix<double> y(static_cast<Index>(order.size()), x.cols());
-  for (Index i = 0; i < y.rows(); ++i) y.row(i) = x.row(order[static_cast<std::size_t>(i)]);
-  return y;
-}
-
 }  // namespace samestate

@@ -248,7 +248,7 @@ std::vector<Identity> dendritic_attention_identities() {
          for (const DendriticSizes& s : toy_sizes()) d = std::max(d, loops_difference<Scalar>(seed, s, 1));
          return d;
        }},
-      {"EQ-26", "dendritic_plain_layer", kSystem,
+      {"EQ-26 P-20", "dendritic_plain_layer", kSystem,
        "one branch, one window, identity expansions = the layer of 5.5", exact,
        []<class Scalar>(std::uint64_t seed) { return plain_layer<Scalar>(seed); }},
       // The compacted chunks hold other tokens than the dense ones.
@@ -308,8 +308,6 @@ std::vector<Identity> dendritic_attention_identities() {
          for (auto* list : {&p.q_expansion, &p.k_expansion}) *list = {(*list)[2], (*list)[0], (*list)[1]};
          return relative_difference(run_dendritic(p, c.x).output, run_dendritic(c.p, c.x).output);
        }},
-      {"P-20", "dendritic_without_branches", kSystem, "E = Es = N = 1, K = 0, identity expansions = 5.5",
-       exact, []<class Scalar>(std::uint64_t seed) { return plain_layer<Scalar>(seed); }},
       // Real tokens as without pads, pad rows zero, and decode continues.
       {"P-23", "dendritic_left_padding", kSystem,
        "padded on the left = not padded: real tokens, caches, decode; pad rows 0", equal,

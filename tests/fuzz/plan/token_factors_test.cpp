@@ -76,8 +76,8 @@ TEST(TokensBeyondTile, ThePlanHasThemWithEveryOtherChoice) {
     EXPECT_TRUE(has([](const Case& c) { return c.B > 1; })) << name;
     for (const std::string& contract : kernel.contracts)
       EXPECT_TRUE(has([&](const Case& c) { return c.contract == contract; })) << name << " " << contract;
-    for (const CaseLaw& law : kernel.system->laws)
-      EXPECT_TRUE(has([&](const Case& c) { return c.law == law.name; })) << name << " " << law.name;
+    for (const Law* law : kernel.system->laws)
+      EXPECT_TRUE(has([&](const Case& c) { return c.law == law->name; })) << name << " " << law->name;
     for (const Index chunk : {96, 160, 192, 256}) {
       EXPECT_TRUE(has([&](const Case& c) { return c.chunk == chunk && c.T >= 2 * chunk; })) << name << chunk;
     }

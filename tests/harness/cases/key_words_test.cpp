@@ -2,10 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "harness/cases/keys.h"
+#include "harness/cases/system.h"
 
 namespace samestate {
 namespace {
+
+/// A row of the table of keys, and no size of a system that has its name.
+bool key_means_itself(const KeyRow& row) { return std::ranges::count(systems(), row.of, &System::name) == 0; }
 
 // A key without its words would be missing in docs/case-line.md and in `samestate explain`.
 TEST(KeyWords, EveryKeyHasSomeInTheOrderOfTheTable) {
@@ -27,6 +35,29 @@ TEST(KeyWords, NameTheValuesThatPlansPut) {
     }
     for (const std::string_view value : keys()[i].values)
       EXPECT_NE(takes.find(value), takes.npos) << keys()[i].name << " takes " << takes << ", not " << value;
+  }
+}
+
+// A program that writes lines goes by these rows: of every system they are its keys, in its order, with its defaults.
+TEST(KeyWords, RowsAreTheKeysOfEverySystemInItsOrder) {
+  const std::vector<KeyRow> rows = key_rows();
+  for (const System* system : systems()) {
+    const Case standard = system->standard();
+    std::vector<std::string> listed, own;
+    for (const KeyRow& row : rows) {
+      if (row.of != system->name) {
+        if (system->has_key(row.name) && key_means_itself(row)) listed.push_back(row.name);
+        continue;
+      }
+      own.push_back(row.name);
+      EXPECT_EQ(row.standard, std::to_string(size_in(standard, row.name))) << system->name << " " << row.name;
+    }
+    std::vector<std::string> keys(system->keys.begin(), system->keys.end()), sizes;
+    for (const CaseSize& size : system->sizes) {
+      if (size.own) sizes.emplace_back(size.name);
+    }
+    EXPECT_EQ(listed, keys) << system->name;
+    EXPECT_EQ(own, sizes) << system->name;
   }
 }
 

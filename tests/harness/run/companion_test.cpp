@@ -31,8 +31,8 @@ TEST(Companion, ACaseThatTakesTheOtherKernelIsUnsupportedWithoutIt) {
     const KernelRow& row = table.all().front();
     std::vector<std::string> parts = {"T=20", "form=packed lengths=3,20", "form=decode T=20 prefill=17",
                                       "form=decode T=20 prefill=20", "form=decode T=20"};
-    for (const CaseLaw& law : row.system->laws)
-      parts.push_back("T=20 B=2 Hk=2 Hv=4 state=random law=" + std::string(law.name));
+    for (const Law* law : row.system->laws)
+      parts.push_back("T=20 B=2 Hk=2 Hv=4 state=random law=" + std::string(law->name));
     std::int64_t without = 0;
     for (const std::string& part : parts) {
       const bool own = part.find("form=") == part.npos;

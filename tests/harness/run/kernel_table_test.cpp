@@ -100,6 +100,7 @@ TEST(KernelTable, LimitsMayLeaveOutCallsBehindOthers) {
   EXPECT_FALSE(inside("form=decode prefill=3 T=9"));
   EXPECT_FALSE(inside("form=online T=9 law=split"));
   EXPECT_FALSE(inside("form=online T=9 law=serving"));
+  EXPECT_FALSE(inside("form=online T=9 law=reset")) << "its request is made again in two calls";
   row.limits = {"form = decode"};
   const KernelRow serves = adapted(row);
   EXPECT_TRUE(within_limits(serves, parse_case("v1 softmax_attention form=decode prefill=3 T=9")));

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "oracles/laws/law.h"
 #include "tests/harness/planted.h"
 
 namespace samestate {

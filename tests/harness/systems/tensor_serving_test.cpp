@@ -206,9 +206,9 @@ TEST(TensorServing, EveryKernelKeepsTheLawsOfItsSystem) {
   for (const OperatorKernel& kernel : operator_kernels()) {
     if (kernel.device != "cpu") continue;  // a device may not be here
     const System& system = system_named(kernel.system);
-    for (const CaseLaw& law : system.laws) {
+    for (const Law* law : system.laws) {
       const std::string line =
-          "v1 " + kernel.system + " form=" + kernel.form + " T=9 B=3 law=" + std::string(law.name);
+          "v1 " + kernel.system + " form=" + kernel.form + " T=9 B=3 law=" + std::string(law->name);
       const Judgement j = judged(kernel, line);
       EXPECT_EQ(j.verdict, Verdict::pass) << line << ": " << j.reason;
     }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <random>
 
+#include "harness/cases/system.h"
 #include "oracles/contracts.h"
 #include "oracles/laws/law.h"
 
@@ -73,7 +74,7 @@ TEST(HeadRanks, PathEquivalenceAsksForTheBitsOfOneRank) {
       const auto judged = [&](std::string_view law, bool off, Index heads) {
         LawSubject subject{batch, family, fp32, kChunk, runner_of(family, off)};
         subject.ranks = {3, drawn, 4, heads};
-        return judge_law(law_named(law), subject);
+        return judge_law(*system_named(family.name).law(law), subject);
       };
       for (const char* law : {"path_equivalence", "split", "linearity", "head_permutation"}) {
         const Judgement j = judged(law, false, batch.shape.Hv);
