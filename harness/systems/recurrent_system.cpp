@@ -10,11 +10,11 @@
 
 #include "fixtures/run_file.h"
 #include "harness/cases/keys.h"
+#include "harness/run/plugin.h"
 #include "harness/run/family_run.h"
 #include "harness/run/head_cost.h"
 #include "harness/run/judge_batch.h"
 #include "harness/run/judging_cost.h"
-#include "harness/run/plugin.h"
 #include "harness/run/run_case.h"
 #include "harness/systems/saved_run.h"
 #include "reference/error.h"
@@ -36,6 +36,7 @@ std::string many_sequences() {
 RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row) {
   name = row.name;
   equation = row.equation;
+  numerics = Numerics::derived_bounds;
   kernel_rows = kFamilyRows;
   keys = family_keys();
   sizes = {{{"Hk", 1, 1, kLargestExtent, "key heads"}, false, 1, 72},

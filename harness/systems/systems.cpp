@@ -52,6 +52,8 @@ const System& system_named(std::string_view name) {
                           near.empty() ? "" : "; nearest: ", fmt::join(near, ", "), fmt::join(known, ", ")));
 }
 
+std::vector<TensorSpec> System::taps_of(const Resolved&, std::string_view) const { return {}; }
+
 const CaseForm* System::form(std::string_view wanted) const { return find(forms, wanted); }
 
 std::vector<std::string_view> System::form_names() const {
