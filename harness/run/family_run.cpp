@@ -8,6 +8,15 @@
 #include "oracles/rounding.h"
 
 namespace samestate {
+
+void set_settings(KernelCall& call, const BatchShape& shape) {
+  call.batch = shape.B;
+  call.parameters = {{"Hk", shape.Hk}, {"Hv", shape.Hv}, {"dk", shape.dk}, {"dv", shape.dv}};
+  call.set("scale", static_cast<double>(static_cast<float>(shape.scale)));
+  call.set("tiled", shape.head_map == HeadMap::tiled ? 1.0 : 0.0);
+  call.set("l2norm", shape.l2norm ? 1.0 : 0.0);
+}
+
 namespace {
 
 Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options, const OneCall& call) {
@@ -17,11 +26,7 @@ Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options
   loop.in_place = true;
   loop.path = path;
   loop.offsets = s.offsets;
-  loop.settings.batch = s.B;
-  loop.settings.parameters = {{"Hk", s.Hk}, {"Hv", s.Hv}, {"dk", s.dk}, {"dv", s.dv}};
-  loop.settings.scale = static_cast<float>(s.scale);
-  loop.settings.head_map = s.head_map;
-  loop.settings.l2norm = s.l2norm;
+  set_settings(loop.settings, s);
   loop.inputs = {{"q", Axis::tokens, true, {s.B, s.T, s.Hk, s.dk}, &batch.q},
                  {"k", Axis::tokens, true, {s.B, s.T, s.Hk, s.dk}, &batch.k},
                  {"v", Axis::tokens, true, {s.B, s.T, s.Hv, s.dv}, &batch.v}};

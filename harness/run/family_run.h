@@ -6,6 +6,9 @@
 /// Calls of the recurrent family on a batch, as its oracles and laws hold it.
 namespace samestate {
 
+/// Sets what every call on such a batch has: the batch's extent, the sizes, scale, head map and norm.
+void set_settings(KernelCall& call, const BatchShape& shape);
+
 /// Runs `batch` along `path`, one kernel call a segment (or a token), the state carried in place from call to
 /// call (run_calls). Throws Unavailable and Trespass.
 [[nodiscard]] Outputs run_kernel(const KernelChoice& kernels, const Batch& batch, const Path& path,

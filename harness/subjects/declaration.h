@@ -5,13 +5,11 @@
 #include <string_view>
 #include <vector>
 
+#include "optimized/call_tensor.h"
 #include "oracles/given.h"
 #include "reference/contract.h"
 
 namespace samestate {
-
-/// How a tensor's elements lie in memory that a subject reads.
-enum class Dtype { fp32, bf16, fp16, int32, int64 };
 
 /// The limits of a norm's epsilon; above the upper one no norm is meant.
 inline constexpr double kLeastEpsilon = 1e-12, kLargestEpsilon = 1e-2;
@@ -45,11 +43,11 @@ struct Conventions {
 struct Declaration {
   std::string name, system, form, device = "cpu";
   std::vector<std::string> contracts, limits;
-  std::vector<std::string> taps = {};  ///< OperatorKernel::taps
+  std::vector<std::string> taps = {};  ///< CallKernel::taps
   Conventions conventions;
   std::vector<std::string> said = {};  ///< the keys of its conventions
   bool strided = false;
-  bool packed = false;                    ///< of named tensors: OperatorKernel::packed
+  bool packed = false;                    ///< of named tensors: CallKernel::packed
   bool interpreted = false;               ///< an interpreter runs it: its calls are to be small
   bool device_memory = false;             ///< its tensors lie in the device's memory ("memory": "cuda")
   std::vector<std::string> variant = {};  ///< keys of a call for each of whose values it compiles anew

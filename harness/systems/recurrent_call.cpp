@@ -97,18 +97,15 @@ class RecurrentCall final : public WholeCall {
     output("final_state", state, outputs_.final_state);
     if (!s.offsets.empty()) {
       call_.cu_seqlens =
-          row_major<std::int64_t, 1>(s.offsets.data(), {static_cast<std::int64_t>(s.offsets.size())});
+          row_major<const std::int64_t, 1>(s.offsets.data(), {static_cast<std::int64_t>(s.offsets.size())});
     }
-    call_.batch = s.B;
+    set_settings(call_, s);
     call_.tokens = s.T;
-    call_.chunk = r_.chunk;
+    call_.set("chunk", static_cast<double>(r_.chunk));
     const Segment all = r_.path(s.T).front();
     call_.divides_heads = !all.head_cuts.empty();
     const std::vector<Index>& cuts = call_.divides_heads ? all.head_cuts : all.cuts;
     call_.cuts.assign(cuts.begin(), cuts.end());
-    call_.scale = static_cast<float>(s.scale);
-    call_.head_map = s.head_map;
-    call_.l2norm = s.l2norm;
     call_.threads = threads;
     contract_ = r_.unchunked() ? recurrent_contract(r_.promised) : r_.promised;
   }

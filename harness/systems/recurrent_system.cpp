@@ -10,7 +10,6 @@
 
 #include "fixtures/run_file.h"
 #include "harness/cases/keys.h"
-#include "harness/run/plugin.h"
 #include "harness/run/family_run.h"
 #include "harness/run/head_cost.h"
 #include "harness/run/judge_batch.h"

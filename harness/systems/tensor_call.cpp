@@ -27,14 +27,6 @@ Format operands_of(const Contract& contract) {
   return contract.input == Format::fp32 ? contract.input : Format::none;
 }
 
-/// A copy of a tensor's elements in row-major order.
-std::vector<float> elements_of(const StridedTensor& x) {
-  std::vector<float> copy;
-  copy.reserve(static_cast<std::size_t>(x.size()));
-  visit(x, [&](float element) { copy.push_back(element); });
-  return copy;
-}
-
 class TensorCall final : public WholeCall {
  public:
   TensorCall(const Resolved& r, const TensorSystem& system, int threads)
@@ -103,23 +95,23 @@ class TensorCall final : public WholeCall {
     }
     if (r_.form->packed) {
       offsets_ = offsets_of(r_.c);
-      call_.cu_seqlens = row_major<std::int64_t, 1>(offsets_.data(), {std::ssize(offsets_)});
+      call_.cu_seqlens = row_major<const std::int64_t, 1>(offsets_.data(), {std::ssize(offsets_)});
     }
     for (const auto& [name, value] : call_of_.parameters) call_.parameters.emplace_back(name, value);
     call_.batch = r_.c.B;
     call_.tokens = r_.c.T;
-    call_.chunk = r_.c.chunk;
+    call_.set("chunk", static_cast<double>(r_.c.chunk));
   }
 
   /// The call of the last token, on parts of whole tensors.
   [[nodiscard]] KernelCall last_alone() const {
     KernelCall one = loop_.settings;
     one.tokens = 1;
-    one.chunk = r_.c.chunk;
+    one.set("chunk", static_cast<double>(r_.c.chunk));
     const auto part = [&](const RunTensor& x, const float* data) {
       StridedTensor of = row_major_tensor(const_cast<float*>(data), x.shape);
       if (x.axis == Axis::tokens) of = of.slice(x.batched ? 1 : 0, r_.c.T - 1, r_.c.T);
-      return CallTensor{x.name, std::move(of), -1, x.indices};
+      return with_elements({.name = x.name, .axis = x.axis, .indices = x.indices}, of);
     };
     for (const RunTensor& x : loop_.inputs) one.inputs.push_back(part(x, x.data->data()));
     for (const RunTensor& x : loop_.outputs) one.outputs.push_back(part(x, nullptr));
@@ -136,12 +128,12 @@ class TensorCall final : public WholeCall {
     last_inputs_.reserve(one.inputs.size());
     for (const CallTensor& x : one.inputs) {
       const auto of = std::ranges::find(loop_.inputs, x.name, &RunTensor::name);
-      last_inputs_.push_back(elements_of(x.tensor));
-      input(x.name, {x.tensor.shape, of->axis, of->batched}, last_inputs_.back());
+      last_inputs_.push_back(values_of(elements_of(x)));
+      input(x.name, {x.shape, of->axis, of->batched}, last_inputs_.back());
       call_.inputs.back().indices = x.indices;
     }
     for (std::size_t i = 0; i < one.outputs.size(); ++i)
-      output(one.outputs[i].name, {one.outputs[i].tensor.shape, specs_[i].axis}, outputs_[i]);
+      output(one.outputs[i].name, {one.outputs[i].shape, specs_[i].axis}, outputs_[i]);
   }
 
   /// Sequence `part` of all outputs: of rows of tokens the last ones by the call that is timed, those before it by the calls
