@@ -79,8 +79,8 @@ Arguments arguments_of(const KernelCall& call) {
 }
 
 OperatorArguments operator_arguments_of(const KernelCall& call) {
-  // The judge's repetitions change the scale of every call, which systems of named tensors do not read.
-  static constexpr std::array<std::string_view, 2> kKnown{"scale", "chunk"};
+  // Repetitions of the judge change these of every call, and no system of named tensors reads any but the chunk.
+  static constexpr std::array<std::string_view, 4> kKnown{"scale", "chunk", "tiled", "l2norm"};
   require_settings(call, kKnown, "OperatorArguments");
   OperatorArguments a;
   for (const CallTensor& x : call.inputs) a.inputs.push_back(named_tensor<const float>(x));

@@ -6,8 +6,8 @@
 /// Calls of the recurrent family on a batch, as its oracles and laws hold it.
 namespace samestate {
 
-/// Sets what every call on such a batch has: the batch's extent, the sizes, scale, head map and norm.
-void set_settings(KernelCall& call, const BatchShape& shape);
+/// The calls along `path` on a batch, which lives as long: its tensors, and what every call of it has.
+[[nodiscard]] CallLoop family_loop(const Batch& batch, const Path& path);
 
 /// Runs `batch` along `path`, one kernel call a segment (or a token), the state carried in place from call to
 /// call (run_calls). Throws Unavailable and Trespass.

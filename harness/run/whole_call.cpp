@@ -16,11 +16,30 @@ StridedTensor row_major_tensor(float* data, std::vector<std::int64_t> shape) {
   return {data, std::move(shape), std::move(stride)};
 }
 
-void WholeCall::input(std::string_view name, TensorPlace place, const std::vector<float>& data) {
+void WholeCall::lay_out(const CallLoop& loop, const std::vector<std::vector<float>*>& outputs) {
+  const int threads = call_.threads;
+  const Segment& all = loop.path.front();
+  call_ = loop.settings;
+  call_.threads = threads;
+  call_.tokens = all.tokens;
+  call_.set("chunk", static_cast<double>(all.chunk));
+  call_.divides_heads = !all.head_cuts.empty();
+  const std::vector<Index>& cuts = call_.divides_heads ? all.head_cuts : all.cuts;
+  call_.cuts.assign(cuts.begin(), cuts.end());
+  if (!loop.offsets.empty())
+    call_.cu_seqlens = row_major<const std::int64_t, 1>(loop.offsets.data(), {std::ssize(loop.offsets)});
+  no_tensors();
+  for (const RunTensor& x : loop.inputs) input(x, {x.shape, x.axis, x.batched}, *x.data);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    output(loop.outputs[i].name, {loop.outputs[i].shape, loop.outputs[i].axis}, *outputs[i]);
+}
+
+void WholeCall::input(const RunTensor& of, TensorPlace place, const std::vector<float>& data) {
   // A KernelCall has one type of tensor; run_calls checks that inputs stay as they are, and bench times them.
   const TensorRole role = place.axis == Axis::whole ? TensorRole::weight : TensorRole::input;
-  call_.inputs.push_back(with_elements({.name = name, .role = role, .axis = place.axis},
-                                       row_major_tensor(const_cast<float*>(data.data()), place.shape)));
+  call_.inputs.push_back(
+      with_elements({.name = of.name, .role = role, .axis = place.axis, .indices = of.indices},
+                    row_major_tensor(const_cast<float*>(data.data()), place.shape)));
   input_places_.push_back(std::move(place));
 }
 

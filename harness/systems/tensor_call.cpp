@@ -88,19 +88,10 @@ class TensorCall final : public WholeCall {
   [[nodiscard]] bool by_token() const { return held_by_token(system_.row, system_.row.signature(call_of_)); }
 
   void make_whole() {
-    for (const CaseTensor& x : inputs_) input(x.spec.name, {x.shape, x.spec.axis, x.batched}, x.data);
-    for (std::size_t i = 0; i < specs_.size(); ++i) {
-      std::vector<std::int64_t> shape = output_shape(specs_[i], r_.c);
-      output(specs_[i].name, {std::move(shape), specs_[i].axis}, outputs_[i]);
-    }
-    if (r_.form->packed) {
-      offsets_ = offsets_of(r_.c);
-      call_.cu_seqlens = row_major<const std::int64_t, 1>(offsets_.data(), {std::ssize(offsets_)});
-    }
-    for (const auto& [name, value] : call_of_.parameters) call_.parameters.emplace_back(name, value);
-    call_.batch = r_.c.B;
-    call_.tokens = r_.c.T;
-    call_.set("chunk", static_cast<double>(r_.c.chunk));
+    loop_ = tensor_loop(r_.c, call_of_, inputs_, specs_, {});
+    std::vector<std::vector<float>*> outputs;
+    for (std::vector<float>& data : outputs_) outputs.push_back(&data);
+    lay_out(loop_, outputs);
   }
 
   /// The call of the last token, on parts of whole tensors.
@@ -129,8 +120,7 @@ class TensorCall final : public WholeCall {
     for (const CallTensor& x : one.inputs) {
       const auto of = std::ranges::find(loop_.inputs, x.name, &RunTensor::name);
       last_inputs_.push_back(values_of(elements_of(x)));
-      input(x.name, {x.shape, of->axis, of->batched}, last_inputs_.back());
-      call_.inputs.back().indices = x.indices;
+      input(*of, {x.shape, of->axis, of->batched}, last_inputs_.back());
     }
     for (std::size_t i = 0; i < one.outputs.size(); ++i)
       output(one.outputs[i].name, {one.outputs[i].shape, specs_[i].axis}, outputs_[i]);
@@ -169,7 +159,6 @@ class TensorCall final : public WholeCall {
   std::vector<TensorSpec> specs_;  ///< of the outputs
   CallLoop loop_;                  ///< whose names the call has
   std::vector<std::vector<float>> written_, last_inputs_, outputs_;
-  std::vector<std::int64_t> offsets_;  ///< of a packed batch
 };
 
 }  // namespace
