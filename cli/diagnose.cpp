@@ -17,7 +17,6 @@
 #include "fuzz/plan/probed_limits.h"
 #include "harness/diagnose/diagnose.h"
 #include "harness/processes/campaign.h"
-#include "harness/run/plugin.h"
 #include "oracles/contracts.h"
 #include "oracles/rounding.h"
 #include "reference/error.h"
@@ -148,7 +147,7 @@ const KernelRow& chosen(const KernelTable& table, const std::string& name) {
   if (!name.empty()) return table.row_named(name);
   std::vector<std::string> names;
   for (const KernelRow& row : table.added()) {
-    if (row.system->kernel_rows == kFamilyRows) names.push_back(row.name);
+    if (row.system->numerics == Numerics::derived_bounds) names.push_back(row.name);
   }
   if (names.size() == 1) return table.row_named(names.front());
   if (names.empty())
@@ -193,7 +192,7 @@ int run_diagnose(const DiagnoseOptions& options) {
   const SubjectLog log(options.plugins);
   const KernelTable table = kernel_table(options.plugins);
   const KernelRow& kernel = chosen(table, options.kernel);
-  if (kernel.system->kernel_rows != kFamilyRows)
+  if (kernel.system->numerics != Numerics::derived_bounds)
     throw Error(
         fmt::format("kernel {} computes {}: conventions are told apart in the recurrent family, "
                     "gated_delta_rule, delta_rule, "

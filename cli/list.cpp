@@ -172,7 +172,7 @@ Listing list_conventions() {
 Listing list_variants(const std::vector<std::string>& plugins) {
   Listing out{{"kernel", "variant", "limits", "why", "contracts"}, {}};
   const KernelTable table = kernel_table(plugins);
-  for (const Kernel& k : table.rows()) {
+  for (const KernelRow& k : table.all()) {
     for (const Variant& v : k.variants) out.rows.push_back({k.name, v.name, v.limits, v.why, v.contracts});
     if (k.variants.empty()) out.rows.push_back({k.name, "", "", "", joined(k.contracts)});
   }
@@ -260,7 +260,7 @@ void print(const Listing& listing, bool json) {
 void print_variants(const std::vector<std::string>& plugins) {
   const KernelTable table = kernel_table(plugins);
   std::size_t others = 0;
-  for (const Kernel& k : table.rows()) {
+  for (const KernelRow& k : table.all()) {
     if (k.variants.empty()) {
       ++others;
       continue;

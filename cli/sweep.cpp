@@ -22,7 +22,6 @@
 #include "harness/processes/campaign.h"
 #include "harness/processes/losses.h"
 #include "harness/records/hash.h"
-#include "harness/run/plugin.h"
 #include "measure/sweep/sweep.h"
 #include "reports/records/json_lines.h"
 
@@ -138,7 +137,8 @@ std::string swept_kernel(const Options& options, const KernelTable& table) {
   if (!options.sweep.kernel.empty() || table.added().empty()) return options.sweep.kernel;
   std::vector<std::string_view> names;
   for (const KernelRow& row : table.added()) {
-    if (row.form == "chunked" && row.system->kernel_rows == kFamilyRows) names.emplace_back(row.name);
+    if (row.form == "chunked" && row.system->numerics == Numerics::derived_bounds)
+      names.emplace_back(row.name);
   }
   if (names.size() == 1) return std::string(names.front());
   const std::string& brought = table.added().front().options;

@@ -89,13 +89,12 @@ const Subject& subject_of(const std::string& spec) {
 }  // namespace
 
 KernelTable kernel_table(const std::vector<std::string>& plugins) {
-  KernelTable table(kernels(), operator_kernels());
+  KernelTable table(call_kernels());
   for (const std::string& plugin : plugins) {
     const bool subject = is_subject(plugin);
-    const PluginRows& rows = subject ? subject_of(plugin).rows : loaded(library_of(plugin)).rows;
+    const std::vector<CallKernel>& rows = subject ? subject_of(plugin).rows : loaded(library_of(plugin)).rows;
     try {
-      table.add(rows.kernels);
-      table.add(rows.operators);
+      table.add(rows);
       if (!subject) continue;
       for (const Declaration& d : subject_of(plugin).kernels) {
         const bool converts = given_of(d.conventions, Contract{}) != Given{};

@@ -2,11 +2,12 @@
 
 #include <vector>
 
+#include "optimized/call_kernel.h"
 #include "optimized/kernel.h"
 #include "optimized/operator_kernel.h"
 
 /// A kernel of yours in the table, without a change to samestate: a shared library that defines the
-/// first two functions below with C linkage, loaded by `samestate gate --plugin FILE.so`.
+/// first function below and one that lists rows with C linkage, loaded by `samestate gate --plugin FILE.so`.
 /// examples/kernel_plugin is one to copy.
 namespace samestate {
 
@@ -18,6 +19,13 @@ inline constexpr int plugin_abi =
     static_cast<int>(sizeof(Arguments) + sizeof(Contract) + sizeof(Outcome) + sizeof(Kernel) +
                      sizeof(TimingRequest) + sizeof(Timing) + sizeof(KernelTrace) +
                      sizeof(OperatorArguments) + sizeof(OperatorKernel) + sizeof(NamedTensor<float>));
+
+/// The same for rows of KernelCall, which came later: a plugin that was built before they came has none, and its own number is the
+/// one above, which does not follow their layout.
+inline constexpr int plugin_call_abi =
+    1 * 100'000 +
+    static_cast<int>(sizeof(KernelCall) + sizeof(CallTensor) + sizeof(CallKernel) + sizeof(Outcome) +
+                     sizeof(Contract) + sizeof(TimingRequest) + sizeof(Timing) + sizeof(KernelTrace));
 
 }  // namespace samestate
 
@@ -38,5 +46,10 @@ SAMESTATE_PLUGIN_EXPORT void samestate_plugin_kernels(std::vector<samestate::Ker
 /// The same for kernels of the systems that are described by named tensors (`samestate list systems`), `time`
 /// included. May be left out.
 SAMESTATE_PLUGIN_EXPORT void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* rows);
+
+/// The same for kernels of any system, whose functions take a KernelCall. May be left out; a plugin that has it needs neither of the
+/// two above, and returns samestate::plugin_call_abi from the second function.
+SAMESTATE_PLUGIN_EXPORT void samestate_plugin_call_kernels(std::vector<samestate::CallKernel>* rows);
+SAMESTATE_PLUGIN_EXPORT int samestate_plugin_call_abi();
 
 }  // extern "C"

@@ -6,7 +6,6 @@
 
 #include "harness/run/family_run.h"
 #include "harness/run/judge_batch.h"
-#include "harness/run/plugin.h"
 #include "oracles/systems/family.h"
 
 namespace samestate {

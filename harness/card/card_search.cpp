@@ -4,7 +4,6 @@
 #include <cmath>
 #include <string>
 
-#include "harness/run/plugin.h"
 #include "oracles/contracts.h"
 #include "oracles/limits.h"
 #include "oracles/rounding.h"

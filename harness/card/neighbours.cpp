@@ -11,8 +11,8 @@
 #include "harness/card/card_distance.h"
 #include "harness/card/operator_neighbours.h"
 #include "harness/run/judge_batch.h"
-#include "harness/run/plugin.h"
 #include "harness/systems/recurrent_system.h"
+#include "harness/systems/tensor_system.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 
@@ -141,7 +141,7 @@ std::string Neighbours::text() const {
 }
 
 bool is_about_the_contract(const Resolved& r, const Judgement& j) {
-  const bool tensors = r.system->kernel_rows == kTensorRows;
+  const bool tensors = r.system->numerics == Numerics::running_errors;
   const bool of_worst_case = j.gate == "element" && r.contract->input == Format::fp32;
   const bool failed =
       j.verdict == Verdict::fail &&
@@ -157,17 +157,25 @@ bool is_about_the_contract(const Resolved& r, const Judgement& j) {
 
 Neighbours neighbours_of(const Resolved& r, const RunFile& run, double seconds,
                          const std::function<bool()>& stop) {
-  const auto* system = dynamic_cast<const RecurrentSystem*>(r.system);
-  if (system == nullptr) return operator_neighbours_of(r, run, seconds, stop);
+  return r.system->neighbours(r, run, seconds, stop);
+}
+
+Neighbours TensorSystem::neighbours(const Resolved& r, const RunFile& run, double seconds,
+                                    const std::function<bool()>& stop) const {
+  return operator_neighbours_of(r, run, seconds, stop);
+}
+
+Neighbours RecurrentSystem::neighbours(const Resolved& r, const RunFile& run, double seconds,
+                                       const std::function<bool()>& stop) const {
   const auto values = [&](const TensorSpec& spec) {
     CaseTensor out{spec, true, {}, {}};
     for (const double x : run.tensors.at(spec.name).values) out.data.push_back(static_cast<float>(x));
     return out;
   };
-  const Signature signature = system->signature(r.c);
+  const Signature of_case = signature(r.c);
   std::vector<CaseTensor> inputs, outputs;
-  for (const TensorSpec& spec : signature.inputs) inputs.push_back(values(spec));
-  for (const TensorSpec& spec : signature.outputs) outputs.push_back(values(spec));
+  for (const TensorSpec& spec : of_case.inputs) inputs.push_back(values(spec));
+  for (const TensorSpec& spec : of_case.outputs) outputs.push_back(values(spec));
   const Outputs of = outputs_of(outputs);
   if (!low_precision(*r.contract)) {
     // fp32 has no twin to be near to.
@@ -175,13 +183,12 @@ Neighbours neighbours_of(const Resolved& r, const RunFile& run, double seconds,
     out.coarser = true;
     Case as = r.c;
     as.contract = "tf32x3";
-    const Judgement j = judge_batch(Resolved(as), system->family,
-                                    system->batch(r, inputs, given_in(run.given)), of, kFilePolicy, {});
+    const Judgement j =
+        judge_batch(Resolved(as), family, batch(r, inputs, given_in(run.given)), of, kFilePolicy, {});
     if (j.verdict == Verdict::pass) out.passes.push_back(as.contract);
     return out;
   }
-  return Neighbourhood(r, system->family, system->batch(r, inputs, given_in(run.given)), of, seconds, stop)
-      .look();
+  return Neighbourhood(r, family, batch(r, inputs, given_in(run.given)), of, seconds, stop).look();
 }
 
 }  // namespace samestate

@@ -17,7 +17,6 @@
 #include "harness/card/card_evidence.h"
 #include "harness/card/card_search.h"
 #include "harness/run/family_run.h"
-#include "harness/run/plugin.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "oracles/limits.h"
@@ -254,7 +253,7 @@ std::vector<std::string> rounded_twice(const Contract& c, const std::vector<cons
 }  // namespace
 
 std::string declared_contract(const KernelRow& kernel, const CardOptions& options) {
-  if (kernel.system->kernel_rows != kFamilyRows) {
+  if (kernel.system->numerics != Numerics::derived_bounds) {
     throw Error(fmt::format(
         "kernel {}: cards are read of the recurrent family, and {} is a system of named tensors, of "
         "which a contract says less; `samestate gate --kernel {}` judges it under what its row promises, "

@@ -166,7 +166,6 @@ void check_cached(const System& system, const CaseForm& form, const Case& c) {
 }  // namespace
 
 bool gets_cache(const System& system, const Case& c) {
-  if (system.has_key("dk")) return false;
   const Signature signature = system.signature(c);
   return std::ranges::any_of(signature.inputs, [](const TensorSpec& x) { return x.axis == Axis::prefix; }) &&
          std::ranges::none_of(signature.outputs, [](const TensorSpec& x) { return x.axis == Axis::state; });
@@ -183,7 +182,8 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
   check_ranks(*system, *form, c);
   if (!form->decodes && c.prefill != 0) throw Error("prefill belongs to form=decode");
   if (c.step != 1 && !form->decodes) throw Error("step belongs to form=decode");
-  if (c.step != 1 && system->has_key("dk")) {
+  // Calls of several tokens would be of the form with chunks, and the decoded ones are of the other.
+  if (c.step != 1 && form->chunked) {
     throw Error(fmt::format("step={}: several tokens of {} behind a state are one call with state=random",
                             c.step, c.system));
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -21,7 +22,14 @@ struct Trace;
 struct RunFile;
 struct CaseCost;
 struct Explanation;
+struct KernelRow;
+struct Neighbours;
+struct Record;
+struct ScriptWords;
 class WholeCall;
+namespace script_detail {
+struct Parts;
+}
 
 /// A system of the documents as everything behind the case line asks for it; the table is in
 /// harness/systems/. Its numerics (references, bounds, running errors) stand in oracles/ and are reached
@@ -37,7 +45,9 @@ class System {
   std::vector<CaseForm> forms;         ///< of the case line, which means the first where it names none
   std::vector<const Regime*> regimes;  ///< that fit it
   std::vector<const Law*> laws;        ///< that it has by them, in the order of the table
-  std::string_view kernel_rows;  ///< the function of a plugin that lists its kernels (optimized/plugin.h)
+  Numerics numerics = Numerics::running_errors;
+  std::string_view
+      kernel_rows;  ///< the function of a plugin that lists its kernels (optimized/call_kernel.h)
   TensorPrefixes in_file;
   std::vector<std::string> taps;  ///< of a layer: what a kernel may hand out between its stages
   PlanRows plan;
@@ -67,6 +77,24 @@ class System {
                                                         const KernelChoice& kernels,
                                                         const RunOptions& options) const = 0;
 
+  /// The tensors between the stages of a layer that a kernel of the native form may hand out in the case, where it asks for taps.
+  [[nodiscard]] virtual std::vector<TensorSpec> taps_of(const Resolved& r, std::string_view native) const;
+
+  /// Contracts near that of the case under which the outputs of `run` pass (harness/card/neighbours.h). Throws Error where the
+  /// file is no run of the case.
+  [[nodiscard]] virtual Neighbours neighbours(const Resolved& r, const RunFile& run, double seconds,
+                                              const std::function<bool()>& stop) const = 0;
+
+  /// What a run of the kernel would begin with, where it was not made: the inputs as the kernel is given them, and what its
+  /// outputs are held to where that is not computed from the inputs later.
+  [[nodiscard]] virtual Trace trace_before_run(const Resolved& r, const KernelRow& kernel) const = 0;
+
+  /// The parts of a script that makes the run of `trace` (harness/script/script_parts.h); `alone`: its worst part alone. Throws Error
+  /// for a run that no script makes.
+  [[nodiscard]] virtual script_detail::Parts script_parts(const Resolved& r, const Record& record,
+                                                          const Trace& trace, const ScriptWords& words,
+                                                          bool alone) const = 0;
+
   /// Every output of a run without a law, sequence by sequence.
   [[nodiscard]] virtual std::vector<Held> held(const Resolved& r, const Trace& trace) const = 0;
 
@@ -95,7 +123,7 @@ class System {
   [[nodiscard]] bool has_key(std::string_view wanted) const;
   /// Returns true if it is of the recurrent family: keys, values, gates and a state, whose heads and widths are the keys Hk, Hv, dk
   /// and dv of every case line.
-  [[nodiscard]] bool of_family() const;
+  [[nodiscard]] bool of_family() const { return numerics == Numerics::derived_bounds; }
   /// Returns true if a call of the case may begin with a state, so that there is something to judge without tokens, too.
   [[nodiscard]] bool carries_state(const Case& c) const;
   /// Null where there is none.

@@ -11,6 +11,12 @@
 /// What the rows of a system (harness/cases/system.h) are made of.
 namespace samestate {
 
+/// How outputs are held to their tolerance, by which a system's oracle, twin and laws differ.
+enum class Numerics {
+  derived_bounds,  ///< the recurrent family: bounds of oracles/bounds and a twin with the contract's points
+  running_errors   ///< named tensors: the running error, drawn roundings, and twins that are searched for
+};
+
 /// One way of evaluating a system, by its name in the case line.
 struct CaseForm {
   std::string_view name;

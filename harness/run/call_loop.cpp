@@ -26,8 +26,8 @@ class GuardedOffsets {
     memory_.named("cu_seqlens", true);
     memory_.close();
   }
-  [[nodiscard]] View<std::int64_t, 1> view() const {
-    return size_ > 0 ? row_major<std::int64_t, 1>(first(), {size_}) : View<std::int64_t, 1>{};
+  [[nodiscard]] View<const std::int64_t, 1> view() const {
+    return size_ > 0 ? row_major<const std::int64_t, 1>(first(), {size_}) : View<const std::int64_t, 1>{};
   }
   /// Throws Trespass.
   void check() const {
@@ -79,6 +79,7 @@ class GuardedSide {
     for (std::size_t i = 0; i < size(); ++i) tensors_[i].close_input(specs_[i]->name);
   }
   void place_outputs() {
+    role_ = TensorRole::output;
     tensors_ = guarded_tensors(places_, layout_, first_, turn_);
     for (std::size_t i = 0; i < size(); ++i) {
       tensors_[i].spoil();
@@ -91,16 +92,20 @@ class GuardedSide {
   [[nodiscard]] GuardedTensor& tensor(std::size_t i) { return tensors_[i]; }
   /// All of it.
   [[nodiscard]] CallTensor whole(std::size_t i) const {
-    return {specs_[i]->name, tensors_[i].tensor(), token_dimension(*specs_[i]), specs_[i]->indices,
-            specs_[i]->axis};
+    const RunTensor& spec = *specs_[i];
+    CallTensor x{.name = spec.name, .role = role_, .axis = spec.axis};
+    if (role_ == TensorRole::input && spec.axis == Axis::whole) x.role = TensorRole::weight;
+    x.token_dimension = token_dimension(spec);
+    x.indices = spec.indices;
+    return with_elements(std::move(x), tensors_[i].tensor());
   }
   /// What a call of the tokens [begin, end) sees of an input or writes of an output.
   [[nodiscard]] CallTensor part(std::size_t i, std::int64_t begin, std::int64_t end) const {
     CallTensor x = whole(i);
     if (x.token_dimension < 0 || lead_ + slack_ > 0) return x;  // a packed batch is one call
     const std::int64_t from = specs_[i]->axis == Axis::prefix ? 0 : begin;
-    x.tensor = x.tensor.slice(static_cast<std::size_t>(x.token_dimension), from, end);
-    return x;
+    const auto d = static_cast<std::size_t>(x.token_dimension);
+    return with_elements(std::move(x), tensors_[i].tensor().slice(d, from, end));
   }
 
   /// Throw Trespass.
@@ -118,6 +123,7 @@ class GuardedSide {
   Layout layout_;
   std::size_t first_;
   std::uint64_t turn_;
+  TensorRole role_ = TensorRole::input;
   std::int64_t lead_ = 0, slack_ = 0;
   std::vector<TensorPlace> places_;
   std::vector<const RunTensor*> specs_;
@@ -132,7 +138,7 @@ KernelCall one_call(const CallLoop& loop, const RunOptions& options, const Segme
                     std::int64_t tokens) {
   KernelCall call = loop.settings;
   call.tokens = tokens;
-  call.chunk = segment.chunk;
+  call.set("chunk", static_cast<double>(segment.chunk));
   call.divides_heads = !segment.head_cuts.empty();
   const std::vector<Index>& cuts = call.divides_heads ? segment.head_cuts : segment.cuts;
   call.cuts.assign(cuts.begin(), cuts.end());
@@ -194,8 +200,10 @@ std::vector<std::vector<float>> run_in_place(const CallLoop& loop, const RunOpti
         continue;
       }
       std::erase_if(one.inputs, [&](const CallTensor& in) { return in.name == input; });
+      one.outputs.back().role = TensorRole::in_place;
       CallTensor state = outputs.whole(i);
       state.name = input;
+      state.role = TensorRole::input;
       one.inputs.push_back(std::move(state));
     }
     call(segment, one);
@@ -289,17 +297,28 @@ std::vector<std::vector<float>> run_apart(const CallLoop& loop, const RunOptions
   return all;
 }
 
-StridedTensor named(const std::vector<CallTensor>& list, std::string_view name) {
-  for (const CallTensor& x : list) {
-    if (x.name == name) return x.tensor;
-  }
-  return {};
-}
-
 }  // namespace
 
-StridedTensor KernelCall::input(std::string_view name) const { return named(inputs, name); }
-StridedTensor KernelCall::output(std::string_view name) const { return named(outputs, name); }
+StridedTensor elements_of(const CallTensor& x) {
+  if (x.dtype != Dtype::fp32)
+    throw Error(fmt::format("tensor {} is not fp32: the judge reads and writes fp32", x.name));
+  return {static_cast<float*>(x.data), x.shape, x.stride};
+}
+
+CallTensor with_elements(CallTensor x, const StridedTensor& elements) {
+  x.dtype = Dtype::fp32;
+  x.data = elements.data;
+  x.shape = elements.shape;
+  x.stride = elements.stride;
+  return x;
+}
+
+std::vector<float> values_of(const StridedTensor& x) {
+  std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(x.size()));
+  visit(x, [&](float value) { values.push_back(value); });
+  return values;
+}
 
 std::vector<std::vector<float>> run_calls(const CallLoop& loop, const RunOptions& options,
                                           const OneCall& call) {

@@ -11,6 +11,7 @@
 #include "harness/cases/layout.h"
 #include "harness/run/guarded_tensor.h"
 #include "optimized/kernel.h"
+#include "optimized/kernel_call.h"
 #include "oracles/path.h"
 #include "oracles/systems/operator.h"
 #include "reference/error.h"
@@ -53,34 +54,13 @@ struct RunOptions {
   const Case* of = nullptr;          ///< whose calls they are, for limits that name what no call shows
 };
 
-/// A tensor as one call sees it.
-struct CallTensor {
-  std::string_view name;
-  StridedTensor tensor;
-  int token_dimension = -1;  ///< -1: no dimension of it counts tokens
-  bool indices = false;      ///< as RunTensor's
-  Axis axis = Axis::tokens;
-};
+/// The elements of a tensor of a call, which the judge lays out in fp32, and the tensor with other elements. Throws Error for one
+/// of another type.
+[[nodiscard]] StridedTensor elements_of(const CallTensor& x);
+[[nodiscard]] CallTensor with_elements(CallTensor x, const StridedTensor& elements);
 
-/// One call of a kernel, whichever interface it was written for.
-struct KernelCall {
-  std::vector<CallTensor> inputs, outputs;
-  View<std::int64_t, 1> cu_seqlens;  ///< of a packed batch; else absent
-  std::vector<std::int64_t> cuts;    ///< Arguments::cuts; empty: absent
-  bool divides_heads = false;        ///< they are of value heads, not of tokens
-  std::vector<std::pair<std::string_view, std::int64_t>> parameters;
-  std::int64_t batch = 1;
-  std::int64_t tokens = 0;
-  std::int64_t chunk = 0;
-  float scale = 1.0F;
-  HeadMap head_map = HeadMap::interleaved;
-  bool l2norm = false;
-  int threads = 1;
-
-  /// Absent where the call has no tensor of that name.
-  [[nodiscard]] StridedTensor input(std::string_view name) const;
-  [[nodiscard]] StridedTensor output(std::string_view name) const;
-};
+/// The elements in row-major order.
+[[nodiscard]] std::vector<float> values_of(const StridedTensor& x);
 
 /// A tensor of all calls together: [B, ...], or without the batch where it belongs to no sequence.
 struct RunTensor {

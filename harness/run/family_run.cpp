@@ -8,9 +8,8 @@
 #include "oracles/rounding.h"
 
 namespace samestate {
-namespace {
 
-Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options, const OneCall& call) {
+CallLoop family_loop(const Batch& batch, const Path& path) {
   const BatchShape& s = batch.shape;
   const std::int64_t N = s.sequences();
   CallLoop loop;
@@ -19,9 +18,9 @@ Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options
   loop.offsets = s.offsets;
   loop.settings.batch = s.B;
   loop.settings.parameters = {{"Hk", s.Hk}, {"Hv", s.Hv}, {"dk", s.dk}, {"dv", s.dv}};
-  loop.settings.scale = static_cast<float>(s.scale);
-  loop.settings.head_map = s.head_map;
-  loop.settings.l2norm = s.l2norm;
+  loop.settings.set("scale", static_cast<double>(static_cast<float>(s.scale)));
+  loop.settings.set("tiled", s.head_map == HeadMap::tiled ? 1.0 : 0.0);
+  loop.settings.set("l2norm", s.l2norm ? 1.0 : 0.0);
   loop.inputs = {{"q", Axis::tokens, true, {s.B, s.T, s.Hk, s.dk}, &batch.q},
                  {"k", Axis::tokens, true, {s.B, s.T, s.Hk, s.dk}, &batch.k},
                  {"v", Axis::tokens, true, {s.B, s.T, s.Hv, s.dv}, &batch.v}};
@@ -34,7 +33,13 @@ Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options
   }
   loop.outputs = {{"o", Axis::tokens, true, {s.B, s.T, s.Hv, s.dv}, nullptr},
                   {"final_state", Axis::state, true, {N, s.Hv, s.dk, s.dv}, nullptr, "initial_state"}};
-  std::vector<std::vector<float>> written = run_calls(loop, options, call);
+  return loop;
+}
+
+namespace {
+
+Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options, const OneCall& call) {
+  std::vector<std::vector<float>> written = run_calls(family_loop(batch, path), options, call);
   return {std::move(written[0]), std::move(written[1])};
 }
 

@@ -6,6 +6,9 @@
 /// Calls of the recurrent family on a batch, as its oracles and laws hold it.
 namespace samestate {
 
+/// The calls along `path` on a batch, which lives as long: its tensors, and what every call of it has.
+[[nodiscard]] CallLoop family_loop(const Batch& batch, const Path& path);
+
 /// Runs `batch` along `path`, one kernel call a segment (or a token), the state carried in place from call to
 /// call (run_calls). Throws Unavailable and Trespass.
 [[nodiscard]] Outputs run_kernel(const KernelChoice& kernels, const Batch& batch, const Path& path,

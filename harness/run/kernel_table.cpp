@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -14,7 +15,6 @@
 #include "harness/run/float_environment.h"
 #include "harness/run/forwarded.h"
 #include "harness/run/output_hashes.h"
-#include "harness/run/plugin.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
@@ -22,47 +22,31 @@
 namespace samestate {
 namespace {
 
-/// A view of rank `Rank`; absent where the tensor is.
-template <std::size_t Rank>
-View<float, Rank> view_of(const StridedTensor& tensor) {
-  return tensor.data == nullptr ? View<float, Rank>{} : tensor.view<Rank>();
-}
-
 /// Throws Unavailable for a tensor that the kernel cannot take.
-template <class T>
-NamedTensor<T> named_tensor(const CallTensor& x, const OperatorKernel& kernel) {
-  const bool plain = x.tensor.dense();
-  if (!plain && !kernel.strided) {
-    throw Unavailable({Outcome::Kind::unsupported,
-                       fmt::format("{} takes dense tensors, and {} has strides of its own: layout=dense",
-                                   kernel.name, x.name)});
+void require_dense(const CallKernel& kernel, const KernelCall& call) {
+  for (const auto* side : {&call.inputs, &call.outputs}) {
+    for (const CallTensor& x : *side) {
+      if (kernel.strided || x.dense()) continue;
+      throw Unavailable({Outcome::Kind::unsupported,
+                         fmt::format("{} takes dense tensors, and {} has strides of its own: layout=dense",
+                                     kernel.name, x.name)});
+    }
   }
-  return {x.name, x.tensor.shape, x.tensor.data, plain ? std::vector<std::int64_t>{} : x.tensor.stride,
-          x.axis};
 }
 
-OperatorArguments operator_arguments_of(const KernelCall& call, const OperatorKernel& kernel) {
-  OperatorArguments a;
-  for (const CallTensor& x : call.inputs) a.inputs.push_back(named_tensor<const float>(x, kernel));
-  for (const CallTensor& x : call.outputs) a.outputs.push_back(named_tensor<float>(x, kernel));
-  a.parameters = call.parameters;
-  a.batch = call.batch;
-  a.tokens = call.tokens;
-  a.chunk = call.chunk;
-  a.threads = call.threads;
-  a.cu_seqlens = call.cu_seqlens;
-  return a;
-}
-
-/// What the row names, looked up. Throws Error where it is not there.
-template <class Row>
-const System& system_of(const Row& row) {
-  return system_named(row.system);
+/// Calls f with the call as the row is given it. What takes one of the older structs is not told its own name.
+template <class F>
+auto as_given(const CallKernel& kernel, const KernelCall& call, F&& f) {
+  require_dense(kernel, call);
+  if (kernel.listed_by != kCallRows) return f(call);
+  KernelCall named = call;
+  named.system = kernel.system;
+  named.form = kernel.form;
+  return f(named);
 }
 
 /// The row's limits, read once.
-template <class Row>
-DeclaredLimits limits_of(const Row& row, const System& system) {
+DeclaredLimits limits_of(const CallKernel& row, const System& system) {
   try {
     return {row.limits, system};
   } catch (const Error& error) {
@@ -75,27 +59,6 @@ bool keeps_any(const std::vector<std::string>& declared) {
 }
 
 }  // namespace
-
-Arguments arguments_of(const KernelCall& call) {
-  Arguments a;
-  a.q = view_of<4>(call.input("q"));
-  a.k = view_of<4>(call.input("k"));
-  a.v = view_of<4>(call.input("v"));
-  a.g = view_of<3>(call.input("g"));
-  a.beta = view_of<3>(call.input("beta"));
-  a.initial_state = view_of<4>(call.input("initial_state"));
-  a.cu_seqlens = call.cu_seqlens;
-  a.o = view_of<4>(call.output("o"));
-  a.final_state = view_of<4>(call.output("final_state"));
-  a.scale = call.scale;
-  a.chunk = call.chunk;
-  a.head_map = call.head_map;
-  a.l2norm = call.l2norm;
-  a.threads = call.threads;
-  if (!call.cuts.empty())
-    a.cuts = row_major<const std::int64_t, 1>(call.cuts.data(), {std::ssize(call.cuts)});
-  return a;
-}
 
 std::vector<std::string> contracts_of(const std::string& kernel, const std::vector<std::string>& declared) {
   std::vector<std::string> out;
@@ -113,84 +76,61 @@ std::vector<std::string> contracts_of(const std::string& kernel, const std::vect
   return out;
 }
 
-KernelRow adapted(const Kernel& kernel) {
-  const System& system = system_of(kernel);
-  return {kernel.name,
-          &system,
-          kernel.form,
-          kernel.device,
-          contracts_of(kernel.name, kernel.contracts),
-          true,
-          keeps_any(kernel.contracts),
-          [run = kernel.run](const KernelCall& call, const Contract& contract) {
-            return run(arguments_of(call), contract);
-          },
-          [kernel](const KernelCall& call, const Contract& contract, const TimingRequest& request) {
-            const Arguments a = arguments_of(call);
-            return kernel.time ? kernel.time(a, contract, request)
-                               : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
-          },
-          kernel.variants,
-          !kernel.trace ? nullptr
-                        : std::function<KernelTrace(const KernelCall&, const Contract&, const TraceRequest&)>(
-                              [trace = kernel.trace](const KernelCall& call, const Contract& contract,
-                                                     const TraceRequest& request) {
-                                return trace(arguments_of(call), contract, request);
-                              }),
-          limits_of(kernel, system)};
-}
-
 /// Oracles of named tensors know 16 bit, fp32 and tf32 operands of fp32, and no storage of 16 bit beside operands of tf32.
 bool has_bound(const System& system, const std::string& contract) {
   const Contract& c = contract_named(contract);
   const bool between = c.qk == Format::tf32 || c.qk == Format::tf32_truncated;
-  return system.kernel_rows != kTensorRows || !between || unit_operand(c) != Format::none;
+  return system.numerics != Numerics::running_errors || !between || unit_operand(c) != Format::none;
 }
 
-KernelRow adapted(const OperatorKernel& of) {
-  OperatorKernel kernel = of;
-  const System& system = system_of(kernel);
+KernelRow adapted(const CallKernel& of) {
+  CallKernel kernel = of;
+  const System& system = system_named(kernel.system);
   if (!kernel.packed && std::ranges::any_of(system.forms, &CaseForm::packed)) {
     kernel.limits.emplace_back("form != packed");
     // It would take the row of all sequences for one.
-    kernel.run = [run = of.run, name = of.name](const OperatorArguments& call, const Contract& contract) {
+    kernel.run = [run = of.run, name = of.name](const KernelCall& call, const Contract& contract) {
       if (!call.cu_seqlens.present()) return run(call, contract);
       return Outcome{Outcome::Kind::unsupported,
                      name + " takes no packed batches: its row does not say packed"};
     };
   }
-  const std::vector<std::string> contracts = contracts_of(kernel.name, kernel.contracts);
-  for (const std::string& contract : contracts) {
+  KernelRow row;
+  row.name = kernel.name;
+  row.system = &system;
+  row.form = kernel.form;
+  row.device = kernel.device;
+  row.contracts = contracts_of(kernel.name, kernel.contracts);
+  for (const std::string& contract : row.contracts) {
     if (has_bound(system, contract)) continue;
     throw Error(fmt::format(
         "kernel {}: its row promises {}, and no bound of system {} knows tf32 operands of "
         "what is stored in 16 bit: promise tf32, fp32, bf16, fp16 or a contract with such operands",
         kernel.name, contract, system.name));
   }
-  return {kernel.name,
-          &system,
-          kernel.form,
-          kernel.device,
-          contracts,
-          kernel.strided,
-          keeps_any(kernel.contracts),
-          [kernel](const KernelCall& call, const Contract& contract) {
-            return kernel.run(operator_arguments_of(call, kernel), contract);
-          },
-          [kernel](const KernelCall& call, const Contract& contract, const TimingRequest& request) {
-            const OperatorArguments a = operator_arguments_of(call, kernel);
-            return kernel.time && (kernel.packed || !a.cu_seqlens.present())
-                       ? kernel.time(a, contract, request)
-                       : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
-          },
-          {},
-          nullptr,
-          limits_of(kernel, system),
-          {},
-          false,
-          {},
-          nullptr,
-          declared_taps(kernel.name, kernel.taps, system)};
+  row.strided = kernel.strided;
+  row.any_contract = keeps_any(kernel.contracts);
+  row.variants = kernel.variants;
+  row.limits = limits_of(kernel, system);
+  row.taps = declared_taps(kernel.name, kernel.taps, system);
+  const auto called = std::make_shared<const CallKernel>(std::move(kernel));
+  row.run = [called](const KernelCall& call, const Contract& contract) {
+    return as_given(*called, call, [&](const KernelCall& given) { return called->run(given, contract); });
+  };
+  row.time = [called](const KernelCall& call, const Contract& contract, const TimingRequest& request) {
+    return as_given(*called, call, [&](const KernelCall& given) {
+      return called->time && (called->packed || !given.cu_seqlens.present())
+                 ? called->time(given, contract, request)
+                 : time_by_clock(given, request, [&] { return called->run(given, contract); });
+    });
+  };
+  if (called->trace) {
+    row.trace = [called](const KernelCall& call, const Contract& contract, const TraceRequest& request) {
+      return as_given(*called, call,
+                      [&](const KernelCall& given) { return called->trace(given, contract, request); });
+    };
+  }
+  return row;
 }
 
 void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract, const Case* of) {
@@ -216,11 +156,11 @@ CallShape::CallShape(const KernelCall& call)
     : sizes(call.parameters.begin(), call.parameters.end()),
       batch(call.batch),
       tokens(call.tokens),
-      chunk(call.chunk),
+      chunk(call.chunk()),
       ranks(std::max<std::int64_t>(std::ssize(call.cuts) - 1, 1)),
-      initial_state(call.input("initial_state").data != nullptr),
-      head_map(call.head_map),
-      l2norm(call.l2norm) {
+      initial_state(call.input("initial_state") != nullptr && call.input("initial_state")->data != nullptr),
+      head_map(call.head_map()),
+      l2norm(call.l2norm()) {
   if (call.cu_seqlens.present()) lengths.emplace();
   for (std::int64_t n = 1; n < call.cu_seqlens.shape[0]; ++n)
     lengths->push_back(call.cu_seqlens(n) - call.cu_seqlens(n - 1));
@@ -286,20 +226,30 @@ bool hands_out(const KernelRow& kernel, std::string_view tap, const Case& c) {
   return found != kernel.taps.end() && hold_in_calls(found->when, kernel, c);
 }
 
-KernelTable::KernelTable(std::span<const Kernel> rows, std::span<const OperatorKernel> operators)
-    : rows_(rows.begin(), rows.end()), operators_(operators.begin(), operators.end()) {
-  for (Kernel& row : rows_) {
-    all_.push_back(adapted(row));
-    row.contracts = all_.back().contracts;
-  }
-  for (const OperatorKernel& row : operators_) all_.push_back(adapted(row));
+KernelTable::KernelTable(std::span<const CallKernel> rows) {
+  for (const CallKernel& row : rows) all_.push_back(adapted(row));
   own_ = all_.size();
   pair_rows();
 }
 
+KernelTable::KernelTable(std::span<const Kernel> rows, std::span<const OperatorKernel> operators) {
+  for (const Kernel& row : rows) append(row);
+  for (const OperatorKernel& row : operators) all_.push_back(adapted(by_call(row)));
+  own_ = all_.size();
+  pair_rows();
+}
+
+void KernelTable::append(const Kernel& row) {
+  all_.push_back(adapted(by_call(row)));
+  rows_.push_back(row);
+  rows_.back().contracts = all_.back().contracts;
+}
+
 void KernelTable::pair_rows() {
   for (KernelRow& row : all_) {
-    if (row.system->kernel_rows != kFamilyRows) continue;
+    // Calls with and without chunks follow each other where the system has such a form.
+    if (std::ranges::none_of(row.system->forms, [](const CaseForm& f) { return f.decodes && f.chunked; }))
+      continue;
     const std::string_view form = row.system->form(row.form)->chunked ? "recurrent" : "chunked";
     row.companion = {with_form(row.name, form), false, std::string(form)};
     const KernelRow* other = find(row.companion.name);
@@ -310,8 +260,7 @@ void KernelTable::pair_rows() {
   }
 }
 
-template <class Row>
-void KernelTable::check(const Row& row, std::string_view listed_by) const {
+void KernelTable::check(const CallKernel& row) const {
   // The name is a value of the case line.
   if (row.name.empty() ||
       !std::all_of(row.name.begin(), row.name.end(), [](char c) { return c > ' ' && c < 0x7f; })) {
@@ -333,8 +282,8 @@ void KernelTable::check(const Row& row, std::string_view listed_by) const {
   if (find(row.name) != nullptr) {
     throw Error("kernel " + row.name + ": the name is taken; rename the plugin's row");
   }
-  const System& system = system_of(row);
-  if (system.kernel_rows != listed_by) {
+  const System& system = system_named(row.system);
+  if (row.listed_by != kCallRows && row.listed_by != system.kernel_rows) {
     throw Error(
         fmt::format("kernel {}: a kernel of {} is a row of {}", row.name, row.system, system.kernel_rows));
   }
@@ -348,23 +297,23 @@ void KernelTable::check(const Row& row, std::string_view listed_by) const {
   }
 }
 
-void KernelTable::add(std::span<const Kernel> rows) {
-  for (const Kernel& row : rows) {
-    check(row, kFamilyRows);
+void KernelTable::add(std::span<const CallKernel> rows) {
+  for (const CallKernel& row : rows) {
+    check(row);
     all_.push_back(adapted(row));
-    rows_.push_back(row);
-    rows_.back().contracts = all_.back().contracts;
   }
   pair_rows();
 }
 
-void KernelTable::add(std::span<const OperatorKernel> rows) {
-  for (const OperatorKernel& row : rows) {
-    check(row, kTensorRows);
-    operators_.push_back(row);
-    all_.push_back(adapted(row));
+void KernelTable::add(std::span<const Kernel> rows) {
+  for (const Kernel& row : rows) {
+    check(by_call(row));
+    append(row);
   }
+  pair_rows();
 }
+
+void KernelTable::add(std::span<const OperatorKernel> rows) { add(by_calls(rows)); }
 
 void KernelTable::keep(std::string_view contract) {
   const std::string& name = contract_named(contract).name;

@@ -17,24 +17,23 @@
 #include "harness/cases/resolved.h"
 #include "harness/run/call_loop.h"
 #include "harness/run/companion.h"
-#include "optimized/kernel.h"
-#include "optimized/operator_kernel.h"
+#include "optimized/call_kernel.h"
 #include "oracles/given.h"
 
 namespace samestate {
 
-/// A kernel as the harness calls it, whichever interface its row was written for.
+/// A row of the table of kernels (CallKernel) with what it names looked up, as the harness calls it.
 struct KernelRow {
-  std::string name;
+  std::string name = {};
   const System* system = nullptr;
-  std::string form;
-  std::string device;
-  std::vector<std::string> contracts;
+  std::string form = {};
+  std::string device = {};
+  std::vector<std::string> contracts = {};
   bool strided = false;       ///< takes tensors that are not dense
   bool any_contract = false;  ///< keeps every contract: `any` among those of its row
-  std::function<Outcome(const KernelCall&, const Contract&)> run;
+  std::function<Outcome(const KernelCall&, const Contract&)> run = nullptr;
   /// Many times the same call, of dense tensors: as the row times itself (Kernel::time), else by the clock.
-  std::function<Timing(const KernelCall&, const Contract&, const TimingRequest&)> time;
+  std::function<Timing(const KernelCall&, const Contract&, const TimingRequest&)> time = nullptr;
   std::vector<Variant> variants = {};  ///< Kernel::variants
   /// Kernel::trace; empty where the row has none.
   std::function<KernelTrace(const KernelCall&, const Contract&, const TraceRequest&)> trace = nullptr;
@@ -120,13 +119,12 @@ void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& co
 [[nodiscard]] std::vector<std::string> contracts_of(const std::string& kernel,
                                                     const std::vector<std::string>& declared);
 
-/// What a kernel of the recurrent family is given.
-[[nodiscard]] Arguments arguments_of(const KernelCall& call);
-
-/// The adapters: the row behind it is called with its own kind of arguments. Throws Error for a system or a contract
-/// that is not there.
-[[nodiscard]] KernelRow adapted(const Kernel& kernel);
-[[nodiscard]] KernelRow adapted(const OperatorKernel& kernel);
+/// A row of the table as the harness calls it. Throws Error for a system, a contract, a limit or a tap that is not there.
+[[nodiscard]] KernelRow adapted(const CallKernel& kernel);
+template <class Row>
+[[nodiscard]] KernelRow adapted(const Row& kernel) {
+  return adapted(by_call(kernel));
+}
 
 /// The kernels that evaluate the calls of a case. Where calls with and without chunks follow each other they
 /// are made by two, whose names differ in their last part alone, `chunked` and `recurrent`.
@@ -139,18 +137,20 @@ struct KernelChoice {
 /// The kernels that a case runs on: the table of this build and, where given, rows of plugins.
 class KernelTable {
  public:
-  /// Throws Error for a system or a contract that is not there.
+  /// Throw Error for a system or a contract that is not there.
+  explicit KernelTable(std::span<const CallKernel> rows);
   explicit KernelTable(std::span<const Kernel> rows, std::span<const OperatorKernel> operators = {});
 
   /// All of them, in the order in which they came.
   [[nodiscard]] const std::vector<KernelRow>& all() const { return all_; }
   /// Those that `add` put there.
   [[nodiscard]] std::span<const KernelRow> added() const { return std::span(all_).subspan(own_); }
+  /// Those that came as a Kernel.
   [[nodiscard]] std::span<const Kernel> rows() const { return rows_; }
-  [[nodiscard]] std::span<const OperatorKernel> operator_rows() const { return operators_; }
 
   /// Appends rows. Throws Error where a name is taken or could not stand in a case line, or a row has no
   /// function, no known device or system, or no contract that is known.
+  void add(std::span<const CallKernel> rows);
   void add(std::span<const Kernel> rows);
   void add(std::span<const OperatorKernel> rows);
   /// Rows that keep any contract promise this one too, so that cases of it are planned and run. Throws Error where it is
@@ -171,7 +171,7 @@ class KernelTable {
   /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).
   void added_by(const std::string& options);
 
-  /// Throws Error that lists the nearest names.
+  /// Of rows(). Throws Error that lists the nearest names.
   [[nodiscard]] const Kernel& named(std::string_view name) const;
   [[nodiscard]] const KernelRow& row_named(std::string_view name) const;
 
@@ -184,14 +184,13 @@ class KernelTable {
   [[nodiscard]] bool is_standard(const KernelRow& row, Case c) const;
 
  private:
-  template <class Row>
-  void check(const Row& row, std::string_view listed_by) const;
+  void check(const CallKernel& row) const;
+  void append(const Kernel& row);
   [[nodiscard]] const KernelRow* find(std::string_view name) const;
   /// Who stands beside whom, after rows or their contracts changed.
   void pair_rows();
 
   std::vector<Kernel> rows_;
-  std::vector<OperatorKernel> operators_;
   std::vector<KernelRow> all_;
   std::size_t own_ = 0;  ///< rows that were there from the start
 };

@@ -6,15 +6,8 @@
 namespace samestate {
 namespace {
 
-std::vector<float> elements_of(const StridedTensor& x) {
-  std::vector<float> out;
-  out.reserve(static_cast<std::size_t>(x.size()));
-  visit(x, [&](float element) { out.push_back(element); });
-  return out;
-}
-
 void place_in(std::vector<CallTensor>& tensors, const std::vector<GuardedTensor>& places) {
-  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor = places[i].tensor();
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i] = with_elements(tensors[i], places[i].tensor());
 }
 
 }  // namespace
@@ -24,7 +17,7 @@ LaidOutCall::LaidOutCall(const WholeCall& whole, Layout layout)
       inputs_(guarded_tensors(whole.input_places(), layout, 0)),
       outputs_(guarded_tensors(whole.output_places(), layout, inputs_.size())),
       call_(whole.call()) {
-  for (std::size_t i = 0; i < inputs_.size(); ++i) inputs_[i].set(elements_of(call_.inputs[i].tensor));
+  for (std::size_t i = 0; i < inputs_.size(); ++i) inputs_[i].set(values_of(elements_of(call_.inputs[i])));
   // Tensors of one buffer are closed together.
   for (std::size_t i = 0; i < inputs_.size(); ++i) inputs_[i].close_input(call_.inputs[i].name);
   for (std::size_t i = 0; i < outputs_.size(); ++i) outputs_[i].open_output(call_.outputs[i].name);
@@ -36,13 +29,13 @@ void LaidOutCall::give_back() const {
   const KernelCall& whole = whole_->call();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     inputs_[i].check_surroundings(call_.inputs[i].name);
-    if (!inputs_[i].same_as(elements_of(whole.inputs[i].tensor)))
+    if (!inputs_[i].same_as(values_of(elements_of(whole.inputs[i]))))
       throw Trespass("the kernel changed its input " + std::string(call_.inputs[i].name));
   }
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     outputs_[i].check_surroundings(call_.outputs[i].name);
     const std::vector<float> written = outputs_[i].get();
-    std::copy(written.begin(), written.end(), whole.outputs[i].tensor.data);
+    std::copy(written.begin(), written.end(), elements_of(whole.outputs[i]).data);
   }
 }
 

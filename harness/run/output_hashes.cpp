@@ -25,13 +25,14 @@ void OutputHashes::count(const KernelRow& kernel, const KernelCall& call) {
   if (counting == nullptr || kernel.device == "cpu") return;
   auto& hashes = counting->hashes_;
   for (const CallTensor& output : call.outputs) {
-    if (output.tensor.data == nullptr) continue;
+    if (output.data == nullptr) continue;
     auto found =
         std::find_if(hashes.begin(), hashes.end(), [&](const auto& h) { return h.first == output.name; });
     if (found == hashes.end()) found = hashes.insert(hashes.end(), {std::string(output.name), hash_of("")});
     std::uint64_t hash = found->second;
     // Words and not bytes: a fourth of the time, which for a cache of a model's shape is a second.
-    visit(output.tensor, [&](const float& x) { hash = (hash ^ std::bit_cast<std::uint32_t>(x)) * kPrime; });
+    visit(elements_of(output),
+          [&](const float& x) { hash = (hash ^ std::bit_cast<std::uint32_t>(x)) * kPrime; });
     found->second = hash;
   }
 }

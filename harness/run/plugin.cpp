@@ -9,7 +9,7 @@
 
 namespace samestate {
 
-PluginRows load_plugin(const std::filesystem::path& path) {
+std::vector<CallKernel> load_plugin(const std::filesystem::path& path) {
   if (path.empty()) throw Error("the name of a plugin is empty: name a shared library");
   // An absolute name: dlopen would look a bare one up in the system's folders.
   const std::string file = std::filesystem::absolute(path).string();
@@ -23,27 +23,36 @@ PluginRows load_plugin(const std::filesystem::path& path) {
                                                  : "; a function of Python is python:MODULE:FUNCTION, a "
                                                    "command that takes arguments one quoted text"));
   }
-  const auto function = [&](const char* name) {
-    void* address = dlsym(library, name);
-    if (address == nullptr) {
-      throw Error("plugin " + path.string() + " does not define " + name + ": see examples/kernel_plugin");
-    }
+  const auto optional = [&](std::string_view name) { return dlsym(library, name.data()); };
+  const auto function = [&](std::string_view name) {
+    void* address = optional(name);
+    if (address == nullptr)
+      throw Error("plugin " + path.string() + " does not define " + std::string(name) +
+                  ": see examples/kernel_plugin");
     return address;
   };
-  const auto abi = reinterpret_cast<int (*)()>(function("samestate_plugin_abi"));
-  const auto rows_of = reinterpret_cast<void (*)(std::vector<Kernel>*)>(function(kFamilyRows.data()));
-  if (const int theirs = abi(); theirs != plugin_abi) {
+  const auto require = [&](const char* name, int ours) {
+    const int theirs = reinterpret_cast<int (*)()>(function(name))();
+    if (theirs == ours) return;
     throw Error("plugin " + path.string() + " was built for interface " + std::to_string(theirs) +
-                " and this is " + std::to_string(plugin_abi) + ": rebuild it against this version");
+                " and this is " + std::to_string(ours) + ": rebuild it against this version");
+  };
+  require("samestate_plugin_abi", plugin_abi);
+  std::vector<CallKernel> rows;
+  const auto append = [&]<class Row>(void* lists, std::vector<Row> own) {
+    reinterpret_cast<void (*)(std::vector<Row>*)>(lists)(&own);
+    for (const Row& row : own) rows.push_back(by_call(row));
+  };
+  void* const calls = optional(kCallRows);
+  // A plugin lists rows of one kind at least: where it has none it is told of the oldest.
+  if (void* lists = calls != nullptr ? optional(kFamilyRows) : function(kFamilyRows))
+    append(lists, std::vector<Kernel>());
+  if (void* lists = optional(kTensorRows)) append(lists, std::vector<OperatorKernel>());
+  if (calls != nullptr) {
+    require("samestate_plugin_call_abi", plugin_call_abi);
+    append(calls, std::vector<CallKernel>());
   }
-  PluginRows rows;
-  rows_of(&rows.kernels);
-  // Optional: a plugin of the recurrent family has none.
-  if (void* address = dlsym(library, kTensorRows.data())) {
-    reinterpret_cast<void (*)(std::vector<OperatorKernel>*)>(address)(&rows.operators);
-  }
-  if (rows.kernels.empty() && rows.operators.empty())
-    throw Error("plugin " + path.string() + " added no kernel");
+  if (rows.empty()) throw Error("plugin " + path.string() + " added no kernel");
   return rows;
 }
 

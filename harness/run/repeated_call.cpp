@@ -15,23 +15,16 @@
 namespace samestate {
 namespace {
 
-std::vector<float> values_of(const StridedTensor& x) {
-  std::vector<float> values;
-  values.reserve(static_cast<std::size_t>(x.size()));
-  visit(x, [&](const float& value) { values.push_back(value); });
-  return values;
-}
-
-void put(const StridedTensor& x, const std::vector<float>& values) {
+void put(const CallTensor& x, const std::vector<float>& values) {
   auto from = values.begin();
-  visit(x, [&](float& value) { value = *from++; });
+  visit(elements_of(x), [&](float& value) { value = *from++; });
 }
 
 using Values = std::vector<std::vector<float>>;
 
 Values values_of(const std::vector<CallTensor>& tensors) {
   Values out;
-  for (const CallTensor& x : tensors) out.push_back(values_of(x.tensor));
+  for (const CallTensor& x : tensors) out.push_back(values_of(elements_of(x)));
   return out;
 }
 
@@ -56,7 +49,7 @@ class Repetition {
   Repetition(const OneCall& call, const Segment& segment, const KernelCall& one)
       : call_(call), segment_(segment), one_(one), inputs_(values_of(one.inputs)) {
     for (std::int64_t n = 0; n < one.cu_seqlens.shape[0]; ++n) offsets_.push_back(one.cu_seqlens(n));
-    for (const CallTensor& x : one.outputs) outputs_.push_back(values_of(x.tensor));
+    for (const CallTensor& x : one.outputs) outputs_.push_back(values_of(elements_of(x)));
   }
 
   void run() {
@@ -84,22 +77,20 @@ class Repetition {
         call_thrown_away(other);
       });
     };
-    with([](KernelCall& other) { other.scale *= 4.0F; });
+    with([](KernelCall& other) { other.set("scale", static_cast<double>(other.scale() * 4.0F)); });
     // Named tensors have none of the others.
-    const StridedTensor q = one_.input("q"), v = one_.input("v");
-    if (q.shape.size() == 4 && v.shape.size() == 4) {
-      with([](KernelCall& other) { other.l2norm = !other.l2norm; });
-      if (q.shape[2] != v.shape[2]) {
-        with([](KernelCall& other) {
-          other.head_map = other.head_map == HeadMap::tiled ? HeadMap::interleaved : HeadMap::tiled;
-        });
+    const CallTensor *q = one_.input("q"), *v = one_.input("v");
+    if (q != nullptr && v != nullptr && q->shape.size() == 4 && v->shape.size() == 4) {
+      with([](KernelCall& other) { other.set("l2norm", other.l2norm() ? 0.0 : 1.0); });
+      if (q->shape[2] != v->shape[2]) {
+        with([](KernelCall& other) { other.set("tiled", other.head_map() == HeadMap::tiled ? 0.0 : 1.0); });
       }
       // With the same lengths other strengths, or with the same strengths other lengths: one of both finds no entry.
       fields.emplace_back([this] {
         let_write(true);
         if (offsets_.empty()) {
           for (std::size_t i = 0; i < inputs_.size(); ++i) {
-            if (one_.inputs[i].name == "beta") put(one_.inputs[i].tensor, others(inputs_[i]));
+            if (one_.inputs[i].name == "beta") put(one_.inputs[i], others(inputs_[i]));
           }
         } else {
           reverse_lengths();
@@ -129,14 +120,14 @@ class Repetition {
       for (CallTensor& x : *side) {
         if (x.token_dimension < 0) continue;
         const auto d = static_cast<std::size_t>(x.token_dimension);
-        x.tensor = x.tensor.slice(d, 0, x.tensor.shape[d] - 1);
+        x = with_elements(x, elements_of(x).slice(d, 0, x.shape[d] - 1));
       }
     }
     return less;
   }
   [[nodiscard]] KernelCall other_settings() const {
     KernelCall other = one_;
-    other.scale = 2.0F * one_.scale;
+    other.set("scale", static_cast<double>(2.0F * one_.scale()));
     // Ranks of the same sizes in reverse order.
     for (std::size_t r = 0; r < other.cuts.size(); ++r)
       other.cuts[r] = one_.cuts.back() - one_.cuts[one_.cuts.size() - 1 - r];
@@ -145,22 +136,27 @@ class Repetition {
 
   /// Inputs, which a call can only read, are the judge's to write between two.
   void let_write(bool may) const {
-    for (const CallTensor& x : one_.inputs) GuardedMemory::let_write(x.tensor.data, may);
-    if (!offsets_.empty()) GuardedMemory::let_write(one_.cu_seqlens.data, may);
+    for (const CallTensor& x : one_.inputs) GuardedMemory::let_write(x.data, may);
+    if (!offsets_.empty()) GuardedMemory::let_write(offset(0), may);
   }
 
   void thrown_away(const KernelCall& other) {
     let_write(true);
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      if (!one_.inputs[i].indices) put(one_.inputs[i].tensor, others(inputs_[i]));
+      if (!one_.inputs[i].indices) put(one_.inputs[i], others(inputs_[i]));
     }
     reverse_lengths();
     call_thrown_away(other);
   }
 
+  /// An offset of the call, which is the judge's to write between two.
+  [[nodiscard]] std::int64_t* offset(std::size_t n) const {
+    return const_cast<std::int64_t*>(&one_.cu_seqlens(n));
+  }
+
   void reverse_lengths() const {
     for (std::size_t n = 0; n < offsets_.size(); ++n) {
-      one_.cu_seqlens(n) = offsets_.front() + offsets_.back() - offsets_[offsets_.size() - 1 - n];
+      *offset(n) = offsets_.front() + offsets_.back() - offsets_[offsets_.size() - 1 - n];
     }
   }
 
@@ -177,14 +173,14 @@ class Repetition {
   /// Outputs first: an input may be in the memory of one.
   void restore() const {
     let_write(true);
-    for (std::size_t i = 0; i < outputs_.size(); ++i) put(one_.outputs[i].tensor, outputs_[i]);
-    for (std::size_t i = 0; i < inputs_.size(); ++i) put(one_.inputs[i].tensor, inputs_[i]);
-    for (std::size_t n = 0; n < offsets_.size(); ++n) one_.cu_seqlens(n) = offsets_[n];
+    for (std::size_t i = 0; i < outputs_.size(); ++i) put(one_.outputs[i], outputs_[i]);
+    for (std::size_t i = 0; i < inputs_.size(); ++i) put(one_.inputs[i], inputs_[i]);
+    for (std::size_t n = 0; n < offsets_.size(); ++n) *offset(n) = offsets_[n];
     let_write(false);
   }
 
   static void same_bits(const CallTensor& x, const std::vector<float>& once) {
-    const std::vector<float> again = values_of(x.tensor);
+    const std::vector<float> again = values_of(elements_of(x));
     for (std::size_t i = 0; i < once.size(); ++i) {
       if (std::bit_cast<std::uint32_t>(once[i]) == std::bit_cast<std::uint32_t>(again[i])) continue;
       throw Unrepeatable(
@@ -217,7 +213,7 @@ OneCall without_state(OneCall call) {
     call(segment, first);
     const Values o = values_of(first.outputs);
     call(segment, one);
-    for (std::size_t i = 0; i < o.size(); ++i) put(first.outputs[i].tensor, o[i]);
+    for (std::size_t i = 0; i < o.size(); ++i) put(first.outputs[i], o[i]);
   };
 }
 

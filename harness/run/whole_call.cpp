@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "harness/run/guard.h"
-#include "harness/run/plugin.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -17,9 +16,30 @@ StridedTensor row_major_tensor(float* data, std::vector<std::int64_t> shape) {
   return {data, std::move(shape), std::move(stride)};
 }
 
-void WholeCall::input(std::string_view name, TensorPlace place, const std::vector<float>& data) {
+void WholeCall::lay_out(const CallLoop& loop, const std::vector<std::vector<float>*>& outputs) {
+  const int threads = call_.threads;
+  const Segment& all = loop.path.front();
+  call_ = loop.settings;
+  call_.threads = threads;
+  call_.tokens = all.tokens;
+  call_.set("chunk", static_cast<double>(all.chunk));
+  call_.divides_heads = !all.head_cuts.empty();
+  const std::vector<Index>& cuts = call_.divides_heads ? all.head_cuts : all.cuts;
+  call_.cuts.assign(cuts.begin(), cuts.end());
+  if (!loop.offsets.empty())
+    call_.cu_seqlens = row_major<const std::int64_t, 1>(loop.offsets.data(), {std::ssize(loop.offsets)});
+  no_tensors();
+  for (const RunTensor& x : loop.inputs) input(x, {x.shape, x.axis, x.batched}, *x.data);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    output(loop.outputs[i].name, {loop.outputs[i].shape, loop.outputs[i].axis}, *outputs[i]);
+}
+
+void WholeCall::input(const RunTensor& of, TensorPlace place, const std::vector<float>& data) {
   // A KernelCall has one type of tensor; run_calls checks that inputs stay as they are, and bench times them.
-  call_.inputs.push_back({name, row_major_tensor(const_cast<float*>(data.data()), place.shape)});
+  const TensorRole role = place.axis == Axis::whole ? TensorRole::weight : TensorRole::input;
+  call_.inputs.push_back(
+      with_elements({.name = of.name, .role = role, .axis = place.axis, .indices = of.indices},
+                    row_major_tensor(const_cast<float*>(data.data()), place.shape)));
   input_places_.push_back(std::move(place));
 }
 
@@ -27,7 +47,8 @@ void WholeCall::output(std::string_view name, TensorPlace place, std::vector<flo
   std::size_t size = 1;
   for (const std::int64_t extent : place.shape) size *= static_cast<std::size_t>(extent);
   data.resize(size);
-  call_.outputs.push_back({name, row_major_tensor(data.data(), place.shape)});
+  call_.outputs.push_back(with_elements({.name = name, .role = TensorRole::output, .axis = place.axis},
+                                        row_major_tensor(data.data(), place.shape)));
   output_places_.push_back(std::move(place));
 }
 
@@ -40,7 +61,7 @@ void require_one_call(const Resolved& r) {
   const Case& c = r.c;
   if (r.law != nullptr) throw Error("law=" + c.law + " is a relation between runs; leave it out");
   // Of named tensors the last call is timed, whose caches the others fill. The family's is one of form=recurrent.
-  const bool last_of_several = r.form->decodes && r.system->kernel_rows == kTensorRows;
+  const bool last_of_several = r.form->decodes && r.form->of_any_form();
   if ((r.form->decodes && !last_of_several) || r.form->whole) {
     std::vector<std::string_view> forms;
     for (const CaseForm& form : r.system->forms) {
@@ -62,13 +83,14 @@ void require_one_call(const Resolved& r) {
 }
 
 void poison(const KernelCall& call) {
-  for (const CallTensor& x : call.outputs) visit(x.tensor, [](float& element) { element = kPoison; });
+  for (const CallTensor& x : call.outputs) visit(elements_of(x), [](float& element) { element = kPoison; });
 }
 
 std::string not_a_number(const KernelCall& call) {
   for (const CallTensor& x : call.outputs) {
-    const float* begin = x.tensor.data;
-    const float* end = begin + x.tensor.size();
+    const StridedTensor elements = elements_of(x);
+    const float* begin = elements.data;
+    const float* end = begin + elements.size();
     const float* found = std::find_if(begin, end, [](float value) { return std::isnan(value); });
     if (found != end)
       return fmt::format("{} element {}: NaN, or not written by the timed call", x.name, found - begin);

@@ -35,8 +35,11 @@ class WholeCall {
 
  protected:
   WholeCall() = default;
+  /// The first call of a loop, row-major: its inputs on the loop's data, its outputs on `outputs`, which get their size. Both
+  /// outlive it.
+  void lay_out(const CallLoop& loop, const std::vector<std::vector<float>*>& outputs);
   /// Tensors of the call, row-major, on memory that outlives it; `place` has their shape.
-  void input(std::string_view name, TensorPlace place, const std::vector<float>& data);
+  void input(const RunTensor& of, TensorPlace place, const std::vector<float>& data);
   void output(std::string_view name, TensorPlace place, std::vector<float>& data);
   void no_tensors();
 

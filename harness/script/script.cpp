@@ -219,35 +219,41 @@ std::string whole_script(const Resolved& r, const Record& record, const ScriptWo
   return out;
 }
 
-Parts parts_of(const Resolved& r, const Record& record, const Trace& trace, const ScriptWords& words,
-               bool alone) {
-  if (const auto* family = dynamic_cast<const RecurrentSystem*>(r.system)) {
-    return r.law != nullptr ? script_detail::law_parts(*family, r, trace, words)
-                            : script_detail::family_parts(*family, r, record, trace, words, alone);
-  }
-  const auto& tensors = dynamic_cast<const TensorSystem&>(*r.system);
-  return r.law != nullptr ? script_detail::law_parts(tensors, r, trace, words)
-                          : script_detail::tensor_parts(tensors, r, record, trace, words, alone);
+}  // namespace
+
+Parts RecurrentSystem::script_parts(const Resolved& r, const Record& record, const Trace& trace,
+                                    const ScriptWords& words, bool alone) const {
+  return r.law != nullptr ? script_detail::law_parts(*this, r, trace, words)
+                          : script_detail::family_parts(*this, r, record, trace, words, alone);
 }
 
-}  // namespace
+Parts TensorSystem::script_parts(const Resolved& r, const Record& record, const Trace& trace,
+                                 const ScriptWords& words, bool alone) const {
+  return r.law != nullptr ? script_detail::law_parts(*this, r, trace, words)
+                          : script_detail::tensor_parts(*this, r, record, trace, words, alone);
+}
+
+Trace RecurrentSystem::trace_before_run(const Resolved& r, const KernelRow& kernel) const {
+  Trace trace;
+  trace.inputs = inputs(r);
+  if (kernel.given) trace.given = kernel.given(r.promised);
+  return trace;
+}
+
+Trace TensorSystem::trace_before_run(const Resolved& r, const KernelRow& kernel) const {
+  RunFile file = unwritten_run(r, kernel.name);
+  if (r.form->decodes) file.form = kernel.form;
+  Trace trace;
+  (void)judge(r, file, kFilePolicy, &trace);
+  trace.outputs.clear();
+  trace.native = kernel.form;
+  return trace;
+}
 
 Trace trace_without_run(const Resolved& r, const KernelTable& table) {
   if (r.law != nullptr)
     throw Error(fmt::format("--script: the runs of law={} are not known without running them", r.c.law));
-  const KernelRow& row = *table.choose(r).named;
-  Trace trace;
-  if (dynamic_cast<const RecurrentSystem*>(r.system) != nullptr) {
-    trace.inputs = r.system->inputs(r);
-    if (row.given) trace.given = row.given(r.promised);
-    return trace;
-  }
-  RunFile file = unwritten_run(r, row.name);
-  if (r.form->decodes) file.form = row.form;
-  (void)r.system->judge(r, file, kFilePolicy, &trace);
-  trace.outputs.clear();
-  trace.native = row.form;
-  return trace;
+  return r.system->trace_before_run(r, *table.choose(r).named);
 }
 
 std::string script_of(const Record& record, const Trace& trace, const ScriptWords& words) {
@@ -284,11 +290,11 @@ std::string script_of(const Record& record, const Trace& trace, const ScriptWord
           "another program could repeat; `samestate repro` explains it",
           name_of(j.verdict), j.gate, j.reason.empty() ? "no reason" : j.reason));
   };
-  Parts parts = parts_of(r, record, trace, words, false);
+  Parts parts = r.system->script_parts(r, record, trace, words, false);
   check(parts);
   std::string text = whole_script(r, record, words, parts);
   if (text.size() > kLongestScript && words.call.empty() && r.law == nullptr) {
-    parts = parts_of(r, record, trace, words, true);
+    parts = r.system->script_parts(r, record, trace, words, true);
     check(parts);
     text = whole_script(r, record, words, parts);
   }

@@ -6,13 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "optimized/call_tensor.h"
 #include "oracles/given.h"
 #include "reference/contract.h"
 
 namespace samestate {
-
-/// How a tensor's elements lie in memory that a subject reads.
-enum class Dtype { fp32, bf16, fp16, int32, int64 };
 
 /// The limits of a norm's epsilon; above the upper one no norm is meant.
 inline constexpr double kLeastEpsilon = 1e-12, kLargestEpsilon = 1e-2;

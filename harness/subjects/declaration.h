@@ -14,11 +14,11 @@ namespace samestate {
 struct Declaration {
   std::string name, system, form, device = "cpu";
   std::vector<std::string> contracts, limits;
-  std::vector<std::string> taps = {};  ///< OperatorKernel::taps
+  std::vector<std::string> taps = {};  ///< CallKernel::taps
   Conventions conventions;
   std::vector<std::string> said = {};  ///< the keys of its conventions
   bool strided = false;
-  bool packed = false;                    ///< of named tensors: OperatorKernel::packed
+  bool packed = false;                    ///< of named tensors: CallKernel::packed
   bool interpreted = false;               ///< an interpreter runs it: its calls are to be small
   bool device_memory = false;             ///< its tensors lie in the device's memory ("memory": "cuda")
   std::vector<std::string> variant = {};  ///< keys of a call for each of whose values it compiles anew

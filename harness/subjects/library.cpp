@@ -28,10 +28,10 @@ constexpr std::size_t kMostRows = 10'000;
 
 /// A library in the process that calls its kernels.
 struct Loaded {
-  PluginRows rows;          ///< of a plugin
-  SubjectCall call;         ///< of a library in C
-  std::string problem;      ///< why it cannot be called
-  std::string environment;  ///< what its loading changed (FloatEnvironment::changed)
+  std::vector<CallKernel> rows;  ///< of a plugin
+  SubjectCall call;              ///< of a library in C
+  std::string problem;           ///< why it cannot be called
+  std::string environment;       ///< what its loading changed (FloatEnvironment::changed)
 };
 
 /// Loads it in the calling process, for good.
@@ -76,9 +76,8 @@ class Lazily {
   }
 
   /// The row in that place. Throws runtime_error where another stands there than was declared.
-  template <class Row>
-  const Row& row(std::vector<Row> PluginRows::*rows, std::size_t index, const std::string& name) {
-    const std::vector<Row>& all = get().rows.*rows;
+  const CallKernel& row(std::size_t index, const std::string& name) {
+    const std::vector<CallKernel>& all = get().rows;
     if (index < all.size() && all[index].name == name) return all[index];
     throw std::runtime_error(
         fmt::format("plugin {} lists other rows each time: {} is gone", path_.string(), name));
@@ -92,29 +91,27 @@ class Lazily {
   std::unique_ptr<Loaded> loaded_;
 };
 
-template <class Row>
-Json json_of(const Row& row) {
-  return {{"name", row.name},          {"system", row.system},       {"form", row.form},
-          {"device", row.device},      {"contracts", row.contracts}, {"limits", row.limits},
-          {"run", row.run != nullptr}, {"time", row.time != nullptr}};
-}
-
-Json json_of_plugin(const PluginRows& rows) {
-  Json kernels = Json::array(), operators = Json::array();
-  for (const Kernel& row : rows.kernels) {
-    Json x = json_of(row);
-    x["trace"] = row.trace != nullptr;
-    x["variants"] = Json::array();
+Json json_of_plugin(const std::vector<CallKernel>& rows) {
+  Json out = Json::array();
+  for (const CallKernel& row : rows) {
+    Json x{{"name", row.name},
+           {"system", row.system},
+           {"form", row.form},
+           {"device", row.device},
+           {"contracts", row.contracts},
+           {"limits", row.limits},
+           {"strided", row.strided},
+           {"packed", row.packed},
+           {"taps", row.taps},
+           {"variants", Json::array()},
+           {"listed_by", row.listed_by},
+           {"run", row.run != nullptr},
+           {"time", row.time != nullptr},
+           {"trace", row.trace != nullptr}};
     for (const Variant& v : row.variants) x["variants"].push_back({v.name, v.contracts, v.limits, v.why});
-    kernels.push_back(std::move(x));
+    out.push_back(std::move(x));
   }
-  for (const OperatorKernel& row : rows.operators) {
-    Json x = json_of(row);
-    x["strided"] = row.strided;
-    x["taps"] = row.taps;
-    operators.push_back(std::move(x));
-  }
-  return {{"kernels", std::move(kernels)}, {"operators", std::move(operators)}};
+  return out;
 }
 
 /// In the child: what it declares, or why it does not, as JSON.
@@ -139,53 +136,43 @@ std::string declared_here(const std::filesystem::path& path) {
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// The part of a row that both kinds have. Throws Json::exception for what is no row.
-template <class Row>
-Row common_row(const Json& x) {
-  Row row;
-  row.name = x.at("name").get<std::string>();
-  row.system = x.at("system").get<std::string>();
-  row.form = x.at("form").get<std::string>();
-  row.device = x.at("device").get<std::string>();
-  row.contracts = x.at("contracts").get<std::vector<std::string>>();
-  row.limits = x.at("limits").get<std::vector<std::string>>();
-  return row;
-}
-
 /// The function of the row in that place, which the calling process looks up in its own library; null where the row has none.
-template <class Row, class Result, class... Arguments>
-void forward(std::function<Result(Arguments...)> Row::*function, Row& row, bool there,
-             std::vector<Row> PluginRows::*rows, std::size_t index, const std::shared_ptr<Lazily>& library) {
+template <class Result, class... Given>
+void forward(std::function<Result(Given...)> CallKernel::*function, CallKernel& row, bool there,
+             std::size_t index, const std::shared_ptr<Lazily>& library) {
   if (!there) return;
-  row.*function = [=, name = row.name](Arguments... arguments) -> Result {
-    return (library->row(rows, index, name).*function)(arguments...);
+  row.*function = [=, name = row.name](Given... given) -> Result {
+    return (library->row(index, name).*function)(given...);
   };
 }
 
-PluginRows rows_of(const Json& plugin, const std::shared_ptr<Lazily>& library) {
-  PluginRows rows;
-  if (plugin.at("kernels").size() + plugin.at("operators").size() > kMostRows)
-    throw Error(fmt::format("more than {} rows", kMostRows));
-  for (const Json& x : plugin.at("kernels")) {
-    Kernel row = common_row<Kernel>(x);
-    const std::size_t i = rows.kernels.size();
-    forward(&Kernel::run, row, x.at("run").get<bool>(), &PluginRows::kernels, i, library);
-    forward(&Kernel::time, row, x.at("time").get<bool>(), &PluginRows::kernels, i, library);
-    forward(&Kernel::trace, row, x.at("trace").get<bool>(), &PluginRows::kernels, i, library);
+/// Throws Json::exception for what is no row.
+std::vector<CallKernel> rows_of(const Json& plugin, const std::shared_ptr<Lazily>& library) {
+  std::vector<CallKernel> rows;
+  if (plugin.size() > kMostRows) throw Error(fmt::format("more than {} rows", kMostRows));
+  for (const Json& x : plugin) {
+    CallKernel row;
+    x.at("name").get_to(row.name);
+    x.at("system").get_to(row.system);
+    x.at("form").get_to(row.form);
+    x.at("device").get_to(row.device);
+    x.at("contracts").get_to(row.contracts);
+    x.at("limits").get_to(row.limits);
+    x.at("strided").get_to(row.strided);
+    x.at("packed").get_to(row.packed);
+    x.at("taps").get_to(row.taps);
     for (const Json& v : x.at("variants")) {
       const auto texts = v.get<std::array<std::string, 4>>();
       row.variants.push_back({texts[0], texts[1], texts[2], texts[3]});
     }
-    rows.kernels.push_back(std::move(row));
-  }
-  for (const Json& x : plugin.at("operators")) {
-    OperatorKernel row = common_row<OperatorKernel>(x);
-    const std::size_t i = rows.operators.size();
-    forward(&OperatorKernel::run, row, x.at("run").get<bool>(), &PluginRows::operators, i, library);
-    forward(&OperatorKernel::time, row, x.at("time").get<bool>(), &PluginRows::operators, i, library);
-    row.strided = x.at("strided").get<bool>();
-    row.taps = x.at("taps").get<std::vector<std::string>>();
-    rows.operators.push_back(std::move(row));
+    // A name of this program's, since the plugin's own is text of its process.
+    for (const std::string_view known : {kFamilyRows, kTensorRows, kCallRows}) {
+      if (x.at("listed_by").get<std::string>() == known) row.listed_by = known;
+    }
+    forward(&CallKernel::run, row, x.at("run").get<bool>(), rows.size(), library);
+    forward(&CallKernel::time, row, x.at("time").get<bool>(), rows.size(), library);
+    forward(&CallKernel::trace, row, x.at("trace").get<bool>(), rows.size(), library);
+    rows.push_back(std::move(row));
   }
   return rows;
 }

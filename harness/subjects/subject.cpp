@@ -274,7 +274,7 @@ class Line {
   Shared* shared_ = nullptr;
 };
 
-bool is_family(const std::string& system) { return system_named(system).kernel_rows == kFamilyRows; }
+bool is_family(const Declaration& d) { return system_named(d.system).numerics == Numerics::derived_bounds; }
 
 /// The rows of one name but for the form serve one decoded case, whose oracle reads its inputs in one way.
 void require_alike(const std::vector<Declaration>& declared) {
@@ -298,50 +298,40 @@ Subject subject_rows(Ready ready, SubjectCall call) {
   Subject out;
   out.about = std::move(ready.about);
   require_alike(ready.kernels);
-  std::vector<Declaration> of_tensors;
+  std::ranges::stable_partition(ready.kernels, is_family);
   for (Declaration& d : ready.kernels) {
-    std::vector<std::string> limits = d.limits;
-    const bool family = is_family(d.system);
+    const bool family = is_family(d);
+    CallKernel row;
+    row.name = d.name, row.system = d.system, row.form = d.form, row.device = d.device;
+    row.contracts = d.contracts;
+    row.limits = d.limits;
+    row.strided = family || d.strided;
+    row.packed = family || d.packed;
+    row.taps = d.taps;
     require_conventions(d, family, !family && system_named(d.system).has(Property::slots));
-    if (family) {
-      const std::vector<std::string> own = limits_of(d.conventions);
-      limits.insert(limits.end(), own.begin(), own.end());
-    }
-    // What lies between far rows is gigabytes, which a device would have to hold.
-    if (d.device_memory) limits.emplace_back("layout != far");
-    const auto row_of = [&](auto row) {
-      row.name = d.name, row.system = d.system, row.form = d.form, row.device = d.device;
-      row.contracts = d.contracts;
-      row.limits = limits;
-      return row;
-    };
     if (family) {
       if (!d.taps.empty())
         throw Error(
             fmt::format("the declaration of {}: {} has no taps: leave \"taps\" out", d.name, d.system));
-      Kernel row = row_of(Kernel());
-      row.run = [call, d](const Arguments& a, const Contract& contract) {
-        if (const std::string why = refusal_of(a, d.conventions); !why.empty())
-          return Outcome{Outcome::Kind::unsupported, why};
-        EdgeCall edge(a, contract, d);
-        return call(edge, d.name);
-      };
-      out.rows.kernels.push_back(std::move(row));
-      out.kernels.push_back(std::move(d));
-    } else {
-      OperatorKernel row = row_of(OperatorKernel());
-      row.strided = d.strided;
-      row.taps = d.taps;
-      row.packed = d.packed;
-      row.run = [call, d](const OperatorArguments& a, const Contract& contract) {
-        EdgeCall edge(a, contract, d);
-        return call(edge, d.name);
-      };
-      out.rows.operators.push_back(std::move(row));
-      of_tensors.push_back(std::move(d));
+      const std::vector<std::string> own = limits_of(d.conventions);
+      row.limits.insert(row.limits.end(), own.begin(), own.end());
     }
+    // What lies between far rows is gigabytes, which a device would have to hold.
+    if (d.device_memory) row.limits.emplace_back("layout != far");
+    row.run = [call, d, family](const KernelCall& of, const Contract& contract) {
+      if (!family) {
+        EdgeCall edge(operator_arguments_of(of), contract, d);
+        return call(edge, d.name);
+      }
+      const Arguments a = arguments_of(of);
+      if (const std::string why = refusal_of(a, d.conventions); !why.empty())
+        return Outcome{Outcome::Kind::unsupported, why};
+      EdgeCall edge(a, contract, d);
+      return call(edge, d.name);
+    };
+    out.rows.push_back(std::move(row));
+    out.kernels.push_back(std::move(d));
   }
-  std::move(of_tensors.begin(), of_tensors.end(), std::back_inserter(out.kernels));
   return out;
 }
 

@@ -25,7 +25,7 @@ inline constexpr double kBusyTimes = 10.0;
 /// The kernels of a program that was not built for this one (docs/subjects.md), as rows of the table whose functions talk
 /// to it: a process of its own a process that calls, and a call at a time. What it does to itself is a verdict of its case.
 struct Subject {
-  PluginRows rows;
+  std::vector<CallKernel> rows;
   std::vector<Declaration> kernels;  ///< by row: those of the family first, as in `rows`
   std::string about;                 ///< what it said of itself, as JSON
 };

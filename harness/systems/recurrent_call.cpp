@@ -80,36 +80,9 @@ class RecurrentCall final : public WholeCall {
  public:
   RecurrentCall(const Resolved& r, const Family& family, int threads)
       : r_(r), family_(family), batch_(batch_of(r_, family, threads)) {
-    BatchShape& s = batch_.shape;
-    const std::int64_t N = s.sequences();
-    const TensorPlace state{{N, s.Hv, s.dk, s.dv}, Axis::state};
-    const auto tokens = [&](std::vector<std::int64_t> of_one) {
-      of_one.insert(of_one.begin(), {s.B, s.T});
-      return TensorPlace{std::move(of_one), Axis::tokens};
-    };
-    input("q", tokens({s.Hk, s.dk}), batch_.q);
-    input("k", tokens({s.Hk, s.dk}), batch_.k);
-    input("v", tokens({s.Hv, s.dv}), batch_.v);
-    if (!batch_.g.empty()) input("g", tokens({s.Hv}), batch_.g);
-    if (!batch_.beta.empty()) input("beta", tokens({s.Hv}), batch_.beta);
-    if (!batch_.initial_state.empty()) input("initial_state", state, batch_.initial_state);
-    output("o", tokens({s.Hv, s.dv}), outputs_.o);
-    output("final_state", state, outputs_.final_state);
-    if (!s.offsets.empty()) {
-      call_.cu_seqlens =
-          row_major<std::int64_t, 1>(s.offsets.data(), {static_cast<std::int64_t>(s.offsets.size())});
-    }
-    call_.batch = s.B;
-    call_.tokens = s.T;
-    call_.chunk = r_.chunk;
-    const Segment all = r_.path(s.T).front();
-    call_.divides_heads = !all.head_cuts.empty();
-    const std::vector<Index>& cuts = call_.divides_heads ? all.head_cuts : all.cuts;
-    call_.cuts.assign(cuts.begin(), cuts.end());
-    call_.scale = static_cast<float>(s.scale);
-    call_.head_map = s.head_map;
-    call_.l2norm = s.l2norm;
     call_.threads = threads;
+    loop_ = family_loop(batch_, r_.path(batch_.shape.T));
+    lay_out(loop_, {&outputs_.o, &outputs_.final_state});
     contract_ = r_.unchunked() ? recurrent_contract(r_.promised) : r_.promised;
   }
 
@@ -138,6 +111,7 @@ class RecurrentCall final : public WholeCall {
   const Family& family_;
   Batch batch_;
   Outputs outputs_;
+  CallLoop loop_;  ///< of one call
 };
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include "harness/run/head_cost.h"
 #include "harness/run/judge_batch.h"
 #include "harness/run/judging_cost.h"
-#include "harness/run/plugin.h"
 #include "harness/run/run_case.h"
 #include "harness/systems/saved_run.h"
 #include "reference/error.h"
@@ -44,6 +43,7 @@ Properties properties_of(const Family& family) {
 RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row) {
   name = row.name;
   equation = row.equation;
+  numerics = Numerics::derived_bounds;
   kernel_rows = kFamilyRows;
   keys = family_keys();
   sizes = {{{"Hk", 1, 1, kLargestExtent, "key heads"}, false, 1, 72},

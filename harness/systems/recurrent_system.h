@@ -22,6 +22,11 @@ class RecurrentSystem final : public System {
   [[nodiscard]] std::vector<CaseTensor> outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
                                                 const KernelChoice& kernels,
                                                 const RunOptions& options) const override;
+  [[nodiscard]] Neighbours neighbours(const Resolved& r, const RunFile& run, double seconds,
+                                      const std::function<bool()>& stop) const override;
+  [[nodiscard]] Trace trace_before_run(const Resolved& r, const KernelRow& kernel) const override;
+  [[nodiscard]] script_detail::Parts script_parts(const Resolved& r, const Record& record, const Trace& trace,
+                                                  const ScriptWords& words, bool alone) const override;
   [[nodiscard]] std::vector<Held> held(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Explanation explain(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,

@@ -12,7 +12,6 @@
 #include "harness/systems/tensor_inputs.h"
 #include "oracles/rounding.h"
 #include "oracles/systems/input_format.h"
-#include "oracles/systems/stages.h"
 
 namespace samestate {
 namespace {
@@ -81,12 +80,6 @@ void require_offsets(const Resolved& r, const RunFile& file) {
 
 constexpr std::string_view kTap = "tap.";
 
-/// What a kernel of that form may have handed out under the case's taps=1.
-std::vector<TensorSpec> taps_of(const Resolved& r, const TensorSystem& system, std::string_view form) {
-  if (!r.c.taps) return {};
-  return stages_of(system.name)(system.call(r.c, std::string(form))).taps;
-}
-
 /// The name in a file of what a kernel wrote.
 std::string written_in_file(const Resolved& r, const Signature& signature, const TensorSpec& spec) {
   const bool output =
@@ -130,7 +123,7 @@ Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const
   }
   require_offsets(r, file);
   std::vector<TensorSpec> written = signature.outputs;
-  for (TensorSpec& tap : taps_of(r, system, native)) {
+  for (TensorSpec& tap : system.taps_of(r, native)) {
     if (file.tensors.contains(in_file(kTap, tap))) written.push_back(std::move(tap));
   }
   std::vector<CaseTensor> outputs = outputs_in(r, signature, written, file);
@@ -198,12 +191,10 @@ std::vector<NamedShape> tensors_in_file(const Resolved& r) {
   for (const TensorSpec& spec : signature.outputs)
     out.push_back({in_file(prefix.output, spec), output_shape(spec, r.c)});
   if (r.form->packed) out.push_back({"cu_seqlens", {sequences_of(r.c) + 1}});
-  const auto* const layer = dynamic_cast<const TensorSystem*>(r.system);
-  if (layer == nullptr) return out;
   // Which form decode calls is the file's to say: taps of any.
-  for (const OperatorForm& form : layer->row.forms) {
-    if (!r.form->of_any_form() && form.name != r.c.form) continue;
-    for (const TensorSpec& tap : taps_of(r, *layer, form.name)) {
+  for (const CaseForm& form : r.system->forms) {
+    if (!r.system->native(form.name) || (!r.form->of_any_form() && form.name != r.c.form)) continue;
+    for (const TensorSpec& tap : r.system->taps_of(r, form.name)) {
       NamedShape named{in_file(kTap, tap), output_shape(tap, r.c), true};
       if (std::ranges::find(out, named) == out.end()) out.push_back(std::move(named));
     }

@@ -53,6 +53,8 @@ const System& system_named(std::string_view name) {
                           near.empty() ? "" : "; nearest: ", fmt::join(near, ", "), fmt::join(known, ", ")));
 }
 
+std::vector<TensorSpec> System::taps_of(const Resolved&, std::string_view) const { return {}; }
+
 const CaseForm* System::form(std::string_view wanted) const { return find(forms, wanted); }
 
 std::vector<std::string_view> System::form_names() const {
@@ -113,8 +115,6 @@ Case System::standard() const {
 bool System::has_key(std::string_view wanted) const {
   return std::find(keys.begin(), keys.end(), wanted) != keys.end();
 }
-
-bool System::of_family() const { return kernel_rows == kFamilyRows; }
 
 bool System::carries_state(const Case& c) const {
   const auto of_state = [](const TensorSpec& spec) { return spec.axis == Axis::state; };

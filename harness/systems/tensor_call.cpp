@@ -27,14 +27,6 @@ Format operands_of(const Contract& contract) {
   return contract.input == Format::fp32 ? contract.input : Format::none;
 }
 
-/// A copy of a tensor's elements in row-major order.
-std::vector<float> elements_of(const StridedTensor& x) {
-  std::vector<float> copy;
-  copy.reserve(static_cast<std::size_t>(x.size()));
-  visit(x, [&](float element) { copy.push_back(element); });
-  return copy;
-}
-
 class TensorCall final : public WholeCall {
  public:
   TensorCall(const Resolved& r, const TensorSystem& system, int threads)
@@ -96,30 +88,21 @@ class TensorCall final : public WholeCall {
   [[nodiscard]] bool by_token() const { return held_by_token(system_.row, system_.row.signature(call_of_)); }
 
   void make_whole() {
-    for (const CaseTensor& x : inputs_) input(x.spec.name, {x.shape, x.spec.axis, x.batched}, x.data);
-    for (std::size_t i = 0; i < specs_.size(); ++i) {
-      std::vector<std::int64_t> shape = output_shape(specs_[i], r_.c);
-      output(specs_[i].name, {std::move(shape), specs_[i].axis}, outputs_[i]);
-    }
-    if (r_.form->packed) {
-      offsets_ = offsets_of(r_.c);
-      call_.cu_seqlens = row_major<std::int64_t, 1>(offsets_.data(), {std::ssize(offsets_)});
-    }
-    for (const auto& [name, value] : call_of_.parameters) call_.parameters.emplace_back(name, value);
-    call_.batch = r_.c.B;
-    call_.tokens = r_.c.T;
-    call_.chunk = r_.c.chunk;
+    loop_ = tensor_loop(r_.c, call_of_, inputs_, specs_, {});
+    std::vector<std::vector<float>*> outputs;
+    for (std::vector<float>& data : outputs_) outputs.push_back(&data);
+    lay_out(loop_, outputs);
   }
 
   /// The call of the last token, on parts of whole tensors.
   [[nodiscard]] KernelCall last_alone() const {
     KernelCall one = loop_.settings;
     one.tokens = 1;
-    one.chunk = r_.c.chunk;
+    one.set("chunk", static_cast<double>(r_.c.chunk));
     const auto part = [&](const RunTensor& x, const float* data) {
       StridedTensor of = row_major_tensor(const_cast<float*>(data), x.shape);
       if (x.axis == Axis::tokens) of = of.slice(x.batched ? 1 : 0, r_.c.T - 1, r_.c.T);
-      return CallTensor{x.name, std::move(of), -1, x.indices};
+      return with_elements({.name = x.name, .axis = x.axis, .indices = x.indices}, of);
     };
     for (const RunTensor& x : loop_.inputs) one.inputs.push_back(part(x, x.data->data()));
     for (const RunTensor& x : loop_.outputs) one.outputs.push_back(part(x, nullptr));
@@ -136,12 +119,11 @@ class TensorCall final : public WholeCall {
     last_inputs_.reserve(one.inputs.size());
     for (const CallTensor& x : one.inputs) {
       const auto of = std::ranges::find(loop_.inputs, x.name, &RunTensor::name);
-      last_inputs_.push_back(elements_of(x.tensor));
-      input(x.name, {x.tensor.shape, of->axis, of->batched}, last_inputs_.back());
-      call_.inputs.back().indices = x.indices;
+      last_inputs_.push_back(values_of(elements_of(x)));
+      input(*of, {x.shape, of->axis, of->batched}, last_inputs_.back());
     }
     for (std::size_t i = 0; i < one.outputs.size(); ++i)
-      output(one.outputs[i].name, {one.outputs[i].tensor.shape, specs_[i].axis}, outputs_[i]);
+      output(one.outputs[i].name, {one.outputs[i].shape, specs_[i].axis}, outputs_[i]);
   }
 
   /// Sequence `part` of all outputs: of rows of tokens the last ones by the call that is timed, those before it by the calls
@@ -177,7 +159,6 @@ class TensorCall final : public WholeCall {
   std::vector<TensorSpec> specs_;  ///< of the outputs
   CallLoop loop_;                  ///< whose names the call has
   std::vector<std::vector<float>> written_, last_inputs_, outputs_;
-  std::vector<std::int64_t> offsets_;  ///< of a packed batch
 };
 
 }  // namespace

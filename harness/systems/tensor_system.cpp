@@ -5,12 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <limits>
-#include <map>
-#include <numeric>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,7 +19,6 @@
 #include "harness/run/chosen_tokens.h"
 #include "harness/run/judging_cost.h"
 #include "harness/run/kernel_table.h"
-#include "harness/run/plugin.h"
 #include "harness/run/run_case.h"
 #include "harness/systems/judge_tensors.h"
 #include "harness/systems/model_shapes.h"
@@ -52,8 +47,8 @@ Written run_tensors(const Resolved& r, const TensorSystem& system, const std::ve
   const Call call = system.call(r.c, kernel.form);
   const Signature signature = system.row.signature(call);
   std::vector<TensorSpec> specs = signature.outputs;
-  if (r.c.taps && !kernel.taps.empty()) {
-    for (TensorSpec& tap : stages_of(system.name)(call).taps) {
+  if (!kernel.taps.empty()) {
+    for (TensorSpec& tap : system.taps_of(r, kernel.form)) {
       if (hands_out(kernel, tap.name, r.c)) specs.push_back(std::move(tap));
     }
   }
@@ -67,106 +62,6 @@ Written run_tensors(const Resolved& r, const TensorSystem& system, const std::ve
         .push_back({specs[i], true, loop.outputs[i].shape, std::move(written[i]), r.c.lengths});
   }
   return out;
-}
-
-/// Whether the contract of that name draws roundings; plans ask millions of times.
-bool keeps_sixteen_bits(const std::string& contract) {
-  thread_local std::map<std::string, bool> known;
-  const auto [at, fresh] = known.try_emplace(contract);
-  if (fresh) at->second = has_samples(contract_named(contract));
-  return at->second;
-}
-
-/// What the sizes of a case say of one of its sequences.
-struct OfSizes {
-  bool possible = false;
-  bool by_token = false;    ///< held_by_token
-  double operations = 0.0;  ///< multiplications of the reference
-  double elements = 0.0, tensors = 0.0;
-};
-
-/// The call of a case in the row's first form. Of the same system again only numbers change.
-Call& call_of_sizes(const TensorSystem& system, const Case& c) {
-  thread_local std::map<const TensorSystem*, Call> known;
-  Call& call = known[&system];
-  const bool same =
-      std::ranges::equal(call.parameters, c.parameters, {}, &std::pair<const std::string, Index>::first,
-                         &std::pair<const std::string, Index>::first);
-  if (!same) call = system.call(c, system.row.forms.front().name);
-  auto from = c.parameters.begin();
-  for (auto& [name, value] : call.parameters) value = (from++)->second;
-  call.form = system.row.forms.front().name;
-  call.tokens = c.T;
-  call.chunk = c.chunk;
-  return call;
-}
-
-OfSizes count_sizes(const TensorSystem& system, const Case& c, const CaseForm* asked) {
-  OfSizes of;
-  const Operator& row = system.row;
-  Call& one = call_of_sizes(system, c);
-  Signature all;
-  try {
-    all = row.signature(one);
-  } catch (const Error&) {  // sizes that are impossible together
-    return of;
-  }
-  of.possible = true;
-  of.by_token = held_by_token(row, all);
-  const auto operations = [&](const OperatorForm& form) {
-    one.form = form.name;
-    one.chunk = form.chunked ? c.chunk : 0;
-    return static_cast<double>(row.cost(one).operations) / 2;
-  };
-  double of_token = 0.0;
-  for (const TensorSpec& spec : all.inputs) {
-    const auto size = static_cast<double>(spec.size());
-    of.elements += size;
-    if (spec.axis != Axis::tokens || !row.token_wise) of_token += size;
-  }
-  for (const TensorSpec& spec : all.outputs) of.elements += static_cast<double>(spec.size());
-  of.tensors = static_cast<double>(all.inputs.size() + all.outputs.size());
-  // The first form is the oracle's; the kernel's is tens of times cheaper, but a large chunk more work.
-  of.operations = operations(row.forms.front());
-  if (const OperatorForm* own = row.form(c.form)) of.operations = std::max(of.operations, operations(*own));
-  for (const OperatorForm& native : row.forms) {
-    // The calls are of the kernel's form: before the first token that comes alone, in its chunks.
-    if (asked != nullptr && asked->decodes && native.chunked && c.chunk > 0)
-      of.operations = std::max(of.operations, operations(native));
-  }
-  // Where nobody has counted them: each token meets all weights, states and rows before it; without weights the other
-  // tokens' data too, unless no token meets another.
-  if (of.operations <= 0) of.operations = static_cast<double>(std::max<Index>(c.T, 1)) * of_token;
-  return of;
-}
-
-/// A plan asks ten million times, half of them of the sizes that it asked of shortly before. What another case has overwritten is
-/// counted again: a table that grows costs more than it saves. `asked`: the form of the case.
-OfSizes of_sizes(const TensorSystem& system, const Case& c, const CaseForm* asked) {
-  constexpr std::size_t kKept = 1U << 12;
-  struct Kept {
-    std::string system, form;  ///< no system: nothing is kept
-    std::vector<Index> sizes;
-    OfSizes of;
-  };
-  thread_local std::vector<Kept> known(kKept);
-  thread_local std::vector<Index> sizes;
-  sizes.assign({c.T, c.chunk});
-  for (const auto& [name, value] : c.parameters) sizes.push_back(value);
-  std::size_t hash = std::hash<std::string_view>{}(c.form);
-  for (const Index size : sizes) {
-    hash = (hash ^ static_cast<std::size_t>(size)) * 0x9E3779B97F4A7C15U;
-    hash ^= hash >> 32U;
-  }
-  Kept& kept = known[hash % kKept];
-  if (kept.system != system.name || kept.form != c.form || kept.sizes != sizes) {
-    kept.system.clear();
-    kept.of = count_sizes(system, c, asked);
-    kept.system = system.name;
-    kept.form = c.form;
-    kept.sizes = sizes;
-  }
-  return kept.of;
 }
 
 }  // namespace
@@ -207,6 +102,7 @@ Properties properties_of(const Operator& row, const Signature& signature, bool p
 TensorSystem::TensorSystem(const Operator& of) : row(of) {
   name = of.name;
   equation = of.equation;
+  numerics = Numerics::running_errors;
   kernel_rows = kTensorRows;
   in_file = {"input.", "output."};
   const StagesOf stages = stages_of(name);
@@ -320,60 +216,9 @@ Signature TensorSystem::signature(const Case& c) const {
   return row.signature(call(c, row.forms.front().name));
 }
 
-double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
-  const CaseForm* asked = this->form(c.form);
-  if (!c.lengths.empty()) {
-    Case one = c;
-    one.form = row.forms.front().name;
-    one.lengths.clear();
-    const double sequences = static_cast<double>(sequences_of(c));
-    // The work of a token grows with its sequence, up to where some of the tokens alone are held: the most that any has is the larger
-    // of the longest sequence's and of the longest one's that is held whole.
-    const Index longest = std::ranges::max(c.lengths);
-    double of_token = 0.0;
-    for (const Index tokens : {longest, std::min(longest, policy.all_tokens)}) {
-      one.T = tokens;
-      of_token = std::max(of_token, work(one, policy) / static_cast<double>(std::max<Index>(tokens, 1)));
-    }
-    return static_cast<double>(c.T) * of_token + sequences * kSequenceCost / kTensorUnit;
-  }
-  const OfSizes of = of_sizes(*this, c, asked);
-  if (!of.possible) return std::numeric_limits<double>::infinity();
-  const bool decodes = asked != nullptr && asked->decodes;
-  const double calls =
-      decodes ? static_cast<double>((c.T - c.prefill) / c.step) * kTensorOfCallCost * of.tensors : 0.0;
-  // Of many sequences few are held to their tolerance (ChosenHeads), the others evaluated in float64.
-  const double part =
-      static_cast<double>(sequences_to_hold(c, policy)) / static_cast<double>(std::max<Index>(c.B, 1));
-  // The last tokens attend to twice as many tokens as the average one.
-  const double made =
-      c.cached ? std::min(1.0, 2.0 * static_cast<double>(c.T - c.prefill) / static_cast<double>(c.T)) : 1.0;
-  const double tokens = c.cached ? 1.0
-                        : of.by_token && c.law.empty() && !c.taps
-                            ? ChosenTokens::share(c.T, policy, c.prefill)
-                            : 1.0;
-  const double share = part * tokens + (1.0 - part * tokens) * kPlainShare;
-  // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
-  // The stages together are the layer once more.
-  const double looks = (!c.law.empty()                   ? kTensorLawFactor
-                        : keeps_sixteen_bits(c.contract) ? kSampledFactor
-                                                         : 1.0) *
-                       (c.taps ? kStagesFactor : 1.0);
-  const double of_sequence =
-      looks * (share * (made * of.operations + kTensorElementCost * of.elements) + kSequenceCost + calls) +
-      (1.0 - part) * kTensorElementCost / 2 * of.elements;
-  return static_cast<double>(c.B) * of_sequence / kTensorUnit;
-}
-
-Index TensorSystem::sequences_to_hold(const Case& c, const JudgePolicy& policy) const {
-  if (!c.lengths.empty()) return sequences_of(c);
-  if (c.B <= 1 || !c.law.empty()) return c.B;
-  Case one = c;
-  one.B = 1;
-  const double seconds = kSecondsOfWork * measured_share(row.name) * work(one, policy);
-  if (!(seconds * static_cast<double>(policy.held_heads) > policy.sequence_seconds))
-    return std::min(c.B, policy.held_heads);
-  return std::min(c.B, std::max<Index>(static_cast<Index>(policy.sequence_seconds / seconds), 1));
+std::vector<TensorSpec> TensorSystem::taps_of(const Resolved& r, std::string_view native) const {
+  if (!r.c.taps) return {};
+  return stages_of(name)(call(r.c, native)).taps;
 }
 
 std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return tensor_inputs(r); }

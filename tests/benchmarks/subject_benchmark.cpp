@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "harness/run/whole_call.h"
 #include "harness/subjects/c_library.h"
 #include "oracles/contracts.h"
 
@@ -19,7 +20,7 @@ void overhead(benchmark::State& state) {
   }
   static const Subject subject =
       is_c_subject(spec) ? load_c_subject(spec) : load_subject(spec, patience_of_environment());
-  const Kernel& kernel = subject.rows.kernels.front();
+  const CallKernel& kernel = subject.rows.front();
   constexpr std::int64_t kWidth = 64;
   const std::int64_t T = state.range(0) / kWidth;
   const auto floats = [](std::int64_t size) {
@@ -27,14 +28,16 @@ void overhead(benchmark::State& state) {
   };
   std::vector<float> q = floats(T * kWidth), k = q, v = q, o = q, g = floats(T), beta = g,
                      final_state = floats(kWidth * kWidth);
-  Arguments a;
-  a.q = row_major<const float, 4>(q.data(), {1, T, 1, kWidth});
-  a.k = row_major<const float, 4>(k.data(), {1, T, 1, kWidth});
-  a.v = row_major<const float, 4>(v.data(), {1, T, 1, kWidth});
-  a.g = row_major<const float, 3>(g.data(), {1, T, 1});
-  a.beta = row_major<const float, 3>(beta.data(), {1, T, 1});
-  a.o = row_major<float, 4>(o.data(), {1, T, 1, kWidth});
-  a.final_state = row_major<float, 4>(final_state.data(), {1, 1, kWidth, kWidth});
+  KernelCall a;
+  a.tokens = T;
+  a.parameters = {{"Hk", 1}, {"Hv", 1}, {"dk", kWidth}, {"dv", kWidth}};
+  const auto tensor = [](const char* name, std::vector<float>& data, std::vector<std::int64_t> shape) {
+    return with_elements({.name = name}, row_major_tensor(data.data(), std::move(shape)));
+  };
+  const std::vector<std::int64_t> rows{1, T, 1, kWidth};
+  a.inputs = {tensor("q", q, rows), tensor("k", k, rows), tensor("v", v, rows), tensor("g", g, {1, T, 1}),
+              tensor("beta", beta, {1, T, 1})};
+  a.outputs = {tensor("o", o, rows), tensor("final_state", final_state, {1, 1, kWidth, kWidth})};
   const Contract contract = contract_named(kernel.contracts.front());
   for (auto _ : state) benchmark::DoNotOptimize(kernel.run(a, contract));
 }

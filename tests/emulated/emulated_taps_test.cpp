@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +12,6 @@
 #include <vector>
 
 #include "harness/run/kernel_table.h"
-#include "harness/run/plugin.h"
 #include "harness/run/run_case.h"
 #include "oracles/reasons.h"
 #include "oracles/systems/stages.h"
@@ -23,7 +23,13 @@ namespace samestate {
 namespace {
 
 const std::vector<OperatorKernel>& all_rows() {
-  static const std::vector<OperatorKernel> kRows = load_plugin(SAMESTATE_EMULATED_OPERATORS).operators;
+  static const std::vector<OperatorKernel> kRows = [] {
+    void* const library = dlopen(SAMESTATE_EMULATED_OPERATORS, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw Error(dlerror());
+    std::vector<OperatorKernel> rows;
+    reinterpret_cast<void (*)(std::vector<OperatorKernel>*)>(dlsym(library, kTensorRows.data()))(&rows);
+    return rows;
+  }();
   return kRows;
 }
 

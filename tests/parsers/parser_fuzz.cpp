@@ -118,8 +118,7 @@ void read_filter(const std::string& text) {
 void read_ready(const std::string& text) {
   Subject subject = subject_rows(parse_ready(text), [](EdgeCall&, const std::string&) { return Outcome{}; });
   KernelTable table({}, {});
-  table.add(subject.rows.kernels);
-  table.add(subject.rows.operators);
+  table.add(subject.rows);
   for (const Declaration& d : subject.kernels)
     table.converts(d.name, d.strided, d.variant, nullptr, formats_of(d.conventions));
   for (const KernelRow& row : table.all()) (void)row.limits.text();

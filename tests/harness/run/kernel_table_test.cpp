@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/operator_row.h"
@@ -69,6 +70,44 @@ TEST(KernelTable, ARowNamesWhatIsThere) {
   EXPECT_THROW(KernelTable(std::span<const Kernel>(&wrong, 1)), Error);
 }
 
+// A row whose function takes a KernelCall may be of a system of either kind, and is told which row is called.
+TEST(KernelTable, ARowOfCallsIsOfAnySystem) {
+  std::vector<CallKernel> rows;
+  std::vector<std::string> told;
+  for (const auto& [system, form] : {std::pair{"retention", "chunked"}, {"rms_norm", "fused"}}) {
+    CallKernel row;
+    row.name = std::string("mine.") + system + "." + form;
+    row.system = system, row.form = form, row.device = "cpu", row.contracts = {"fp32"};
+    row.run = [&told](const KernelCall& call, const Contract&) {
+      told.push_back(std::string(call.system) + "/" + std::string(call.form));
+      return Outcome{};
+    };
+    rows.push_back(row);
+  }
+  rows.back().strided = false;
+  KernelTable table(kernels(), operator_kernels());
+  table.add(rows);
+  KernelCall call;
+  call.tokens = 1;
+  std::array<float, 8> values{};
+  call.inputs = {{.name = "x", .shape = {1, 2, 2}, .stride = {4, 2, 1}, .data = values.data()}};
+  for (const CallKernel& row : rows) {
+    const KernelRow& mine = table.row_named(row.name);
+    EXPECT_EQ(mine.run(call, {}).kind, Outcome::Kind::ran) << row.name;
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{"retention/chunked", "rms_norm/fused"}));
+  // One that takes dense tensors alone is not called with others.
+  call.inputs.front().stride = {8, 4, 1};
+  EXPECT_THROW((void)table.row_named(rows.back().name).run(call, {}), Unavailable);
+  EXPECT_EQ(table.row_named(rows.front().name).run(call, {}).kind, Outcome::Kind::ran);
+  // The struct of one kind is not called for a system of the other.
+  CallKernel family = by_call(KernelTable(kernels()).named("cpu.retention.chunked"));
+  EXPECT_EQ(refused(family, [](CallKernel&) {}), "");
+  EXPECT_NE(refused(family, [](CallKernel& row) { row.system = "rms_norm", row.form = "fused"; })
+                .find("a kernel of rms_norm is a row of samestate_plugin_operator_kernels"),
+            std::string::npos);
+}
+
 // Calls of form=decode of named tensors are the kernel's own, with the line's chunk; those of the family alternate.
 TEST(KernelTable, LimitsSpeakOfTheCallsOfNamedTensorsToo) {
   OperatorKernel row = operator_row("cpu.linear_attention_normalised.chunked");
@@ -113,9 +152,9 @@ TEST(KernelTable, ACallIsReadAsItsCaseLine) {
   KernelCall call;
   call.batch = 3;
   call.tokens = 5;
-  call.chunk = 16;
-  call.l2norm = true;
-  call.head_map = HeadMap::tiled;
+  call.set("chunk", 16.0);
+  call.set("l2norm", 1.0);
+  call.set("tiled", 1.0);
   call.parameters = {{"Hk", 2}, {"Hv", 4}, {"dk", 6}, {"dv", 7}};
   const Case c = as_called(parse_case("v1 retention T=99 state=random"), family, CallShape(call));
   EXPECT_EQ(c, parse_case("v1 retention chunk=16 B=3 T=5 Hk=2 Hv=4 heads=tiled dk=6 dv=7 l2norm=1"));
@@ -129,7 +168,7 @@ TEST(KernelTable, ACallIsReadAsItsCaseLine) {
   const KernelRow tensors = adapted(operator_row("cpu.linear_attention_normalised.chunked"));
   KernelCall other;
   other.tokens = 5;
-  other.chunk = 8;
+  other.set("chunk", 8.0);
   other.parameters = {{"dk", 6}};
   const std::string line = "v1 linear_attention_normalised form=chunked chunk=8 ";
   EXPECT_EQ(as_called(parse_case(line + "T=9"), tensors, CallShape(other)), parse_case(line + "T=5 dk=6"));

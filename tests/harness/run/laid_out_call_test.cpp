@@ -13,10 +13,8 @@ std::unique_ptr<WholeCall> whole_of(const char* line) {
   return r.system->whole_call(r, 1);
 }
 
-std::vector<float> elements_of(const StridedTensor& x) {
-  std::vector<float> out;
-  visit(x, [&](float element) { out.push_back(element); });
-  return out;
+StridedTensor output_of(const KernelCall& call, std::string_view name) {
+  return elements_of(*call.output(name));
 }
 
 TEST(LaidOutCall, HasTheWholeCallsValuesWithGapsBetweenThem) {
@@ -28,9 +26,9 @@ TEST(LaidOutCall, HasTheWholeCallsValuesWithGapsBetweenThem) {
       ASSERT_EQ(laid.call().inputs.size(), whole->call().inputs.size());
       bool strided = false;
       for (std::size_t i = 0; i < laid.call().inputs.size(); ++i) {
-        const StridedTensor& x = laid.call().inputs[i].tensor;
-        EXPECT_EQ(x.shape, whole->call().inputs[i].tensor.shape) << line;
-        EXPECT_EQ(elements_of(x), elements_of(whole->call().inputs[i].tensor)) << line;
+        const CallTensor &x = laid.call().inputs[i], &dense = whole->call().inputs[i];
+        EXPECT_EQ(x.shape, dense.shape) << line;
+        EXPECT_EQ(values_of(elements_of(x)), values_of(elements_of(dense))) << line;
         strided = strided || !x.dense();
       }
       EXPECT_TRUE(strided || (layout == Layout::fused && laid.call().inputs.size() < 3)) << line;
@@ -41,13 +39,13 @@ TEST(LaidOutCall, HasTheWholeCallsValuesWithGapsBetweenThem) {
 TEST(LaidOutCall, GivesBackWhatWasWrittenAndSeesWhatWasWrittenBeside) {
   const auto whole = whole_of("v1 retention form=recurrent T=2 Hk=2 dk=3 dv=5");
   const LaidOutCall laid(*whole, Layout::padded);
-  const StridedTensor o = laid.call().output("o");
+  const StridedTensor o = output_of(laid.call(), "o");
   float next = 0.0F;
   visit(o, [&](float& element) { element = next++; });
-  visit(laid.call().output("final_state"), [](float& element) { element = 1.0F; });
+  visit(output_of(laid.call(), "final_state"), [](float& element) { element = 1.0F; });
   laid.give_back();
-  EXPECT_EQ(whole->call().output("o").data[0], 0.0F);
-  EXPECT_EQ(whole->call().output("o").data[19], 19.0F) << "row-major again";
+  EXPECT_EQ(output_of(whole->call(), "o").data[0], 0.0F);
+  EXPECT_EQ(output_of(whole->call(), "o").data[19], 19.0F) << "row-major again";
   o.data[5] = 3.0F;  // behind the first head's row
   EXPECT_THROW(laid.give_back(), Trespass);
 }
@@ -55,8 +53,8 @@ TEST(LaidOutCall, GivesBackWhatWasWrittenAndSeesWhatWasWrittenBeside) {
 TEST(LaidOutCall, SeesAnInputThatWasEdited) {
   const auto whole = whole_of("v1 retention form=recurrent T=2 dk=3 dv=5");
   const LaidOutCall laid(*whole, Layout::sliced);
-  visit(laid.call().output("o"), [](float& element) { element = 1.0F; });
-  laid.call().input("k").data[0] += 1.0F;
+  visit(output_of(laid.call(), "o"), [](float& element) { element = 1.0F; });
+  elements_of(*laid.call().input("k")).data[0] += 1.0F;
   EXPECT_THROW(laid.give_back(), Trespass);
 }
 

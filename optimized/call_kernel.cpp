@@ -1,0 +1,125 @@
+#include "optimized/call_kernel.h"
+
+#include <array>
+#include <iterator>
+#include <utility>
+
+namespace samestate {
+namespace {
+
+/// Throws Error where the call sets what none of `known` is: the struct that the kernel reads would leave it out in silence.
+void require_settings(const KernelCall& call, std::span<const std::string_view> known, const char* type) {
+  for (const auto& [name, value] : call.settings) {
+    const bool standard =
+        std::ranges::any_of(kCallSettings, [&, name = name, value = value](const CallSetting& row) {
+          return row.name == name && row.standard == value;
+        });
+    if (standard || std::ranges::find(known, name) != known.end()) continue;
+    throw Error("the call sets " + std::string(name) + "=" + std::to_string(value) + ", and " + type +
+                " has no place for it: write the kernel as a row of " + std::string(kCallRows));
+  }
+}
+
+template <class T>
+NamedTensor<T> named_tensor(const CallTensor& x) {
+  if (x.dtype != Dtype::fp32)
+    throw Error("tensor " + std::string(x.name) +
+                " is not fp32, which every tensor of OperatorArguments is: write the kernel as a row of " +
+                std::string(kCallRows));
+  return {x.name, x.shape, static_cast<T*>(x.data), x.dense() ? std::vector<std::int64_t>{} : x.stride,
+          x.axis};
+}
+
+/// The function as one of calls; null where there is none.
+template <class Result, class Arguments, class Adapter, class... Further>
+std::function<Result(const KernelCall&, const Further&...)> taking_calls(
+    const std::function<Result(const Arguments&, const Further&...)>& function, Adapter adapter) {
+  if (!function) return nullptr;
+  return [function, adapter](const KernelCall& call, const Further&... further) {
+    return function(adapter(call), further...);
+  };
+}
+
+template <class Row>
+CallKernel common_row(const Row& kernel, std::string_view listed_by) {
+  CallKernel row;
+  row.name = kernel.name;
+  row.system = kernel.system;
+  row.form = kernel.form;
+  row.device = kernel.device;
+  row.contracts = kernel.contracts;
+  row.limits = kernel.limits;
+  row.listed_by = listed_by;
+  return row;
+}
+
+}  // namespace
+
+Arguments arguments_of(const KernelCall& call) {
+  static constexpr std::array<std::string_view, 4> kKnown{"scale", "chunk", "tiled", "l2norm"};
+  require_settings(call, kKnown, "Arguments");
+  Arguments a;
+  a.q = call.view<const float, 4>("q");
+  a.k = call.view<const float, 4>("k");
+  a.v = call.view<const float, 4>("v");
+  a.g = call.view<const float, 3>("g");
+  a.beta = call.view<const float, 3>("beta");
+  a.initial_state = call.view<const float, 4>("initial_state");
+  a.cu_seqlens = call.cu_seqlens;
+  a.o = call.view<float, 4>("o");
+  a.final_state = call.view<float, 4>("final_state");
+  a.scale = call.scale();
+  a.chunk = call.chunk();
+  a.head_map = call.head_map();
+  a.l2norm = call.l2norm();
+  a.threads = call.threads;
+  if (!call.cuts.empty())
+    a.cuts = row_major<const std::int64_t, 1>(call.cuts.data(), {std::ssize(call.cuts)});
+  return a;
+}
+
+OperatorArguments operator_arguments_of(const KernelCall& call) {
+  // Repetitions of the judge change these of every call, and no system of named tensors reads any but the chunk.
+  static constexpr std::array<std::string_view, 4> kKnown{"scale", "chunk", "tiled", "l2norm"};
+  require_settings(call, kKnown, "OperatorArguments");
+  OperatorArguments a;
+  for (const CallTensor& x : call.inputs) a.inputs.push_back(named_tensor<const float>(x));
+  for (const CallTensor& x : call.outputs) a.outputs.push_back(named_tensor<float>(x));
+  a.parameters = call.parameters;
+  a.batch = call.batch;
+  a.tokens = call.tokens;
+  a.chunk = call.chunk();
+  a.threads = call.threads;
+  a.cu_seqlens = call.cu_seqlens;
+  return a;
+}
+
+CallKernel by_call(const Kernel& kernel) {
+  CallKernel row = common_row(kernel, kFamilyRows);
+  row.run = taking_calls(kernel.run, arguments_of);
+  row.time = taking_calls(kernel.time, arguments_of);
+  row.trace = taking_calls(kernel.trace, arguments_of);
+  row.variants = kernel.variants;
+  return row;
+}
+
+CallKernel by_call(const OperatorKernel& kernel) {
+  CallKernel row = common_row(kernel, kTensorRows);
+  row.run = taking_calls(kernel.run, operator_arguments_of);
+  row.time = taking_calls(kernel.time, operator_arguments_of);
+  row.strided = kernel.strided;
+  row.packed = kernel.packed;
+  row.taps = kernel.taps;
+  return row;
+}
+
+std::span<const CallKernel> call_kernels() {
+  static const std::vector<CallKernel> kTable = [] {
+    std::vector<CallKernel> rows = by_calls(kernels());
+    for (CallKernel& row : by_calls(operator_kernels())) rows.push_back(std::move(row));
+    return rows;
+  }();
+  return kTable;
+}
+
+}  // namespace samestate

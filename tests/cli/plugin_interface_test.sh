@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# The interface of plugins: rows of KernelCall, and those of the older structs as they were built before.
+# usage: plugin_interface_test.sh SAMESTATE CALL_PLUGIN FIRST_PLUGIN PRESENT_PLUGIN
+set -uo pipefail
+
+calls="$(realpath "$2")"
+first="$(realpath "$3")"
+present="$(realpath "$4")"
+source "$(dirname "$0")/prelude.sh"
+
+# Kernels that read views of the call, of both kinds of systems: dense, strided, packed, in place and decoded.
+for kernel in calls.short_convolution.scatter calls.retention.recurrent; do
+  run 0 gate --plugin "$calls" --kernel "$kernel" --max-cases 150 --jsonl "$kernel.jsonl"
+  for key in form=packed layout=; do
+    grep -q -- "$key" "$kernel.jsonl" || complain "$kernel met no $key"
+  done
+done
+grep -q 'form=decode' calls.short_convolution.scatter.jsonl || complain 'no state was handed from call to call'
+grep -q 'final=in_place' calls.retention.recurrent.jsonl || complain 'no state was carried in place'
+
+# A window that reaches into the sequence before fails packed calls alone, a scale that is not read those that have another one.
+run 1 gate --plugin "$calls" --kernel across.short_convolution.scatter --max-cases 150 --jsonl across.jsonl
+grep '"verdict":"fail"' across.jsonl >failed || complain 'nothing failed'
+! grep -v 'form=packed' failed >/dev/null || complain 'a dense call failed'
+run 1 gate --plugin "$calls" --kernel unscaled.retention.recurrent --max-cases 60
+
+# A row of the older struct says packed too, and is asked for packed batches.
+run 0 gate --plugin "$calls" --kernel struct.short_convolution.scatter --max-cases 150 --list
+says 'form=packed'
+
+# One source, built for the interface as it was and for this one: the same records.
+for plugin in first present; do
+  run 0 gate --plugin "${!plugin}" --max-cases 120 --jsonl "$plugin.jsonl"
+done
+run 0 compare first.jsonl present.jsonl --factor 1
+records() { grep '"event":"end"' "$1" | sed -E 's/"case":[0-9]+,//; s/"seconds":[^,}]*//g; s/(first|present)_plugin/plugin/' | sort; }
+[[ "$(records first.jsonl | wc -l)" -eq 120 ]] || complain 'too few records'
+cmp -s <(records first.jsonl) <(records present.jsonl) || complain 'the plugin that was built before gives other records'
+
+finish
