@@ -30,6 +30,10 @@ SOLVED = "+accumulator:fp32+inverse:block16/{}+merges:rows+scan:tree+card:neares
 SCAN = "v1 selective_scan form={} B=2 T=4 D=6 N=3"
 DUALITY = "v1 state_space_duality form={} B=2 T=5 H=4 G=2 P=3 N=2"
 CONVOLUTION = "v1 short_convolution form=gather B=2 T=5 C=8 W=4 bias=1"
+# In regime zeros the state's oldest inputs are zero, and its window goes on to the tokens before it in memory.
+PACKED_CONVOLUTION = "v1 short_convolution form=packed lengths=6,0,1,4,9 unowned=2,1 C=8 W=4 bias=1 regime=zeros"
+# In regime trained one sequence in four has no state: of this seed the third and the fourth, in front of which nothing stands.
+PACKED_DUALITY = DUALITY.replace("B=2 T=5", "lengths=6,0,1,4,9 unowned=2,1").format("packed chunk=16")
 PACKED = STEP.format(6), ["v before k", "q and k exchanged", "no l2norm", "no dt_bias", "b as it is", "heads tiled",
                           "another slot written", "null rows unwritten", "epsilon"]
 EX2 = " contract=fp32+exponential:ex2"
@@ -68,6 +72,8 @@ IMITATED = [
     ("cudnn.gated_delta_net.cutile", CHUNKS.format("chunked", DENSE), ["heads tiled"]),
     ("cudnn.mamba2", "v1 state_space_duality form=chunked chunk=128 B=2 T=5 H=4 G=2 P=64 N=128 contract=bf16+card:nearest",
      ["no initial state"]),
+    ("cudnn.mamba2", "v1 state_space_duality form=packed chunk=128 lengths=3,1,5 H=4 G=2 P=64 N=128 repeat=1 "
+     "contract=bf16+card:nearest", ["state of the neighbour", "stale offsets"]),
     ("flashinfer.gated_delta_rule_decode", WIDE.format(2), ["b as it is", "no l2norm"]),
     ("flashinfer.gated_delta_rule_decode.large_batch", WIDE.format(1).replace("B=6", "B=32"), ["no l2norm"]),
     ("flashinfer.gated_delta_rule_decode_pretranspose.bf16_state", WIDE.format(1), ["no dt_bias", "no update"]),
@@ -80,7 +86,13 @@ IMITATED = [
      ["no initial state"]),
     ("mamba_ssm.mamba_chunk_scan_combined", DUALITY.format("chunked chunk=16") + " regime=large"
      " contract=tf32_truncated+card:nearest", ["steps clipped"]),
+    ("mamba_ssm.mamba_chunk_scan_combined", PACKED_DUALITY + " repeat=1 contract=tf32_truncated+card:nearest",
+     ["state of the neighbour", "stale offsets"]),
+    ("mamba_ssm.mamba_chunk_scan_combined", PACKED_DUALITY + " regime=trained seed=3 contract=tf32_truncated+card:nearest",
+     ["state of the neighbour"]),
     ("causal_conv1d.causal_conv1d_fn", CONVOLUTION + EX2, ["weight reversed", "no bias", "old state"]),
+    ("causal_conv1d.causal_conv1d_fn", PACKED_CONVOLUTION + EX2, ["window across the boundary", "no bias"]),
+    ("causal_conv1d.causal_conv1d_fn", PACKED_CONVOLUTION + " repeat=1" + EX2, ["stale offsets"]),
     ("causal_conv1d.causal_conv1d_update", CONVOLUTION + EX2, ["weight reversed", "no silu", "over its input"]),
 ]
 
