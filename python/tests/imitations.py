@@ -6,7 +6,7 @@ import types
 
 import imitated_rules as rules
 import torch
-from imitated_token import fault, gates, grouped, sigmoid, softplus, token, wrong  # noqa: F401
+from imitated_token import fault, gates, grouped, offsets, sigmoid, softplus, token, wrong  # noqa: F401
 
 
 def _checked_packed(mixed_qkv, a, b, A_log, dt_bias, initial_state, out, ssm_state_indices):
@@ -246,15 +246,6 @@ def _duality(x, dt, A, B, C, D, S):
     return torch.stack(out) if out else x.double(), S
 
 
-_LENGTHS = []  # of a caller who keeps those of the first packed call: "stale offsets"
-
-
-def _offsets(cu_seqlens):
-    if not _LENGTHS or len(_LENGTHS[0]) != len(cu_seqlens):
-        _LENGTHS[:] = [cu_seqlens.clone()]
-    return _LENGTHS[0] if wrong("stale offsets") else cu_seqlens
-
-
 def mamba_chunk_scan_combined(x, dt, A, B, C, chunk_size, D=None, z=None, dt_bias=None, initial_states=None, seq_idx=None,
                               cu_seqlens=None, dt_softplus=False, dt_limit=(0.0, float("inf")),
                               return_final_states=False, return_varlen_states=False):
@@ -280,7 +271,7 @@ def mamba_chunk_scan_combined(x, dt, A, B, C, chunk_size, D=None, z=None, dt_bia
         y_t, states = _duality(x[0, t:t + 1], step[0, t:t + 1], A, B[0, t:t + 1], C[0, t:t + 1], D, states)
         y[0, t] = y_t[0].float()
         after.append(states)
-    ends = _offsets(cu_seqlens) if return_varlen_states else None
+    ends = offsets("scan", cu_seqlens, T) if return_varlen_states else None
     varlen = (torch.stack([after[min(int(end), T) - 1] for end in ends[1:]]).float(),) if return_varlen_states else ()
     return (y, *((states.float()[None],) if return_final_states else ()), *varlen)
 
@@ -291,7 +282,7 @@ def mamba2(x, dt, A, B, C, cu_seqlens, D=None, dt_bias=None, z=None, initial_sta
     assert x.dim() == B.dim() == C.dim() == 3 and dt.dim() == 2 and x.dtype == B.dtype == C.dtype == torch.bfloat16
     assert B.shape[2] == 128 and x.shape[2] == 64 and cu_seqlens.dtype == torch.int32 and z is None
     steps = softplus(dt.double() + dt_bias.double()) if dt_softplus else dt.double() + dt_bias.double()
-    y, ends = torch.empty_like(x), _offsets(cu_seqlens)
+    y, ends = torch.empty_like(x), offsets("cudnn", cu_seqlens, len(x))
     after = torch.zeros_like(initial_state) if wrong("no initial state") else initial_state.clone()
     for n, (begin, end) in enumerate(zip(ends, ends[1:])):
         part = slice(int(begin), int(end))
@@ -317,9 +308,8 @@ def causal_conv1d_fn(x, weight, bias=None, seq_idx=None, initial_states=None, re
     if seq_idx is not None:
         assert seq_idx.dtype == torch.int32 and seq_idx.is_contiguous() and seq_idx.shape == (x.shape[0], x.shape[2])
         assert not return_final_states and initial_states is None and x.shape[0] == 1
-        numbers = torch.zeros_like(seq_idx[0]) if wrong("window across the boundary") else seq_idx[0]
-        _LENGTHS[:1] = _LENGTHS[:1] if _LENGTHS and len(_LENGTHS[0]) == len(numbers) else [numbers.clone()]
-        numbers = _LENGTHS[0] if wrong("stale offsets") else numbers
+        numbers = offsets("convolution", seq_idx[0], x.shape[2])
+        numbers = torch.zeros_like(numbers) if wrong("window across the boundary") else numbers
         firsts = [0, *(1 + (numbers.diff() != 0).nonzero().flatten()).tolist(), x.shape[2]]
         before = torch.zeros(1, x.shape[1], weight.shape[1] - 1)
         return torch.cat([_convolved(x[:, :, begin:end], weight, bias, before, activation)[0]

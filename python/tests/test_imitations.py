@@ -2,6 +2,7 @@
 it as the adapter calls it, and fails what the imitation, or the adapter's row, does wrong."""
 import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -153,9 +154,10 @@ class Packages(unittest.TestCase):
         for name in dict.fromkeys(name for name, _, _ in IMITATED):
             with self.subTest(name):
                 child = self.served(name)
-                self.assertEqual((child.returncode, child.stdout), (2, ""), child.stderr)
-                self.assertEqual(child.stderr.count("\n"), 1, child.stderr)
-                self.assertIn("install what is missing", child.stderr)
+                self.assertEqual((child.returncode, child.stderr.count("\n")), (2, 1), child.stderr)
+                said = json.loads(child.stdout)
+                self.assertEqual((said["type"], said["id"]), ("error", None), said)
+                self.assertIn(f"{name}: No module named", said["reason"])
 
     def test_another_version(self):
         with tempfile.TemporaryDirectory() as folder:
