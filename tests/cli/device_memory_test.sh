@@ -14,7 +14,7 @@ line="v1 gated_delta_rule form=recurrent T=9 Hk=2 Hv=4 dk=8 dv=4 state=random ke
 # Where there is no driver nothing runs, and nothing is said to have passed. (Where there is one, this asks nothing.)
 if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
   run 77 repro --subject "$subject" "$line"
-  says 'no CUDA driver'
+  says 'CUDA driver'
 fi
 export LD_LIBRARY_PATH="$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 

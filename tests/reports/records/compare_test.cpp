@@ -189,6 +189,33 @@ TEST(Compare, OtherSeedsAndShardsAreNamed) {
   EXPECT_TRUE(compare(first, file(one), 2.0).unlike.empty()) << "a file of before says nothing";
 }
 
+// A record of before names no policy, and was the gate's.
+TEST(Compare, OtherPoliciesOfCommonCasesAreCountedAndNamed) {
+  const auto judged = [](const char* line, const char* policy) {
+    Record made = record(Verdict::pass, 0.5, line);
+    made.policy = policy;
+    return made;
+  };
+  const RecordFile gate = file({judged("v1 a", "gate"), judged("v1 b", ""), judged("v1 c", "gate")});
+  const RecordFile same = file({judged("v1 a", ""), judged("v1 b", "gate"), judged("v1 d", "deep")});
+  EXPECT_TRUE(compare(gate, same, 2.0).policies.empty());
+  EXPECT_EQ(compare_text(compare(gate, same, 2.0)).find("policy"), std::string::npos);
+  const Comparison c =
+      compare(gate, file({judged("v1 a", "deep"), judged("v1 b", "deep"), judged("v1 c", "file")}), 2.0);
+  ASSERT_EQ(c.policies.size(), 2U);
+  EXPECT_EQ(c.policies[0].before, "gate");
+  EXPECT_EQ(c.policies[0].after, "deep");
+  EXPECT_EQ(c.policies[0].cases, 2);
+  EXPECT_EQ(c.policies[1].after, "file");
+  EXPECT_EQ(c.regressions(), 0);
+  for (const char* fact : {"2 cases", "policy gate", "deep", "file"}) {
+    EXPECT_NE(compare_text(c).find(fact), std::string::npos) << fact;
+    EXPECT_NE(compare_markdown(c, "a", "b").find(fact), std::string::npos) << fact;
+  }
+  const auto parsed = nlohmann::json::parse(compare_json(c));
+  EXPECT_EQ(parsed["policies"][0], nlohmann::json({{"before", "gate"}, {"after", "deep"}, {"cases", 2}}));
+}
+
 TEST(Compare, TheWorstStandFirst) {
   const Comparison c =
       compare(file({record(Verdict::pass, 0.1, "v1 a"), record(Verdict::pass, 0.1, "v1 b"),
