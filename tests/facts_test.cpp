@@ -14,6 +14,8 @@ TEST(Facts, AreThereWhateverTheSentence) {
 TEST(Facts, ThatLackAreNamed) {
   EXPECT_EQ(lacking("'k': T is 6", "'k' 6 'q' 5"), " 'q' 5");
   EXPECT_EQ(lacking("", "--force"), " --force");
+  EXPECT_EQ(lacking("shard 1/3\nis missing", "shard missing"), " missing") << "on one line";
+  EXPECT_EQ(lacking("a\nshard 1/3 is missing\nb", "shard missing"), "");
 }
 
 TEST(Facts, ANumberStandsByItself) {

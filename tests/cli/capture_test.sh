@@ -23,7 +23,7 @@ record calls 3
 around=(env PATH=/nowhere)   # the command needs no Python
 run 0 judge calls --jsonl calls.jsonl --junit calls.xml
 says 'captured_kernels.gated_delta_rule.recurrent pass ratio'
-says 'a right kernel stays within'
+says 'right kernel within'
 says '3 calls'
 says 'final state'
 [[ "$(grep -c '"event":"end"' calls.jsonl)" -eq 3 ]] || complain 'not three records'
@@ -61,7 +61,7 @@ run 1 judge tail
 says 'token 69'
 # The gate that failed says its own place, error and limit, and what the values look like.
 grep -qE '^  gate        o of sequence [01], head [0-3], token 69: error .* allowed' out || complain 'no line of the gate'
-says 'it looks like this: only the last token'
+says 'only last token'
 
 printf '{"event":"call","fun' >>calls/calls.jsonl
 run 0 judge calls

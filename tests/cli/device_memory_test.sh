@@ -51,7 +51,7 @@ says 'crash 6'
 CUDA_VISIBLE_DEVICES='' run 77 repro --subject "$subject" "$line"
 says 'sees no device'
 FAKE_MEMORY=1000 run 77 repro --subject "$subject" "$line"
-says 'bytes of memory on the device'
+says 'bytes device'
 
 FAULT=on_cpu bad 'say "device": "cuda" too' repro --subject "$subject" "$line"
 FAULT=on_moon bad 'known: host, cuda' repro --subject "$subject" "$line"
@@ -62,6 +62,6 @@ read hello
 echo '{"type":"ready","protocol":1,"kernels":[{"name":"a.retention.recurrent","system":"retention","form":"recurrent","device":"cuda","memory":"cuda","contracts":["fp32"]}]}'
 END
 chmod +x program
-bad 'a process is given memory of the host' repro --subject ./program "v1 retention form=recurrent T=4"
+bad 'process memory host' repro --subject ./program "v1 retention form=recurrent T=4"
 
 finish

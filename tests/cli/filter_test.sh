@@ -56,8 +56,8 @@ bad 'unknown key' gate --where size=4 --list
 bad '64..4096' gate --where T=long --list
 bad 'D rms_norm 16384' gate --device cpu --system rms_norm --where D=20000 --list
 bad 'D rms_norm 1' gate --device cpu --system rms_norm --where D=0 --list
-bad 'rms_norm has no key dk; its sizes are ' gate --device cpu --system rms_norm --where dk=16 --list
-bad 'no case of the plan fits' gate --device cpu --system retention --where 'ranks=3 form=recurrent' --list
+bad 'rms_norm dk sizes' gate --device cpu --system rms_norm --where dk=16 --list
+bad 'plan fits' gate --device cpu --system retention --where 'ranks=3 form=recurrent' --list
 bad 'cpu.rms_norm.fused bf16 fp16 fp32' gate --device cpu --kernel cpu.rms_norm.fused --contract fp32+output:bf16 --list
 bad '20000 drawn' fuzz --system retention --where T=7777777 --max-cases 3
 bad 'no point fits' sweep --quick --where T=7777777

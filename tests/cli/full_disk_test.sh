@@ -60,7 +60,7 @@ safe="$(($(wc -l <night.txt) - 1))"
 [[ $safe -ge 5 && $safe -lt 400 ]] || complain "$safe cases are safe"
 room
 run 0 "${search[@]}" --resume
-says "$safe from the checkpoint"
+says "$safe checkpoint"
 [[ "$(wc -l <night.txt)" -eq 401 ]] || complain 'the checkpoint is not whole'
 run 0 merge night.jsonl
 
@@ -68,7 +68,7 @@ run 0 merge night.jsonl
 points=(sweep --quick --series chunk --system retention --out points.jsonl)
 full 24
 run 2 "${points[@]}"
-says 'the same command goes on'
+says 'same command'
 whole points.jsonl
 room
 run 0 "${points[@]}"
@@ -95,7 +95,7 @@ S
   code=0
   unshare -rm bash on_disk "$samestate" "${gate[@]}" --jsonl disk/gate.jsonl || code=$?
   [[ $code -eq 2 ]] || complain "a full tmpfs: exit $code"
-  grep -q 'No space left on device' err || complain 'a full tmpfs: the reason is not said'
+  holds err 'space device' || complain 'a full tmpfs: the reason is not said'
   whole tmpfs.jsonl
   says ' judged: '
 fi

@@ -146,13 +146,13 @@ bad '1/7 2/7' merge part-7-0.jsonl
 bad 'part-3-1.jsonl' merge part-3-0.jsonl part-3-1.jsonl part-3-1.jsonl part-3-2.jsonl
 cp part-3-1.jsonl copy.jsonl
 bad 'shard 1/3 part-3-1.jsonl copy.jsonl' merge part-3-*.jsonl copy.jsonl
-bad 'the number of shards is 3' merge part-3-0.jsonl part-7-1.jsonl
+bad 'number shards 3' merge part-3-0.jsonl part-7-1.jsonl
 run 0 "${gate[@]}" --seed 2 --shard 1/3 --jsonl seed.jsonl
 bad '--seed 1 2' merge part-3-0.jsonl seed.jsonl part-3-2.jsonl
 sed '1s/"version":"[^"]*"/"version":"0.0.9"/' part-3-1.jsonl >version.jsonl
 bad 'written by samestate 0.0.9' merge part-3-0.jsonl version.jsonl part-3-2.jsonl
 sed '1s/"plan":"[^"]*"/"plan":"0123456789abcdef"/' part-3-1.jsonl >plan.jsonl
-bad 'hash of the plan' merge part-3-0.jsonl plan.jsonl part-3-2.jsonl
+bad 'hash plan' merge part-3-0.jsonl plan.jsonl part-3-2.jsonl
 head -c -100 part-3-1.jsonl >cut.jsonl
 bad 'cut.jsonl shard 1/3' merge part-3-0.jsonl cut.jsonl part-3-2.jsonl
 sed '0,/"event":"end"/{/"event":"end"/d}' part-3-1.jsonl >line.jsonl

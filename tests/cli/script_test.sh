@@ -59,7 +59,7 @@ ends 0 right.py
 bad '--force' repro "$line" --script right.py
 run 0 repro "$line" --script right.py --force
 bad 'is empty' repro "$line" --script ''
-bad 'one file shows one run' repro - --script other.py
+bad 'file run' repro - --script other.py
 bad '--force --script' repro "$line" --force
 bad 'vacuous' repro 'v1 gated_delta_rule T=0' --script none.py
 absent none.py
@@ -209,13 +209,13 @@ grep -q 'not today' said || complain 'the script does not show what was thrown'
 grep -q 'usage: python3' said || complain 'a script without the kernel'\''s file does not say how it is called'
 # An input that is written to: the limits on the outputs do not show it, and the script's own look does.
 subject 1 edits edits.recurrent "$family"
-grep -q 'wrote to its input q' said || complain 'does not name the input'
+holds said 'input q' || complain 'does not name the input'
 # What only the guards around memory show, or a signal, a call without them need not show; nor does a call alone show what
 # comes after others only.
 bad 'gate memory' repro --subject "python:$folder/kernels.py:strays" "$family kernel=strays.recurrent" --script strays.py
 absent strays.py
 run 2 repro --subject "python:$folder/kernels.py:dies" "$family kernel=dies.recurrent" --script dies.py
-grep -q 'end of the kernel.*signal 6' err || complain 'does not name the signal'
+holds err 'kernel signal 6' || complain 'does not name the signal'
 absent dies.py
 bad '--after' repro "$line" --after "$line" --script after.py
 absent after.py

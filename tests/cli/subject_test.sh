@@ -101,12 +101,12 @@ says 'wrote outside o'
 attempt gate --threads 1 --subject "$subject damages_unseen" --kernel "$name" --where 'T=1..8,33 form=recurrent dk=..16 dv=..16' --max-cases 60
 grep -qE '^60 cases, .*pass' out && ! grep -qE 'judged:.*refused' out || complain "damage is a refusal: $(grep judged out)"
 says '1 process'
-says 'an earlier call damaged the process that did'
+says 'earlier call damaged process'
 run 1 repro --subject "$subject environment" "$line"
 says 'left rounding toward zero'
 says 'environment'
 # Why it does not start is in the last line, and how it was killed by who gave it up is not.
-bad 'it ended, or closed its output, with exit code 3' gate --subject "$subject dies_at_start" --max-cases 4
+bad 'exit code 3' gate --subject "$subject dies_at_start" --max-cases 4
 SAMESTATE_PYTHON=/nowhere/python3 bad 'set SAMESTATE_PYTHON to a Python' gate --subject python:mine.py:f --max-cases 4
 PYTHONPATH=none SAMESTATE_PYTHON='python3 -S -E' bad 'pip install samestate' gate --subject python:mine.py:f --max-cases 4
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$package" bad "there is no file mine.py" gate --subject python:mine.py:f --max-cases 4
@@ -123,7 +123,7 @@ done
 # The first call compiles or tunes: its time is a start's, and no case's; a later one's is.
 run 0 repro --timeout 1s --subject "$subject tunes" "$line"
 run 5 repro --timeout 1s --start-timeout 1.5s --subject "$subject tunes" "$line"
-says 'the first call of a variant longer'
+says 'first variant longer'
 run 5 repro --timeout 2s --subject "$subject hangs_later" "v1 gated_delta_rule form=recurrent T=9 law=split kernel=$name"
 says '2 s --timeout'
 # Of each variant, so that another width is compiled in peace; "busy" of a later call has the time of a call.
@@ -203,7 +203,7 @@ grep -q '"verdict":"flaky"' again.jsonl && complain 'a failure is flaky because 
 
 # The second call finds the answer that nobody asked for.
 run 5 gate --subject "$subject twice" --kernel "$name" --where T=33 --max-cases 20
-says 'it answers a call once'
+says 'answers once'
 # Started once, and never again: three tries a process, and reports of all cases.
 cat >mayfly <<END
 #!/bin/sh
@@ -278,7 +278,7 @@ SAMESTATE_START_TIMEOUT=soon bad 'seconds above 0' repro --subject "$subject sil
 # Cases as files, for what nothing here can call: inputs out, outputs back, the gate's verdicts and reports.
 run 0 export --system gated_delta_rule --form recurrent --contract fp32 --max-cases 12 --out cases
 run 77 judge cases
-says 'nothing has been written into it'
+says 'nothing written'
 bad 'no empty folder' export --system retention --out cases
 bad 'no empty folder' export --system retention --out cases/manifest.json
 run 0 export --subject "$subject small" --kernel "$name" --max-cases 0 --effort 0.02 --out few
@@ -297,7 +297,7 @@ run 1 judge cases
 says 'cases/00000.safetensors'
 sed 's/"00001.safetensors"/"..\/00001.safetensors"/' cases/manifest.json >changed.json
 mkdir outside && cp changed.json outside/manifest.json
-bad 'no file of this folder' judge outside
+bad 'file folder' judge outside
 echo '{"format":3,"cases":[]}' >outside/manifest.json
 bad 'format is not' judge outside
 bad 'no manifest.json' judge "$folder"
@@ -402,7 +402,7 @@ says '{"type":"bye","exit":1}'
 served 0 none --case "$line"
 served 2 none --case 'v1 nothing'
 served 5 twice --max-cases 6
-says 'said something that it was not asked'
+says 'said not asked'
 served 5 signal --max-cases 3
 grep -q 'closed its end' err || complain 'does not say that the client is gone'
 served 2 key --max-cases 3
@@ -413,7 +413,7 @@ invocation='serve (silent client)'
 code=0
 SAMESTATE_START_TIMEOUT=1 timeout "$patience" "$samestate" serve <back >out 2>err || code=$?
 [[ $code -eq 2 ]] || complain "exit $code instead of 2"
-grep -q 'said nothing on stdin' err || complain 'does not say that the client is silent'
+holds err 'nothing stdin' || complain 'does not say that the client is silent'
 wait
 attempt serve
 [[ $code -eq 2 ]] && grep -q 'end of stdin is closed' err || complain 'does not say that nobody answers'

@@ -54,19 +54,19 @@ for options in '--mutants 5s' '--json'; do
 done
 run 3 repro 'v1 gated_delta_rule T=0'
 run 0 tolerance 'v1 retention T=0 dk=4 dv=4' --table --seeds 1
-says 'vacuous: as the line: nothing can be judged of o ('
+says 'vacuous: line o'
 
 # Where no mutant was tried nothing is said of what they would show.
 run 0 tolerance 'v1 retention T=16 dk=4 dv=4' --seeds 1 --mutants 0
-says 'what the tight test cannot see is not known: there was no time for any of '
+says 'tight known time'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
 run 0 tolerance 'v1 gated_delta_rule contract=tf32_fused T=20 dk=4 dv=4' --seeds 1
-says 'what the tight test cannot see is not known: none of '
+says 'tight known none'
 says 'gated_delta_rule form=chunked contract=tf32_fused'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
 # All tokens in the chunk of one rank.
 run 0 tolerance 'v1 retention form=sequence_parallel ranks=2 T=20 dk=4 dv=4' --seeds 1
-says 'mutants tried give the right values on these data'
+says 'mutants right values'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
 
 bad 'law' tolerance 'v1 retention law=split'

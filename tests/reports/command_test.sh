@@ -33,7 +33,7 @@ gives 0 '1 points' report one.jsonl --out a "${quiet[@]}"
 gives 0 'cut off in the middle' report cut.jsonl --out b "${quiet[@]}"
 grep -q 'cut off by a crash' b/index.html || complain 'the page does not say that its record was cut'
 gives 0 '1 points' report nan.jsonl --out c "${quiet[@]}"
-gives 3 'no case and no point' report empty.jsonl --out d "${quiet[@]}"
+gives 3 'no case point' report empty.jsonl --out d "${quiet[@]}"
 bad 'no run in it' report nothing.jsonl --out made "${quiet[@]}"
 bad 'schema 2' report schema.jsonl --out made "${quiet[@]}"
 bad "'rms_error'" report field.jsonl --out made "${quiet[@]}"
@@ -119,13 +119,13 @@ gives 0 'Nothing.' board older --since board.json
 # One case that passed fails, and one was run with another version.
 awk '!done && /"verdict":"pass"/ { sub(/"verdict":"pass"/, "\"verdict\":\"fail\""); done = 1 } { print }' older/a.jsonl |
   sed 's/"version":"[0-9.]*"/"version":"9.9.9"/' >newer/a.jsonl
-gives 1 'passed before and fails now' board newer --since older
+gives 1 'passed fails' board newer --since older
 says 'is now samestate 9.9.9'
-gives 1 'fails and was not recorded before' board newer --since board.json
-gives 0 'failed before and passes now' board older --since newer
+gives 1 'fails not recorded' board newer --since board.json
+gives 0 'failed passes' board older --since newer
 gives 1 'board.html: ' board newer --since older --html board.html --markdown board.md
 grep -q 'What changed' board.html || complain 'the page does not say what changed'
-bad 'no case in its .jsonl files' board none
+bad 'no case .jsonl' board none
 bad 'cannot be read' board absent
 # The digest of a folder has its table.
 run 0 board older
@@ -146,12 +146,12 @@ bad 'name one file' board older --html one --markdown one
 victim=$!
 await 2 '"event":"point"' killed.jsonl || complain 'no two points'
 # A second one beside it is refused, and its lines do not run into the first one's.
-gives 2 'another process is writing' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
+gives 2 'process writing' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
 kill -9 "$victim"
 wait "$victim" 2>/dev/null
 truncate -s -100 killed.jsonl
 whole=$(grep -c '"event":"point".*}$' killed.jsonl)
-gives 0 "$whole of 25 points are there, $((25 - whole)) to go" "${sweep[@]}" --system gated_delta_net --out killed.jsonl
+gives 0 "$whole 25 points $((25 - whole)) go" "${sweep[@]}" --system gated_delta_net --out killed.jsonl
 gives 0 '25 points 0 go' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
 gives 0 '25 points' report killed.jsonl --out resumed "${quiet[@]}"
 [[ $whole -ge 1 && $whole -lt 25 ]] || complain "the sweep was killed after $whole of 25 points"
