@@ -1,6 +1,7 @@
 """Adapters of packages that run on a device alone, each on an imitation of its function (imitations.py): the gate passes
 it as the adapter calls it, and fails what the imitation, or the adapter's row, does wrong."""
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -14,7 +15,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from plugin_runs import needs_command  # noqa: E402
 
 import samestate  # noqa: E402
-from samestate import adapters  # noqa: E402
+from samestate import adapters, scripting  # noqa: E402
 from samestate.errors import DeclarationError  # noqa: E402
 
 try:
@@ -131,6 +132,34 @@ class Imitated(unittest.TestCase):
                     with self.assertRaises(samestate.Failed) as caught:
                         samestate.check(imitated(name), case=line)
                     self.assertIn(caught.exception.record["verdict"], ("fail", "crash"), caught.exception.record)
+
+    def test_a_script_calls_packed_sequences_as_the_adapter_does(self):
+        import numpy as np
+        import torch
+
+        draw = np.random.default_rng(1)
+        of = lambda *shape: draw.normal(size=shape).astype(np.float32)
+        H, G, P, N, C, W = 4, 2, 3, 2, 8, 4
+        convolution = {"x": of(1, 7, C), "kernel": of(C, W), "state": of(3, W - 1, C)}
+        scan = {"x": of(1, 7, H * P), "dt": of(1, 7, H), "dt_bias": of(H), "A_log": of(H), "B": of(1, 7, G * N),
+                "C": of(1, 7, G * N), "skip": of(H), "S": of(3, H * P, N)}
+        for name, x, size, outputs in (
+                ("causal_conv1d.causal_conv1d_fn", convolution, {"C": C, "W": W, "activation": 1, "bias": 0}, ["y", "state"]),
+                ("mamba_ssm.mamba_chunk_scan_combined", scan, {"H": H, "G": G, "P": P, "N": N}, ["y", "S"])):
+            with self.subTest(name):
+                subject = imitated(name)
+                space = {"np": np, "importlib": importlib, "os": os, "sys": sys, "EDITED": set(), "SIZE": size, "BATCH": 1,
+                         "CONTRACT": "fp32", "INPUTS": list(x), "OUTPUTS": outputs, "KIND": {"x": "tokens"}}
+                exec(scripting.text_of(subject, name)[0], space)
+                found = []
+                for ends in ([0, 3, 3, 7], [0, 1, 4, 7]):
+                    space["CU_SEQLENS"] = ends
+                    found.append(space["kernel"](x, 16)["y"])
+                    given = {"chunk": 16, **size, **{n: torch.tensor(y) for n, y in x.items()}}
+                    asked = {k if isinstance(k, str) else k[0] for k in subject._asked}
+                    wanted = subject.function(cu_seqlens=torch.tensor(ends), **{k: v for k, v in given.items() if k in asked})
+                    np.testing.assert_array_equal(found[-1], wanted["y"].numpy())
+                self.assertFalse(np.array_equal(*found))
 
     def test_a_dozen_cases_of_each_plan(self):
         for name in dict.fromkeys(name for name, _, _ in IMITATED):

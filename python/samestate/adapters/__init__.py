@@ -176,7 +176,7 @@ def markdown():
               "Packages that need a device (`engines.py`, and rows that say `not yet`) were read, and each row is held against an imitation",
               "of its function (`python/tests/test_imitations.py`). Beside that, under these rows on a CPU, the Triton sources of vLLM's and SGLang's",
               "chunked rule (two cases each, and those of [peers.md](peers.md) that fail), of SGLang's packed decode (two cases) and of mamba_ssm's",
-              "three functions (one each) ran in Triton's interpreter, and the references in torch that",
+              "three functions (one each, and five packed batches of the chunked scan) ran in Triton's interpreter, and the references in torch that",
               "causal_conv1d and mamba_ssm bring (`causal_conv1d_ref`, `causal_conv1d_update_ref`, `selective_scan_ref`; 60 cases each): all passed.",
               "", "## What is not here", "",
               "bf16 in Triton's interpreter: its casts to bf16 cut off instead of rounding to nearest, and `tl.dot` multiplies bit patterns.",
