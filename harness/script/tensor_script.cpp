@@ -90,7 +90,7 @@ std::string_view kind_of(Axis axis) {
 std::vector<float> floats_of(const Matrix<double>& x) { return {x.data(), x.data() + x.size()}; }
 
 /// What of a batch a script has, and how it finds a sequence there.
-struct Batch {
+struct ScriptedBatch {
   const Case& c;
   bool packed = false;
   std::int64_t first = 0, count = 0;   ///< its sequences, of those of the case
@@ -155,7 +155,7 @@ Parts tensor_parts(const TensorSystem& system, const Resolved& r, const Record& 
   const bool recorded = words.call.empty();
   const std::string_view equation = numpy_text(system.name);
   if (trace.oracles.empty()) throw Error("--script: nothing is known of what is expected of this run");
-  Batch batch{r.c, r.form->packed, 0, sequences_of(r.c), {}};
+  ScriptedBatch batch{r.c, r.form->packed, 0, sequences_of(r.c), {}};
   batch.compared = compared_of(batch.count, std::max<std::int64_t>(record.judgement.worst.sequence, 0));
   if (alone) {
     parts.cut = fmt::format("sequence {} of the case alone: here it is sequence 0", batch.compared.front());
