@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "harness/script/script_parts.h"
 #include "oracles/systems/numpy_text.h"
@@ -13,10 +14,17 @@
 namespace samestate::script_detail {
 namespace {
 
+/// The sequences of a packed batch lie one after another in rows of tokens; a batch has a row for each.
+constexpr const char* kPacked = R"py(
+def part(name, x, b):
+    """Sequence b of a tensor: its tokens, or its state."""
+    return x[0, CU_SEQLENS[b]:CU_SEQLENS[b + 1]] if KIND[name] in ("tokens", "prefix") else x[b]
+)py";
+
 constexpr const char* kExpected = R"py(
 def expected(b):
     """The outputs of sequence b by name, in float64."""
-    x = {name: DATA[name].astype(float) if name in SHARED else DATA[name][b].astype(float) for name in INPUTS}
+    x = {name: DATA[name].astype(float) if name in SHARED else @INPUT@.astype(float) for name in INPUTS}
     with np.errstate(over="ignore", under="ignore"):
         return reference(x, SIZE)
 )py";
@@ -25,7 +33,7 @@ constexpr const char* kEmbedded = R"py(
 def expected(b):
     """The outputs of sequence b by name: the equation @EQUATION@, which samestate evaluated in
     float64; it is no short text."""
-    return {name: DATA["expected " + name][b] for name in OUTPUTS}
+    return {name: @EXPECTED@ for name in OUTPUTS}
 )py";
 
 constexpr const char* kRecorded = R"py(
@@ -50,11 +58,12 @@ def results():
 )py";
 
 constexpr const char* kMain = R"py(    outputs = results()
-    for i, b in enumerate(COMPARED):
+    for @B@ in @COMPARED@:
         wanted = expected(b)
         for name in OUTPUTS:
-            first = wanted[name].shape[0] - outputs[name][b].shape[0]  # tokens whose call is not made
-            actual, exact, limits = outputs[name][b], wanted[name][first:], DATA["limit " + name][i][first:]
+            actual = @ACTUAL@
+            first = wanted[name].shape[0] - actual.shape[0]  # tokens whose call is not made
+            exact, limits = wanted[name][first:], @LIMIT@[first:]
             look(name, actual, exact)
 
             def place(at):
@@ -80,44 +89,95 @@ std::string_view kind_of(Axis axis) {
 
 std::vector<float> floats_of(const Matrix<double>& x) { return {x.data(), x.data() + x.size()}; }
 
+/// What of a batch a script has, and how it finds a sequence there.
+struct ScriptedBatch {
+  const Case& c;
+  bool packed = false;
+  std::int64_t first = 0, count = 0;   ///< its sequences, of those of the case
+  std::vector<std::int64_t> compared;  ///< of the case; of these alone a batch that is not packed has limits
+
+  [[nodiscard]] std::vector<std::int64_t> offsets() const {
+    std::vector<std::int64_t> ends{0};
+    for (std::int64_t b = first; b < first + count; ++b) ends.push_back(ends.back() + tokens_of(c, b));
+    return ends;
+  }
+
+  [[nodiscard]] bool of_tokens(Axis axis) const {
+    return packed && (axis == Axis::tokens || axis == Axis::prefix);
+  }
+
+  /// The shape of a tensor that `sequences` sequences have, all of them where it is packed.
+  [[nodiscard]] std::vector<std::int64_t> shape(const TensorSpec& spec, bool batched,
+                                                std::int64_t sequences) const {
+    std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
+    if (of_tokens(spec.axis)) {
+      shape.front() = offsets().back();
+      sequences = 1;
+    }
+    if (batched) shape.insert(shape.begin(), sequences);
+    return shape;
+  }
+
+  /// The values of its sequences, of all of the case's.
+  [[nodiscard]] std::span<const float> values(const CaseTensor& x) const {
+    const std::span<const float> all = x.data;
+    if (!x.batched) return all;
+    const auto each = [&](std::int64_t n) {
+      const std::int64_t tokens = of_tokens(x.spec.axis) ? c.T : 1;
+      return static_cast<std::size_t>(tokens > 0 ? x.spec.size() / tokens * n : 0);
+    };
+    if (!of_tokens(x.spec.axis)) return all.subspan(each(first), each(count));
+    std::int64_t before = 0;
+    for (std::int64_t b = 0; b < first; ++b) before += tokens_of(c, b);
+    return all.subspan(each(before), each(offsets().back()));
+  }
+
+  /// A text with how it reads sequence b.
+  [[nodiscard]] std::string read(const char* text) const {
+    const auto at = [&](const std::string& x) {
+      return packed ? fmt::format("part(name, {}, b)", x) : x + "[b]";
+    };
+    return filled_in(text, {{"INPUT", at("DATA[name]")},
+                            {"EXPECTED", at("DATA[\"expected \" + name]")},
+                            {"ACTUAL", at("outputs[name]")},
+                            {"LIMIT", packed ? at("DATA[\"limit \" + name]") : "DATA[\"limit \" + name][i]"},
+                            {"B", packed ? "b" : "i, b"},
+                            {"COMPARED", packed ? "COMPARED" : "enumerate(COMPARED)"}});
+  }
+};
+
 }  // namespace
 
 Parts tensor_parts(const TensorSystem& system, const Resolved& r, const Record& record, const Trace& trace,
                    const ScriptWords& words, bool alone) {
-  if (r.form->packed)
-    throw Error(fmt::format(
-        "--script: form=packed of {} is not written as a script; --dump writes its tensors", system.name));
   Parts parts;
   const Signature signature = system.row.signature(system.call(r.c, trace.native));
   const bool recorded = words.call.empty();
   const std::string_view equation = numpy_text(system.name);
   if (trace.oracles.empty()) throw Error("--script: nothing is known of what is expected of this run");
-  std::vector<std::int64_t> compared =
-      compared_of(r.c.B, std::max<std::int64_t>(record.judgement.worst.sequence, 0));
+  ScriptedBatch batch{r.c, r.form->packed, 0, sequences_of(r.c), {}};
+  batch.compared = compared_of(batch.count, std::max<std::int64_t>(record.judgement.worst.sequence, 0));
   if (alone) {
-    parts.cut = fmt::format("sequence {} of the case alone: here it is sequence 0", compared.front());
-    compared.resize(1);
+    parts.cut = fmt::format("sequence {} of the case alone: here it is sequence 0", batch.compared.front());
+    batch.compared.resize(1);
+    batch.first = batch.compared.front(), batch.count = 1;
   }
-  const std::int64_t first = alone ? compared.front() : 0, count = alone ? 1 : r.c.B;
+  // Limits of a packed batch lie as its tensors do, those of sequences that are not compared infinite.
+  std::vector<std::int64_t> limited = batch.compared;
+  if (batch.packed) {
+    limited.resize(static_cast<std::size_t>(batch.count));
+    std::iota(limited.begin(), limited.end(), batch.first);
+  }
   std::vector<std::string> inputs, shared, outputs, kinds;
   const auto kind = [&](const TensorSpec& spec) {
     const std::string text = fmt::format("\"{}\": \"{}\"", spec.name, kind_of(spec.axis));
     if (std::ranges::find(kinds, text) == kinds.end()) kinds.push_back(text);
   };
-  const auto whole = [&](const TensorSpec& spec, bool batched, std::int64_t sequences) {
-    std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-    if (batched) shape.insert(shape.begin(), sequences);
-    return shape;
-  };
   for (const CaseTensor& x : trace.inputs) {
     inputs.push_back(fmt::format("\"{}\"", x.spec.name));
     if (!x.batched) shared.push_back(inputs.back());
     kind(x.spec);
-    const auto size = static_cast<std::size_t>(x.spec.size());
-    std::span<const float> values = x.data;
-    if (x.batched)
-      values = values.subspan(static_cast<std::size_t>(first) * size, static_cast<std::size_t>(count) * size);
-    parts.data += python_array(x.spec.name, whole(x.spec, x.batched, count), values);
+    parts.data += python_array(x.spec.name, batch.shape(x.spec, x.batched, batch.count), batch.values(x));
   }
   const std::vector<Tensors<double>> actual = by_sequence(trace.outputs);
   const bool embedded = equation.empty();
@@ -128,21 +188,22 @@ Parts tensor_parts(const TensorSystem& system, const Resolved& r, const Record& 
     const Index given = r.c.cached && r.c.T > 0 ? spec.size() / r.c.T * r.c.prefill : 0;
     std::vector<float> limits, got;
     std::vector<double> exact_values;
-    for (const std::int64_t b : compared) {
+    for (const std::int64_t b : limited) {
+      const bool held = std::ranges::find(batch.compared, b) != batch.compared.end();
       const OperatorOracle& oracle = trace.oracles.at(static_cast<std::size_t>(b));
       const Matrix<double>& exact = get(oracle.exact, spec.name);
       const Matrix<double>& tolerance = get(oracle.tolerance, spec.name);
       for (Index i = 0; i < exact.size(); ++i) {
         const float limit =
-            i < given ? std::numeric_limits<float>::infinity() : rounded_up(tolerance.data()[i]);
+            i < given || !held ? std::numeric_limits<float>::infinity() : rounded_up(tolerance.data()[i]);
         limits.push_back(limit);
         parts.judged = parts.judged || std::isfinite(limit);
-        if (actual.empty() || i < given) continue;
+        if (actual.empty() || i < given || !held) continue;
         const double y = get(actual[static_cast<std::size_t>(b)], spec.name).data()[i];
         parts.fails = parts.fails || breaks(std::abs(y - exact.data()[i]), limit);
       }
     }
-    for (std::int64_t b = first; b < first + count; ++b) {
+    for (std::int64_t b = batch.first; b < batch.first + batch.count; ++b) {
       const auto at = static_cast<std::size_t>(b);
       if (recorded) {
         const std::vector<float> values = floats_of(get(actual.at(at), spec.name));
@@ -151,17 +212,24 @@ Parts tensor_parts(const TensorSystem& system, const Resolved& r, const Record& 
       const Matrix<double>& exact = get(trace.oracles.at(at).exact, spec.name);
       if (embedded) exact_values.insert(exact_values.end(), exact.data(), exact.data() + exact.size());
     }
-    parts.data += python_array("limit " + spec.name, whole(spec, true, std::ssize(compared)), limits);
-    if (recorded) parts.data += python_array("recorded " + spec.name, whole(spec, true, count), got);
-    if (embedded) parts.data += python_array("expected " + spec.name, whole(spec, true, count), exact_values);
+    parts.data += python_array("limit " + spec.name, batch.shape(spec, true, std::ssize(limited)), limits);
+    if (recorded)
+      parts.data += python_array("recorded " + spec.name, batch.shape(spec, true, batch.count), got);
+    if (embedded)
+      parts.data += python_array("expected " + spec.name, batch.shape(spec, true, batch.count), exact_values);
   }
-  if (alone) compared = {0};
+  if (alone) batch.compared = {0};
   std::vector<std::string> sizes;
   for (const auto& [name, value] : r.c.parameters) sizes.push_back(fmt::format("\"{}\": {}", name, value));
   parts.constants =
       fmt::format("SIZE = {{{}}}\nINPUTS, SHARED, OUTPUTS = [{}], [{}], [{}]\nCOMPARED = [{}]  # sequences\n",
                   fmt::join(sizes, ", "), fmt::join(inputs, ", "), fmt::join(shared, ", "),
-                  fmt::join(outputs, ", "), fmt::join(compared, ", "));
+                  fmt::join(outputs, ", "), fmt::join(batch.compared, ", "));
+  if (!recorded || batch.packed) parts.constants += fmt::format("KIND = {{{}}}\n", fmt::join(kinds, ", "));
+  if (batch.packed)
+    parts.constants += fmt::format("CU_SEQLENS = [{}]\n", fmt::join(batch.offsets(), ", "));
+  else if (!recorded)
+    parts.constants += "CU_SEQLENS = None\n";
   if (!recorded) {
     std::vector<std::string> calls;
     Index begin = r.c.cached ? r.c.prefill : 0;
@@ -170,15 +238,15 @@ Parts tensor_parts(const TensorSystem& system, const Resolved& r, const Record& 
     ends.push_back(r.c.T);
     for (const Index end : ends)
       calls.push_back(fmt::format("({}, {}, {})", std::exchange(begin, end), end, r.c.chunk));
-    parts.constants += fmt::format(
-        "KIND = {{{}}}\nCALLS = [{}]  # first token, end, chunk (0: none) of each\nBATCH, CONTRACT = {}, "
-        "{}\n",
-        fmt::join(kinds, ", "), fmt::join(calls, ", "), r.c.B, python_string(r.promised.name));
+    parts.constants +=
+        fmt::format("CALLS = [{}]  # first token, end, chunk (0: none) of each\nBATCH, CONTRACT = {}, {}\n",
+                    fmt::join(calls, ", "), r.c.B, python_string(r.promised.name));
   }
-  parts.reference = embedded ? filled_in(kEmbedded, {{"EQUATION", std::string(system.equation)}})
-                             : std::string(equation) + "\n" + kExpected;
+  parts.reference = embedded ? filled_in(batch.read(kEmbedded), {{"EQUATION", std::string(system.equation)}})
+                             : std::string(equation) + "\n" + batch.read(kExpected);
+  if (batch.packed) parts.reference += std::string("\n") + kPacked;
   parts.results = recorded ? kRecorded : kCalled;
-  parts.main = kMain;
+  parts.main = batch.read(kMain);
   parts.limits =
       "the half unit in the last place of every operation on the way to an element, carried on to first "
       "order by the "

@@ -292,6 +292,8 @@ def _named_body(subject, wrapper):
     size = "size" if before else "SIZE"
     lines = before + [f"given = {{n: to(y, {kind}) for n, y in x.items()}}",
                       "before = {n: back(y) for n, y in given.items()}",
+                      *(["given[\"cu_seqlens\"] = None if CU_SEQLENS is None else to(np.array(CU_SEQLENS), "
+                         f"\"{said.get('cu_seqlens', 'int64')}\")"] if subject.packed else []),
                       "tokens = next(x[n].shape[1] for n in INPUTS if KIND[n] == \"tokens\")",
                       f'values = {{**{size}, "B": BATCH, "T": tokens, "tokens": tokens, "batch": BATCH, "chunk": chunk,',
                       f'          "threads": 1, "contract": CONTRACT, "parameters": {size}, **given}}']

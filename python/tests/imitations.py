@@ -6,7 +6,7 @@ import types
 
 import imitated_rules as rules
 import torch
-from imitated_token import fault, gates, grouped, sigmoid, softplus, token, wrong  # noqa: F401
+from imitated_token import fault, gates, grouped, offsets, sigmoid, softplus, token, wrong  # noqa: F401
 
 
 def _checked_packed(mixed_qkv, a, b, A_log, dt_bias, initial_state, out, ssm_state_indices):
@@ -236,23 +236,44 @@ def selective_state_update(state, x, dt, A, B, C, D=None, z=None, dt_bias=None, 
     return (y if heads else y[:, 0]).float()
 
 
+def _duality(x, dt, A, B, C, D, S):
+    """y and the state of one sequence: x [T, H, P], steps [T, H], B and C [T, G, N], S [H, P, N], in float64."""
+    H, out = x.shape[1], []
+    B, C = (y.double().repeat_interleave(H // B.shape[1], 1) for y in (B, C))
+    for t in range(len(x)):
+        S = S * torch.exp(dt[t] * A.double())[:, None, None] + (dt[t, :, None] * x[t].double())[..., None] * B[t, :, None]
+        out.append((S * C[t, :, None]).sum(-1) + x[t].double() * D.double()[:, None])
+    return torch.stack(out) if out else x.double(), S
+
+
 def mamba_chunk_scan_combined(x, dt, A, B, C, chunk_size, D=None, z=None, dt_bias=None, initial_states=None, seq_idx=None,
                               cu_seqlens=None, dt_softplus=False, dt_limit=(0.0, float("inf")),
                               return_final_states=False, return_varlen_states=False):
     batch, T, H, P = x.shape
     assert A.shape == (H,) and dt.shape == (batch, T, H) and B.shape[2] and z is None and D.shape == (H,)
-    assert initial_states.shape == (batch, H, P, B.shape[-1])
+    assert initial_states is None or initial_states.shape == (batch, H, P, B.shape[-1])
+    assert seq_idx is None or seq_idx.shape == (batch, T)
+    assert not return_varlen_states or batch == 1 and cu_seqlens is not None
     step = dt.double() + dt_bias.double()
     step = softplus(step) if dt_softplus else step
     step = step.clamp(min=0.001 if wrong("steps clipped") else dt_limit[0])
-    S, out = torch.zeros_like(initial_states).double() if wrong("no initial state") else initial_states.double(), []
-    B, C = (y.double().repeat_interleave(H // B.shape[2], 2) for y in (B, C))
+    zeros = torch.zeros(batch, H, P, B.shape[-1]).double()
+    before = zeros if initial_states is None or wrong("no initial state") else initial_states.double()
+    if seq_idx is None:
+        y, S = (torch.stack(parts) for parts in zip(*(_duality(x[b], step[b], A, B[b], C[b], D, before[b])
+                                                      for b in range(batch))))
+        return (y.float(), S.float()) if return_final_states else y.float()
+    # States begin anew where seq_idx changes; those after each sequence are of its end by cu_seqlens.
+    y, after, states = torch.empty_like(x), [], before[0]
     for t in range(T):
-        S = S * torch.exp(step[:, t] * A.double())[..., None, None]
-        S = S + (step[:, t, :, None] * x[:, t].double())[..., None] * B[:, t, :, None]
-        out.append((S * C[:, t, :, None]).sum(-1) + x[:, t].double() * D.double()[:, None])
-    y = torch.stack(out, 1).float()
-    return (y, S.float()) if return_final_states else y
+        if t > 0 and seq_idx[0, t] != seq_idx[0, t - 1] and not wrong("state of the neighbour"):
+            states = zeros[0]
+        y_t, states = _duality(x[0, t:t + 1], step[0, t:t + 1], A, B[0, t:t + 1], C[0, t:t + 1], D, states)
+        y[0, t] = y_t[0].float()
+        after.append(states)
+    ends = offsets("scan", cu_seqlens, T) if return_varlen_states else None
+    varlen = (torch.stack([after[min(int(end), T) - 1] for end in ends[1:]]).float(),) if return_varlen_states else ()
+    return (y, *((states.float()[None],) if return_final_states else ()), *varlen)
 
 
 def mamba2(x, dt, A, B, C, cu_seqlens, D=None, dt_bias=None, z=None, initial_state=None, output_final_state=False,
@@ -260,12 +281,15 @@ def mamba2(x, dt, A, B, C, cu_seqlens, D=None, dt_bias=None, z=None, initial_sta
            overwrite_initial_state=False, plan_name=None, checkpoint_dtype=None):
     assert x.dim() == B.dim() == C.dim() == 3 and dt.dim() == 2 and x.dtype == B.dtype == C.dtype == torch.bfloat16
     assert B.shape[2] == 128 and x.shape[2] == 64 and cu_seqlens.dtype == torch.int32 and z is None
-    batch = len(cu_seqlens) - 1
-    y, after = mamba_chunk_scan_combined(
-        *(t.reshape(batch, -1, *t.shape[1:]).float() for t in (x, dt)), A,
-        *(t.reshape(batch, -1, *t.shape[1:]).float() for t in (B, C)), 128, D=D, dt_bias=dt_bias,
-        initial_states=initial_state, dt_softplus=dt_softplus, return_final_states=True)
-    return y.reshape(x.shape).to(x.dtype), after if output_final_state else torch.empty(0)
+    steps = softplus(dt.double() + dt_bias.double()) if dt_softplus else dt.double() + dt_bias.double()
+    y, ends = torch.empty_like(x), offsets("cudnn", cu_seqlens, len(x))
+    after = torch.zeros_like(initial_state) if wrong("no initial state") else initial_state.clone()
+    for n, (begin, end) in enumerate(zip(ends, ends[1:])):
+        part = slice(int(begin), int(end))
+        before = after[n - 1 if wrong("state of the neighbour") else n].double()
+        rows, S = _duality(x[part].float(), steps[part], A, B[part].float(), C[part].float(), D, before)
+        y[part], after[n] = rows.to(y.dtype), S.to(after.dtype)
+    return y, after if output_final_state else torch.empty(0)
 
 
 def _convolved(x, weight, bias, before, activation):
@@ -279,8 +303,17 @@ def _convolved(x, weight, bias, before, activation):
 
 def causal_conv1d_fn(x, weight, bias=None, seq_idx=None, initial_states=None, return_final_states=False,
                      final_states_out=None, activation=None):
-    assert x.stride(1) == 1 and initial_states.stride(1) == 1, "Only channel-last layout"
+    assert x.stride(1) == 1 and (initial_states is None or initial_states.stride(1) == 1), "Only channel-last layout"
     assert x.shape[1] % 8 == 0 and 2 <= weight.shape[1] <= 4 and activation in (None, "silu", "swish")
+    if seq_idx is not None:
+        assert seq_idx.dtype == torch.int32 and seq_idx.is_contiguous() and seq_idx.shape == (x.shape[0], x.shape[2])
+        assert not return_final_states and initial_states is None and x.shape[0] == 1
+        numbers = offsets("convolution", seq_idx[0], x.shape[2])
+        numbers = torch.zeros_like(numbers) if wrong("window across the boundary") else numbers
+        firsts = [0, *(1 + (numbers.diff() != 0).nonzero().flatten()).tolist(), x.shape[2]]
+        before = torch.zeros(1, x.shape[1], weight.shape[1] - 1)
+        return torch.cat([_convolved(x[:, :, begin:end], weight, bias, before, activation)[0]
+                          for begin, end in zip(firsts, firsts[1:])], 2)
     y, whole = _convolved(x, weight, bias, initial_states, activation)
     after = whole[..., whole.shape[-1] - (weight.shape[1] - 1):].to(x.dtype)
     return (y, initial_states if wrong("old state") else after) if return_final_states else y

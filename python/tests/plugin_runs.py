@@ -1,5 +1,6 @@
-"""For tests: whether there is a command, and pytest in a process of its own on a file of a right kernel and a test."""
+"""For tests: whether there is a command, what a message lacks, and pytest in a process of its own on a file of a right kernel and a test."""
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,16 @@ cases = lambda **more: samestate.cases("linear_attention", "recurrent", contract
     l2norm="outside", limits=["form != packed"], where=["T=1..40", "layout=dense,padded"],
     **{"max_cases": 4, **more})
 """
+
+
+def lacking(text, facts):
+    """Of facts that spaces divide (keys, values, limits, names of options) those that the line lacks which has most of them; a number
+    stands by itself: 1 is not in 12."""
+    def there(fact, line):
+        number = re.fullmatch(r"[\d.]+", fact)
+        return re.search(rf"(?<![\w.]){re.escape(fact)}(?!\w|\.\d)" if number else re.escape(fact), line)
+
+    return min(([fact for fact in facts.split() if not there(fact, line)] for line in text.splitlines() or [""]), key=len)
 
 
 def has_subjects():

@@ -14,6 +14,8 @@ from samestate import adapters  # noqa: E402
 from samestate.adapters import named  # noqa: E402
 from samestate.subject import Subject  # noqa: E402
 
+PACKED = "v1 short_convolution form=packed lengths=5,0,1,9 unowned=2,1 C=6 W=4 bias=1"
+PACKED_SUMS = "v1 linear_attention_normalised form=packed lengths=5,0,1,9 H=2 dk=4 dv=6"
 CONVOLUTION = "v1 short_convolution form=gather B=2 T=5 C=6 W=4 bias=1"
 SCAN = "v1 selective_scan form=recurrent B=2 T=4 D=6 N=3"
 DUALITY = "v1 state_space_duality form=recurrent B=2 T=4 H=4 G=2 P=3 N=2"
@@ -48,6 +50,26 @@ def _returned_alone(f):
     return lambda **k: f(**dict(k, cache=k["cache"].clone()))
 
 
+def _across_boundaries(f):
+    """Rows of y as if the packed sequences were one; states as they should be."""
+    def call(**k):
+        y, _ = f(**dict(k, initial_state=k["initial_state"][:1], cu_seqlens=k["cu_seqlens"][[0, -1]]))
+        return y, f(**k)[1]
+
+    return call
+
+
+def _lengths_of_the_first_call(f):
+    kept = []
+
+    def call(**k):
+        kept[:] = kept or [k["cu_seqlens"].clone()]
+        tokens = int(k["cu_seqlens"][-1])  # the interpreter reads beyond a tensor as a device does
+        return f(**dict(k, cu_seqlens=kept[0].clamp(max=tokens)))
+
+    return call
+
+
 _OF_A_STEP = ("state", "hidden_states", "dt", "A", "B", "C", "D")
 
 
@@ -72,6 +94,10 @@ TRAPS = [
     ("fla.causal_conv1d", "W - 1 inputs at the wrong end of W", _at_the_end, CONVOLUTION, "fail", "element"),
     ("fla.causal_conv1d", "the newest input first", _oldest_last, CONVOLUTION, "fail", "element"),
     ("fla.causal_conv1d", "no activation, the default", _with(activation=None), CONVOLUTION, "fail", "element"),
+    ("fla.causal_conv1d", "windows that go on across a boundary", _across_boundaries, PACKED, "fail", "element"),
+    ("fla.causal_conv1d", "lengths of another packed call", _lengths_of_the_first_call, PACKED + " repeat=1", "fail", "element"),
+    ("fla.fused_recurrent_linear_attn.normalised", "lengths of another packed call", _lengths_of_the_first_call,
+     PACKED_SUMS + " repeat=1", "fail", "element"),
     ("fla.causal_conv1d_update", "a state that is not updated in place", _returned_alone, CONVOLUTION, "crash", None),
     ("fla.causal_conv1d_update", "the weight in the place of the residual", _by_order("x", "cache", "weight", "bias"),
      CONVOLUTION, "crash", None),

@@ -17,7 +17,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import captured_kernels  # noqa: E402
 import numpy as np  # noqa: E402
 from captured_kernels import gated_delta_rule, inputs  # noqa: E402
-from plugin_runs import PYTHON, needs_command  # noqa: E402
+from plugin_runs import PYTHON, lacking, needs_command  # noqa: E402
 
 import samestate  # noqa: E402
 from samestate import command  # noqa: E402
@@ -302,7 +302,7 @@ class Programs(Folder):
         alone = subprocess.run(program, stdout=subprocess.PIPE, universal_newlines=True, check=True)
         done = self.run_program(*self.target("--every", "2"), command_words=program)
         self.assertEqual((done.returncode, done.stdout), (0, alone.stdout), done.stderr)
-        self.assertIn("captured_kernels:gated_delta_rule: 3 of 5 calls recorded; not recorded: every 2", done.stderr)
+        self.assertEqual(lacking(done.stderr, "captured_kernels:gated_delta_rule 3 5 every 2"), [])
         self.assertEqual(len(files(self.folder)), 3)
         done = self.run_program(*self.target(), command_words=[sys.executable, "-c", "import sys; sys.exit(7)"])
         self.assertEqual(done.returncode, 7)
@@ -342,12 +342,12 @@ class Programs(Folder):
         program = [sys.executable, os.path.join(HERE, "captured_kernels.py"), "5", "killed"]
         done = self.run_program(*self.target(), command_words=program)
         self.assertEqual(done.returncode, 128 + 9)
-        self.assertIn("1 process(es) did not end by themselves", done.stderr)
+        self.assertEqual(lacking(done.stderr, "1 process end"), [])
         with open(os.path.join(self.folder, MANIFEST), "a", encoding="utf-8") as file:
             file.write('{"event": "call", "function": "captured_kern')
         code, records, out, err = judged(self.folder)
         self.assertEqual((code, [r["verdict"] for r in records]), (0, ["pass"] * 3), out + err)
-        self.assertIn("1 line(s) of the manifest are cut off", out)
+        self.assertEqual(lacking(out, "1 line manifest"), [])
         # A later run begins a line of its own.
         again = self.run_program(*self.target(), command_words=program[:-2] + ["2"])
         self.assertEqual(again.returncode, 0, again.stderr)

@@ -1,7 +1,9 @@
 """Adapters of packages that run on a device alone, each on an imitation of its function (imitations.py): the gate passes
 it as the adapter calls it, and fails what the imitation, or the adapter's row, does wrong."""
 import contextlib
+import importlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +15,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from plugin_runs import needs_command  # noqa: E402
 
 import samestate  # noqa: E402
-from samestate import adapters  # noqa: E402
+from samestate import adapters, scripting  # noqa: E402
 from samestate.errors import DeclarationError  # noqa: E402
 
 try:
@@ -30,6 +32,10 @@ SOLVED = "+accumulator:fp32+inverse:block16/{}+merges:rows+scan:tree+card:neares
 SCAN = "v1 selective_scan form={} B=2 T=4 D=6 N=3"
 DUALITY = "v1 state_space_duality form={} B=2 T=5 H=4 G=2 P=3 N=2"
 CONVOLUTION = "v1 short_convolution form=gather B=2 T=5 C=8 W=4 bias=1"
+# In regime zeros the state's oldest inputs are zero, and its window goes on to the tokens before it in memory.
+PACKED_CONVOLUTION = "v1 short_convolution form=packed lengths=6,0,1,4,9 unowned=2,1 C=8 W=4 bias=1 regime=zeros"
+# In regime trained one sequence in four has no state: of this seed the third and the fourth, in front of which nothing stands.
+PACKED_DUALITY = DUALITY.replace("B=2 T=5", "lengths=6,0,1,4,9 unowned=2,1").format("packed chunk=16")
 PACKED = STEP.format(6), ["v before k", "q and k exchanged", "no l2norm", "no dt_bias", "b as it is", "heads tiled",
                           "another slot written", "null rows unwritten", "epsilon"]
 EX2 = " contract=fp32+exponential:ex2"
@@ -68,6 +74,8 @@ IMITATED = [
     ("cudnn.gated_delta_net.cutile", CHUNKS.format("chunked", DENSE), ["heads tiled"]),
     ("cudnn.mamba2", "v1 state_space_duality form=chunked chunk=128 B=2 T=5 H=4 G=2 P=64 N=128 contract=bf16+card:nearest",
      ["no initial state"]),
+    ("cudnn.mamba2", "v1 state_space_duality form=packed chunk=128 lengths=3,1,5 H=4 G=2 P=64 N=128 repeat=1 "
+     "contract=bf16+card:nearest", ["state of the neighbour", "stale offsets"]),
     ("flashinfer.gated_delta_rule_decode", WIDE.format(2), ["b as it is", "no l2norm"]),
     ("flashinfer.gated_delta_rule_decode.large_batch", WIDE.format(1).replace("B=6", "B=32"), ["no l2norm"]),
     ("flashinfer.gated_delta_rule_decode_pretranspose.bf16_state", WIDE.format(1), ["no dt_bias", "no update"]),
@@ -80,7 +88,13 @@ IMITATED = [
      ["no initial state"]),
     ("mamba_ssm.mamba_chunk_scan_combined", DUALITY.format("chunked chunk=16") + " regime=large"
      " contract=tf32_truncated+card:nearest", ["steps clipped"]),
+    ("mamba_ssm.mamba_chunk_scan_combined", PACKED_DUALITY + " repeat=1 contract=tf32_truncated+card:nearest",
+     ["state of the neighbour", "stale offsets"]),
+    ("mamba_ssm.mamba_chunk_scan_combined", PACKED_DUALITY + " regime=trained seed=3 contract=tf32_truncated+card:nearest",
+     ["state of the neighbour"]),
     ("causal_conv1d.causal_conv1d_fn", CONVOLUTION + EX2, ["weight reversed", "no bias", "old state"]),
+    ("causal_conv1d.causal_conv1d_fn", PACKED_CONVOLUTION + EX2, ["window across the boundary", "no bias"]),
+    ("causal_conv1d.causal_conv1d_fn", PACKED_CONVOLUTION + " repeat=1" + EX2, ["stale offsets"]),
     ("causal_conv1d.causal_conv1d_update", CONVOLUTION + EX2, ["weight reversed", "no silu", "over its input"]),
 ]
 
@@ -119,6 +133,34 @@ class Imitated(unittest.TestCase):
                         samestate.check(imitated(name), case=line)
                     self.assertIn(caught.exception.record["verdict"], ("fail", "crash"), caught.exception.record)
 
+    def test_a_script_calls_packed_sequences_as_the_adapter_does(self):
+        import numpy as np
+        import torch
+
+        draw = np.random.default_rng(1)
+        of = lambda *shape: draw.normal(size=shape).astype(np.float32)
+        H, G, P, N, C, W = 4, 2, 3, 2, 8, 4
+        convolution = {"x": of(1, 7, C), "kernel": of(C, W), "state": of(3, W - 1, C)}
+        scan = {"x": of(1, 7, H * P), "dt": of(1, 7, H), "dt_bias": of(H), "A_log": of(H), "B": of(1, 7, G * N),
+                "C": of(1, 7, G * N), "skip": of(H), "S": of(3, H * P, N)}
+        for name, x, size, outputs in (
+                ("causal_conv1d.causal_conv1d_fn", convolution, {"C": C, "W": W, "activation": 1, "bias": 0}, ["y", "state"]),
+                ("mamba_ssm.mamba_chunk_scan_combined", scan, {"H": H, "G": G, "P": P, "N": N}, ["y", "S"])):
+            with self.subTest(name):
+                subject = imitated(name)
+                space = {"np": np, "importlib": importlib, "os": os, "sys": sys, "EDITED": set(), "SIZE": size, "BATCH": 1,
+                         "CONTRACT": "fp32", "INPUTS": list(x), "OUTPUTS": outputs, "KIND": {"x": "tokens"}}
+                exec(scripting.text_of(subject, name)[0], space)
+                found = []
+                for ends in ([0, 3, 3, 7], [0, 1, 4, 7]):
+                    space["CU_SEQLENS"] = ends
+                    found.append(space["kernel"](x, 16)["y"])
+                    given = {"chunk": 16, **size, **{n: torch.tensor(y) for n, y in x.items()}}
+                    asked = {k if isinstance(k, str) else k[0] for k in subject._asked}
+                    wanted = subject.function(cu_seqlens=torch.tensor(ends), **{k: v for k, v in given.items() if k in asked})
+                    np.testing.assert_array_equal(found[-1], wanted["y"].numpy())
+                self.assertFalse(np.array_equal(*found))
+
     def test_a_dozen_cases_of_each_plan(self):
         for name in dict.fromkeys(name for name, _, _ in IMITATED):
             with self.subTest(name):
@@ -141,9 +183,10 @@ class Packages(unittest.TestCase):
         for name in dict.fromkeys(name for name, _, _ in IMITATED):
             with self.subTest(name):
                 child = self.served(name)
-                self.assertEqual((child.returncode, child.stdout), (2, ""), child.stderr)
-                self.assertEqual(child.stderr.count("\n"), 1, child.stderr)
-                self.assertIn("install what is missing", child.stderr)
+                self.assertEqual((child.returncode, child.stderr.count("\n")), (2, 1), child.stderr)
+                said = json.loads(child.stdout)
+                self.assertEqual((said["type"], said["id"]), ("error", None), said)
+                self.assertIn(f"{name}: No module named", said["reason"])
 
     def test_another_version(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
-from plugin_runs import PYTHON, needs_command  # noqa: E402
+from plugin_runs import PYTHON, lacking, needs_command  # noqa: E402
 
 import samestate  # noqa: E402
 
@@ -101,7 +101,7 @@ class NothingLeft(unittest.TestCase):
         with self.assertRaises(samestate.Failed) as caught:
             samestate.check(kernel("retention"), case=line)
         self.assertEqual(caught.exception.summary.verdicts, {"vacuous": 1})
-        self.assertIn("vacuous: the expected output is all zero: v1 retention", str(caught.exception))
+        self.assertEqual(lacking(str(caught.exception), "vacuous zero v1 retention"), [])
         # The same with decays that leave something: the wrong one fails, the right one passes.
         line = line.replace("exact_reset", "exact") + " state=random"
         self.assertEqual(samestate.check(kernel("retention"), case=line).verdicts, {"pass": 1})

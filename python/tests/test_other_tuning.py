@@ -10,7 +10,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import small_packages  # noqa: E402
-from plugin_runs import needs_command  # noqa: E402
+from plugin_runs import lacking, needs_command  # noqa: E402
 
 import samestate  # noqa: E402
 
@@ -61,15 +61,15 @@ class OtherTuning(unittest.TestCase):
         self.assertEqual(ran.returncode, 1, ran.stdout + ran.stderr)
         for record in self.failing(records):
             self.assertEqual((record["tuned"], record["retuned"]), ("first: " + FIRST, "full: pass: " + BEST))
-            self.assertIn(f"with --autotune full it passes ({BEST}), with first it fails ({FIRST})", record["reason"])
-        self.assertIn("looks like: only with the configuration of --autotune first", ran.stdout)
+            self.assertEqual(lacking(record["reason"], f"--autotune full passes ({BEST}) first fails ({FIRST})"), [])
+        self.assertEqual(lacking(ran.stdout, "only --autotune first"), [])
 
         # Each is repeated by the line.
         line = record["line"]
         own = self.command("repro", line, wrong=128)
         self.assertEqual(own.returncode, 1, own.stdout + own.stderr)
         self.assertIn("tuned     first: " + FIRST, own.stdout)
-        self.assertRegex(own.stdout, "looks like only with the configuration of --autotune first")
+        self.assertEqual(lacking(own.stdout, "only --autotune first"), [])
         other = self.command("repro", line, "--autotune", "full", wrong=128)
         self.assertEqual(other.returncode, 0, other.stdout + other.stderr)
         self.assertIn("tuned     full: " + BEST, other.stdout)
@@ -82,7 +82,7 @@ class OtherTuning(unittest.TestCase):
         self.assertEqual(ran.returncode, 1, ran.stdout + ran.stderr)
         for record in self.failing(records):
             self.assertEqual((record["tuned"], record["retuned"]), ("full: " + BEST, "first: pass: " + FIRST))
-        self.assertIn("looks like: only with the configuration of --autotune full", ran.stdout)
+        self.assertEqual(lacking(ran.stdout, "only --autotune full"), [])
 
     def test_a_configuration_that_crashes(self):
         for how in ("raise", "exit"):
@@ -92,7 +92,7 @@ class OtherTuning(unittest.TestCase):
                 for record in self.failing(records, "crash"):
                     self.assertEqual((record["tuned"], record["retuned"]), ("first: " + FIRST, "full: pass: " + BEST),
                                      record["reason"])
-                    self.assertIn("with first it crashes", record["reason"])
+                    self.assertEqual(lacking(record["reason"], "first crashes"), [])
 
     def test_both_are_wrong(self):
         """The other setting does not help, and the failure is explained as any other is."""

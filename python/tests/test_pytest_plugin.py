@@ -8,7 +8,7 @@ import unittest
 import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from plugin_runs import PYTHON, PytestRuns, needs_command  # noqa: E402
+from plugin_runs import PYTHON, PytestRuns, lacking, needs_command  # noqa: E402
 
 
 @needs_command
@@ -168,7 +168,7 @@ class Plugin(PytestRuns):
             code, out = self.again("--samestate-case", "v1 linear_attention form=recurrent T=0", *words,
                                    plugins=("no:cacheprovider", *plugins))
             self.assertEqual(code, 1, out)
-            self.assertIn("of test_it.py::test_vacuous nothing was judged", out)
+            self.assertEqual(lacking(out, "test_it.py::test_vacuous judged"), [])
 
     def properties(self, report, count):
         tests = xml.etree.ElementTree.parse(report).getroot().findall(".//testcase")

@@ -53,6 +53,9 @@ Cases cases_of(const RecordFile& file, std::int64_t& repeated) {
   return cases;
 }
 
+/// A record without a policy is older than policies, and was judged as the gate judges.
+std::string policy_of(const Record& record) { return record.policy.empty() ? "gate" : record.policy; }
+
 /// What became of a case that both hold; false where nothing did.
 bool changed(const Record& before, const Record& after, double factor, Change::Kind& kind) {
   const std::ptrdiff_t was = rank_of(before.judgement.verdict);
@@ -224,6 +227,7 @@ Comparison compare(const RecordFile& before, const RecordFile& after, double fac
   result.bits = bits_of(was, is, after);
   result.before = std::ssize(was);
   result.after = std::ssize(is);
+  std::map<std::pair<std::string, std::string>, std::int64_t> policies;
   for (const auto& [key, record] : was) {
     const auto found = is.find(key);
     if (found == is.end() && result.after_cut) {
@@ -235,6 +239,8 @@ Comparison compare(const RecordFile& before, const RecordFile& after, double fac
       continue;
     }
     ++result.common;
+    const std::string judged = policy_of(record), again = policy_of(found->second);
+    if (judged != again) ++policies[{judged, again}];
     Change::Kind kind{};
     if (changed(record, found->second, factor, kind)) {
       result.changes.push_back({kind, record, found->second});
@@ -247,6 +253,7 @@ Comparison compare(const RecordFile& before, const RecordFile& after, double fac
     const bool failing = is_failure(record.judgement.verdict);
     result.changes.push_back({failing ? Change::Kind::new_failure : Change::Kind::appeared, {}, record});
   }
+  for (const auto& [names, cases] : policies) result.policies.push_back({names.first, names.second, cases});
   std::stable_sort(result.changes.begin(), result.changes.end(), [](const Change& a, const Change& b) {
     if (a.kind != b.kind) return a.kind < b.kind;
     const std::ptrdiff_t rank_a = rank_of(a.after.judgement.verdict);

@@ -42,6 +42,13 @@ struct BitsOfKernel {
   [[nodiscard]] std::int64_t cases() const { return equal + std::ssize(differences); }
 };
 
+/// Common cases that the two records judged under different policies (Record::policy): the one may have found what the other did
+/// not look for.
+struct OtherPolicy {
+  std::string before, after;
+  std::int64_t cases = 0;
+};
+
 struct Comparison {
   std::vector<Change> changes;  ///< regressions first, each kind the largest ratio first
   std::int64_t before = 0, after = 0;
@@ -55,6 +62,7 @@ struct Comparison {
   std::int64_t not_judged = 0;  ///< cases of the first that the second, cut, did not come to: not gone
   std::vector<std::string> unlike =
       {};  ///< what makes the runs' cases differ: "seed 1 and 2", "shard 0/2 and 1/2"
+  std::vector<OtherPolicy> policies = {};  ///< by both names
   [[nodiscard]] std::int64_t count(Change::Kind kind) const;
   [[nodiscard]] std::int64_t regressions() const;
 };

@@ -54,6 +54,42 @@ Json timing_object(const TimedEvidence& timing) {
   return object;
 }
 
+/// Rows of values under names that stand once, since those are as long as the values; null where a timing has no such field.
+struct Columns {
+  explicit Columns(const std::vector<TimedEvidence>& timings) {
+    for (const TimedEvidence& timing : timings) {
+      objects.push_back(timing_object(timing));
+      for (const auto& [name, value] : objects.back().items()) {
+        if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+      }
+    }
+  }
+
+  [[nodiscard]] Json row(const Json& object) const {
+    Json values = Json::array();
+    for (const std::string& name : names) values.push_back(object.value(name, Json()));
+    return values;
+  }
+
+  std::vector<Json> objects;
+  std::vector<std::string> names;
+};
+
+/// The objects of such rows, or those that a digest of before has.
+std::vector<Json> timing_objects(const Json& timings) {
+  if (timings.is_array()) return {timings.begin(), timings.end()};
+  const auto names = timings.at("fields").get<std::vector<std::string>>();
+  std::vector<Json> objects;
+  for (const Json& row : timings.at("rows")) {
+    Json object = Json::object();
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (const Json& value = row.at(i); !value.is_null()) object[names[i]] = value;
+    }
+    objects.push_back(std::move(object));
+  }
+  return objects;
+}
+
 TimedEvidence timing_of(const Json& object) {
   if (!object.is_object()) throw Error("no object");
   TimedEvidence timing;
@@ -108,12 +144,12 @@ std::string board_json(const Board& board, const std::vector<BoardChange>& chang
   };
   std::string text = dumped(out, 1);
   if (!board.timings.empty()) {
-    // A line each: indented they would be a third longer.
+    const Columns columns(board.timings);
     text.resize(text.rfind('\n'));
-    for (const TimedEvidence& timing : board.timings)
-      text += (&timing == &board.timings.front() ? ",\n \"timings\": [\n  " : ",\n  ") +
-              dumped(timing_object(timing), -1);
-    text += "\n ]\n}";
+    text += ",\n \"timings\": {\n  \"fields\": " + dumped(columns.names, -1) + ",\n  \"rows\": [";
+    for (const Json& object : columns.objects)
+      text += (&object == &columns.objects.front() ? "\n   " : ",\n   ") + dumped(columns.row(object), -1);
+    text += "\n  ]\n }\n}";
   }
   return text + "\n";
 }
@@ -156,14 +192,12 @@ Board parse_board(const std::string& text, const std::string& name) {
                             name, board.rows.size(), error.what()));
   }
   if (all.contains("timings")) {
-    for (const Json& x : all["timings"]) {
-      try {
-        board.timings.push_back(timing_of(x));
-      } catch (const Error& error) {
-        throw Error(
-            fmt::format("{}: a damaged board, timing {}: {}; make it anew with `samestate board --json`",
-                        name, board.timings.size(), error.what()));
-      }
+    try {
+      for (const Json& x : timing_objects(all["timings"])) board.timings.push_back(timing_of(x));
+    } catch (const std::exception& error) {
+      throw Error(
+          fmt::format("{}: a damaged board, timing {}: {}; make it anew with `samestate board --json`", name,
+                      board.timings.size(), error.what()));
     }
   }
   mark_newest(board);

@@ -70,6 +70,12 @@ std::vector<std::string> warnings(const Comparison& c) {
                                 fmt::join(c.unlike, ", "),
                                 shards ? "; `samestate merge` joins the shards of one run" : ""));
   }
+  for (const OtherPolicy& p : c.policies)
+    lines.push_back(
+        fmt::format("{} judged under policy {} in the first record and under {} in the second: policies "
+                    "differ in how far "
+                    "the judge looks (docs/policy.md), so that a change there need not be the kernel's",
+                    p.cases == 1 ? "1 case was" : counted(p.cases, "case") + " were", p.before, p.after));
   return lines;
 }
 
@@ -145,6 +151,8 @@ std::string compare_json(const Comparison& comparison) {
     out["not_judged"] = comparison.not_judged;
   }
   if (!comparison.unlike.empty()) out["unlike"] = comparison.unlike;
+  for (const OtherPolicy& p : comparison.policies)
+    out["policies"].push_back({{"before", p.before}, {"after", p.after}, {"cases", p.cases}});
   if (!comparison.bits.empty()) {
     out["bits"] = nlohmann::ordered_json::array();
     for (const BitsOfKernel& bits : comparison.bits) out["bits"].push_back(json_of(bits));

@@ -14,7 +14,7 @@ line="v1 gated_delta_rule form=recurrent T=9 Hk=2 Hv=4 dk=8 dv=4 state=random ke
 # Where there is no driver nothing runs, and nothing is said to have passed. (Where there is one, this asks nothing.)
 if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
   run 77 repro --subject "$subject" "$line"
-  says 'no CUDA driver'
+  says 'CUDA driver'
 fi
 export LD_LIBRARY_PATH="$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
@@ -51,7 +51,7 @@ says 'crash 6'
 CUDA_VISIBLE_DEVICES='' run 77 repro --subject "$subject" "$line"
 says 'sees no device'
 FAKE_MEMORY=1000 run 77 repro --subject "$subject" "$line"
-says 'bytes of memory on the device'
+says 'bytes device'
 
 FAULT=on_cpu bad 'say "device": "cuda" too' repro --subject "$subject" "$line"
 FAULT=on_moon bad 'known: host, cuda' repro --subject "$subject" "$line"
@@ -62,6 +62,6 @@ read hello
 echo '{"type":"ready","protocol":1,"kernels":[{"name":"a.retention.recurrent","system":"retention","form":"recurrent","device":"cuda","memory":"cuda","contracts":["fp32"]}]}'
 END
 chmod +x program
-bad 'a process is given memory of the host' repro --subject ./program "v1 retention form=recurrent T=4"
+bad 'process memory host' repro --subject ./program "v1 retention form=recurrent T=4"
 
 finish

@@ -91,7 +91,7 @@ cases all.jsonl >all.cases
 same all.cases one.cases
 same all.cov one.cov
 run 0 merge pairs-?.jsonl --no-again
-says 'were not run: --no-again'
+says '--no-again'
 
 # 64 shards of few cases.
 small=(gate --device cpu --system rms_norm --max-cases 130)
@@ -141,20 +141,20 @@ run 0 merge r0.jsonl r1.jsonl --write-baseline merged.json
 same merged.json base.json
 
 # What is no one run.
-bad 'shard 1/3 is missing' merge part-3-0.jsonl part-3-2.jsonl
-bad 'shards 1/7, 2/7' merge part-7-0.jsonl
-bad 'part-3-1.jsonl: is given twice' merge part-3-0.jsonl part-3-1.jsonl part-3-1.jsonl part-3-2.jsonl
+bad 'shard 1/3' merge part-3-0.jsonl part-3-2.jsonl
+bad '1/7 2/7' merge part-7-0.jsonl
+bad 'part-3-1.jsonl' merge part-3-0.jsonl part-3-1.jsonl part-3-1.jsonl part-3-2.jsonl
 cp part-3-1.jsonl copy.jsonl
-bad 'shard 1/3 is in part-3-1.jsonl and in copy.jsonl' merge part-3-*.jsonl copy.jsonl
-bad 'the number of shards is 3' merge part-3-0.jsonl part-7-1.jsonl
+bad 'shard 1/3 part-3-1.jsonl copy.jsonl' merge part-3-*.jsonl copy.jsonl
+bad 'number shards 3' merge part-3-0.jsonl part-7-1.jsonl
 run 0 "${gate[@]}" --seed 2 --shard 1/3 --jsonl seed.jsonl
-bad '--seed is 1 in the first and 2' merge part-3-0.jsonl seed.jsonl part-3-2.jsonl
+bad '--seed 1 2' merge part-3-0.jsonl seed.jsonl part-3-2.jsonl
 sed '1s/"version":"[^"]*"/"version":"0.0.9"/' part-3-1.jsonl >version.jsonl
 bad 'written by samestate 0.0.9' merge part-3-0.jsonl version.jsonl part-3-2.jsonl
 sed '1s/"plan":"[^"]*"/"plan":"0123456789abcdef"/' part-3-1.jsonl >plan.jsonl
-bad 'hash of the plan' merge part-3-0.jsonl plan.jsonl part-3-2.jsonl
+bad 'hash plan' merge part-3-0.jsonl plan.jsonl part-3-2.jsonl
 head -c -100 part-3-1.jsonl >cut.jsonl
-bad 'cut.jsonl: shard 1/3 has no end' merge part-3-0.jsonl cut.jsonl part-3-2.jsonl
+bad 'cut.jsonl shard 1/3' merge part-3-0.jsonl cut.jsonl part-3-2.jsonl
 sed '0,/"event":"end"/{/"event":"end"/d}' part-3-1.jsonl >line.jsonl
 bad 'line.jsonl: ' merge part-3-0.jsonl line.jsonl part-3-2.jsonl
 sed '0,/"event":"end","case":/s//"event":"end","case":9/' part-3-1.jsonl >number.jsonl
@@ -162,7 +162,7 @@ bad 'number.jsonl: ' merge part-3-0.jsonl number.jsonl part-3-2.jsonl
 sed -E 's/(v1 rms_norm .*)T=3 /\1T=33 /' part-3-1.jsonl >changed.jsonl
 bad 'not those of plan' merge part-3-0.jsonl changed.jsonl part-3-2.jsonl
 : >empty.jsonl
-bad 'empty.jsonl: is empty' merge part-3-0.jsonl empty.jsonl part-3-2.jsonl
+bad 'empty.jsonl' merge part-3-0.jsonl empty.jsonl part-3-2.jsonl
 head -c 3000 /dev/urandom >noise
 bad 'noise' merge noise
 bad 'one.xml: XML' merge one.xml
@@ -178,16 +178,16 @@ run 0 "${search[@]}" --jsonl one.jsonl --checkpoint one.txt
 cases one.jsonl >one.cases
 for i in 0 1 2; do run 0 "${search[@]}" --shard "$i/3" --jsonl "found-$i.jsonl" --checkpoint "night-$i.txt"; done
 run 0 merge found-?.jsonl night-?.txt --jsonl all.jsonl --checkpoint night.txt
-says '90 cases of 3 checkpoints'
+says '90 cases 3 checkpoints'
 cases all.jsonl >all.cases
 same all.cases one.cases
 run 0 "${search[@]}" --resume --checkpoint night.txt
-says '90 from the checkpoint'
-bad 'shard 1/3 is missing' merge night-0.txt night-2.txt --checkpoint x.txt
+says '90 checkpoint'
+bad 'shard 1/3' merge night-0.txt night-2.txt --checkpoint x.txt
 absent x.txt
 bad '--checkpoint FILE' merge night-?.txt
 sed '3s/.$/x/' night-1.txt >hurt.txt
-bad 'hurt.txt: line 3: damaged' merge night-0.txt hurt.txt night-2.txt --checkpoint x.txt
+bad 'hurt.txt 3 damaged' merge night-0.txt hurt.txt night-2.txt --checkpoint x.txt
 run 1 fuzz --plugin "$plugin" --kernel wrong.gated_delta_rule.recurrent --seed 7 --budget 0 --max-cases 30 --shard 0/2 --jsonl w0.jsonl --corpus corpus-0 --shrink-budget 2s
 run 1 fuzz --plugin "$plugin" --kernel wrong.gated_delta_rule.recurrent --seed 7 --budget 0 --max-cases 30 --shard 1/2 --jsonl w1.jsonl --corpus corpus-1 --shrink-budget 2s
 run 1 merge w?.jsonl corpus-0 corpus-1 --corpus corpus
@@ -209,7 +209,7 @@ same all.cases one.cases
 sed '$d' points-1.jsonl >short.jsonl
 bad 'short.jsonl: holds' merge points-0.jsonl short.jsonl points-2.jsonl --jsonl x
 run 0 "${points[@]}" --shard 1/3 --out short.jsonl
-says '1 to go'
+says '1 go'
 run 0 merge points-0.jsonl short.jsonl points-2.jsonl --jsonl all.points
 bad 'points-0.jsonl' "${points[@]}" --shard 1/3 --out points-0.jsonl
 
@@ -220,9 +220,9 @@ sed -E '/"seconds"/d' out >one.json
 run 0 merge mutants-0.json mutants-1.json --json
 sed -E '/"seconds"/d' out >all.json
 same all.json one.json
-bad 'shard 1/2 is missing' merge mutants-0.json
+bad 'shard 1/2' merge mutants-0.json
 head -c 300 mutants-1.json >cut.json
-bad 'cut.json: no JSON, or cut' merge mutants-0.json cut.json
+bad 'cut.json JSON' merge mutants-0.json cut.json
 
 # The examples run as they stand: the array of Slurm, its scheduler played by a script, and the matrix of GitHub.
 mkdir bin

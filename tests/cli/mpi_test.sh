@@ -58,8 +58,8 @@ same one.jsonl none.jsonl
 head -n 300 one.jsonl >cut.jsonl
 cp cut.jsonl before.jsonl
 bad '--jsonl' "${gate[@]}" --resume
-bad "seed '1', and this one has '2'" "${gate[@]}" --seed 2 --jsonl cut.jsonl --resume
-bad "shard '0/1', and this one has '0/2'" "${gate[@]}" --shard 0/2 --jsonl cut.jsonl --resume
+bad "seed '1' '2'" "${gate[@]}" --seed 2 --jsonl cut.jsonl --resume
+bad "shard '0/1' '0/2'" "${gate[@]}" --shard 0/2 --jsonl cut.jsonl --resume
 sed '1s/"plan":"[0-9a-f]*"/"plan":"0"/' cut.jsonl >other.jsonl
 bad "plan '0'" "${gate[@]}" --jsonl other.jsonl --resume
 cmp -s cut.jsonl before.jsonl || complain 'a refused file was written to'
@@ -131,7 +131,7 @@ ranks 3
 run "$alone" "${search[@]}" --jsonl ranks.jsonl --checkpoint ranks.txt
 same one.jsonl ranks.jsonl
 run "$alone" "${search[@]}" --checkpoint ranks.txt --resume
-says '400 from the checkpoint'
+says '400 checkpoint'
 around=()
 run 0 sweep --quick --series chunk --out one.points
 ranks 2

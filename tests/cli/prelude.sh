@@ -39,20 +39,36 @@ run() {
   [[ $code -eq $expected ]] || complain "exit $code instead of $expected"
 }
 
-# bad WORD ARGUMENT...: bad input is exit 2, nothing on stdout, one line on stderr that holds WORD.
+# holds FILE FACTS: one line of the file has each of the facts, which spaces divide: keys, values, limits, names of options. A number
+# stands by itself: 1 is neither in 12 nor in v1.
+holds() {
+  local -a facts
+  local fact found
+  read -ra facts <<<"$2"
+  found="$(cat "$1")"
+  for fact in "${facts[@]}"; do
+    if [[ "$fact" =~ ^[0-9.]+$ ]]; then
+      found="$(grep -E -- "(^|[^0-9A-Za-z_.])${fact//./\\.}([^0-9A-Za-z_.]|\\.([^0-9]|$)|$)" <<<"$found")" || return 1
+    else
+      found="$(grep -F -- "$fact" <<<"$found")" || return 1
+    fi
+  done
+}
+
+# bad FACTS ARGUMENT...: bad input is exit 2, nothing on stdout, one line on stderr that holds FACTS.
 bad() {
-  local word="$1"
+  local facts="$1"
   shift
   run 2 "$@"
   [[ ! -s out ]] || complain 'wrote to stdout'
   [[ "$(wc -l <err)" -eq 1 ]] || complain 'not one line on stderr'
-  grep -qF -- "$word" err || complain "does not name '$word'"
+  holds err "$facts" || complain "does not name $facts"
   [[ "$(wc -c <err)" -lt 1000 ]] || complain 'too long for a line'
   ! grep -q 'internal error' err || complain 'an internal error'
 }
 
-# says WORD: stdout of the last run.
-says() { grep -qF -- "$1" out || complain "does not say '$1'"; }
+# says FACTS: a line of the last run's stdout.
+says() { holds out "$1" || complain "does not say $1"; }
 absent() { [[ ! -e "$1" ]] || complain "left $1"; }
 present() { [[ -s "$1" ]] || complain "did not write $1"; }
 

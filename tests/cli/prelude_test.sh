@@ -46,6 +46,13 @@ complaints 2 'exit 2' bad size verb
 
 complaints 0 'echo a word' eval 'run 0 verb; says "a word"'
 complaints 1 'echo a word >&2' eval 'run 0 verb; says "a word"'
+complaints 0 'echo "shard 1/3 of 3 is missing: v1 has 12"' eval 'run 0 verb; says "missing 3 1/3 12"'
+complaints 1 'echo "shard 1/3 is missing"' eval 'run 0 verb; says "missing 2/3"'
+complaints 1 'echo missing; echo 1/3' eval 'run 0 verb; says "missing 1/3"'
+for other in 12 v1 0.1 1.5 21 1s; do complaints 1 "echo $other" eval 'run 0 verb; says 1'; done
+for same in 1 'T=1,' '(1)' '1.' '[1, 2]' '-1'; do complaints 0 "echo '$same'" eval 'run 0 verb; says 1'; done
+complaints 0 'echo "the limit is 1.5." >&2; exit 2' bad 'limit 1.5' verb
+complaints 1 'echo "the limit is 11.5" >&2; exit 2' bad 'limit 1.5' verb
 complaints 1 'exit 0' present none
 echo x >stays
 complaints 0 'exit 0' present stays

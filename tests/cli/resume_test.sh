@@ -12,19 +12,19 @@ sweep=(sweep --quick "${kernel[@]}" --where chunk=16 --out points.jsonl)
 search=(fuzz "${kernel[@]}" --seed 1 --budget 0 --max-cases 4 --checkpoint cases.txt)
 run 0 "${sweep[@]}"
 run 0 "${sweep[@]}"
-says '0 to go'
+says '0 go'
 run 0 "${search[@]}"
 run 0 "${search[@]}" --resume
-says '4 from the checkpoint'
+says '4 checkpoint'
 
 # A search that ended before its checkpoint held anything is begun, from no file, an empty one and half a first line.
 head -c 20 cases.txt >half.txt
 : >empty.txt
 for file in absent empty half; do
   run 0 fuzz "${kernel[@]}" --seed 1 --budget 0 --max-cases 4 --checkpoint $file.txt --resume
-  grep -q "$file.txt: no finished case to go on with, the search begins" err || complain 'does not say that it begins'
+  holds err "$file.txt: begins" || complain 'does not say that it begins'
   run 0 fuzz "${kernel[@]}" --budget 0 --max-cases 4 --checkpoint $file.txt --resume
-  says '4 from the checkpoint'
+  says '4 checkpoint'
 done
 # Half a line of something else is nobody's to remove.
 printf 'my notes' >foreign.txt
@@ -62,15 +62,15 @@ for file in twice headless notes sweep other; do
   grep -q 'leave --resume out\|name ' err || complain 'no remedy'
   cmp -s $file.jsonl before.jsonl || complain "$file.jsonl was written to"
 done
-bad 'found 2 runs, one after another' "${gate[@]}" --jsonl twice.jsonl --resume
-bad 'points of a sweep, expected the one run' "${gate[@]}" --jsonl sweep.jsonl --resume
-bad "max-cases '2', and this one has '3'" gate --system rms_norm --max-cases 3 --jsonl whole.jsonl --resume
-bad 'leave --resume out' gate --system l2norm --max-cases 2 --jsonl whole.jsonl --resume
+bad '2 runs' "${gate[@]}" --jsonl twice.jsonl --resume
+bad 'sweep run' "${gate[@]}" --jsonl sweep.jsonl --resume
+bad "max-cases '2' '3'" gate --system rms_norm --max-cases 3 --jsonl whole.jsonl --resume
+bad '--resume' gate --system l2norm --max-cases 2 --jsonl whole.jsonl --resume
 # One that is empty or not there holds nothing yet: the run begins, and says so.
 : >empty.jsonl
 for file in empty absent; do
   run 0 "${gate[@]}" --jsonl $file.jsonl --resume
-  grep -q "$file.jsonl: no judged case to go on with, all 2 are run" err || complain 'does not say that it begins anew'
+  holds err "$file.jsonl: 2 run" || complain 'does not say that it begins anew'
 done
 run 0 "${gate[@]}" --jsonl empty.jsonl --resume
 [[ ! -s err ]] || complain 'speaks of a run that it went on with'

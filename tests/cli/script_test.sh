@@ -56,11 +56,11 @@ line='v1 gated_delta_rule chunk=16 T=20 Hv=2 dk=8 dv=8 state=random'
 run 0 repro "$line" --script right.py
 says 'script    right.py'
 ends 0 right.py
-bad 'is there; --force' repro "$line" --script right.py
+bad '--force' repro "$line" --script right.py
 run 0 repro "$line" --script right.py --force
 bad 'is empty' repro "$line" --script ''
-bad 'one file shows one run' repro - --script other.py
-bad '--force is of --script' repro "$line" --force
+bad 'file run' repro - --script other.py
+bad '--force --script' repro "$line" --force
 bad 'vacuous' repro 'v1 gated_delta_rule T=0' --script none.py
 absent none.py
 # More than two megabytes: of outputs that are embedded the worst head alone.
@@ -68,6 +68,9 @@ run 0 repro 'v1 gated_delta_rule chunk=64 T=700 Hv=16 dk=64 dv=64' --script larg
 [[ "$(wc -c <large.py)" -le 2000000 ]] || complain 'more than two megabytes'
 grep -q 'Cut out is' large.py || complain 'does not say what was cut'
 ends 0 large.py
+run 0 repro 'v1 short_convolution form=packed lengths=500,480,0,490,470 C=128' --script sequences.py
+grep -q '^CU_SEQLENS = \[0, [0-9]*\]$' sequences.py || complain 'does not have one of the packed sequences alone'
+ends 0 sequences.py
 
 # Subjects in Python, in every convention that changes what a kernel is given.
 cat >kernels.py <<'PY'
@@ -158,6 +161,21 @@ def convolution(x, kernel, state, W, activation, bias=None):
     y = y if bias is None or isinstance(bias, int) else y + bias
     y = y / (1 + np.exp(-y)) if activation else y
     return y, np.ascontiguousarray(inputs[:, inputs.shape[1] - (W - 1):])
+
+
+def sequences(shift):
+    """The convolution of packed sequences, each with the state `shift` before its own."""
+    def call(x, kernel, state, W, activation, bias=None, cu_seqlens=None):
+        if cu_seqlens is None:
+            return convolution(x, kernel, state, W, activation, bias)
+        parts = [convolution(x[:, cu_seqlens[n]:cu_seqlens[n + 1]], kernel, state[n - shift:][:1], W, activation, bias)
+                 for n in range(len(state))]
+        return np.concatenate([y for y, _ in parts], 1), np.concatenate([last for _, last in parts])
+    return call
+
+
+packed = samestate.kernel("short_convolution", "gather", name="packed")(sequences(0))
+packed_wrong = samestate.kernel("short_convolution", "gather", name="packed_wrong")(sequences(1))
 PY
 export PYTHONPATH="$here/../../python" SAMESTATE_PYTHON="$python" PYTHONDONTWRITEBYTECODE=1
 # subject CODE FUNCTION KERNEL LINE: the verdict of the command, and of its script without samestate.
@@ -180,6 +198,9 @@ subject 0 tiled tiled.recurrent 'v1 gated_delta_rule form=recurrent T=17 Hk=2 Hv
 subject 0 norm norm.fused 'v1 rms_norm form=fused T=9 B=2'
 subject 0 convolution convolution.gather 'v1 short_convolution T=9 B=2 bias=1'
 subject 0 convolution convolution.gather 'v1 short_convolution form=decode prefill=5 T=9'
+subject 0 packed packed.gather 'v1 short_convolution form=packed lengths=5,0,1,9 unowned=2,1 bias=1'
+subject 1 packed_wrong packed_wrong.gather 'v1 short_convolution form=packed lengths=5,0,1,9 bias=1'
+subject 0 packed packed.gather 'v1 short_convolution T=9 B=2 bias=1'
 # A kernel that throws is a crash of its case: its script is the call, and ends as the call does.
 run 5 repro --subject "python:$folder/kernels.py:throws" "$family kernel=throws.recurrent" --script throws.py
 "${alone[@]}" throws.py "$folder/kernels.py" >said 2>&1 && complain 'the script of a kernel that throws ends with 0'
@@ -188,15 +209,15 @@ grep -q 'not today' said || complain 'the script does not show what was thrown'
 grep -q 'usage: python3' said || complain 'a script without the kernel'\''s file does not say how it is called'
 # An input that is written to: the limits on the outputs do not show it, and the script's own look does.
 subject 1 edits edits.recurrent "$family"
-grep -q 'wrote to its input q' said || complain 'does not name the input'
+holds said 'input q' || complain 'does not name the input'
 # What only the guards around memory show, or a signal, a call without them need not show; nor does a call alone show what
 # comes after others only.
 bad 'gate memory' repro --subject "python:$folder/kernels.py:strays" "$family kernel=strays.recurrent" --script strays.py
 absent strays.py
 run 2 repro --subject "python:$folder/kernels.py:dies" "$family kernel=dies.recurrent" --script dies.py
-grep -q 'end of the kernel.*signal 6' err || complain 'does not name the signal'
+holds err 'kernel signal 6' || complain 'does not name the signal'
 absent dies.py
-bad 'leave --after out' repro "$line" --after "$line" --script after.py
+bad '--after' repro "$line" --after "$line" --script after.py
 absent after.py
 # Too much for one file, where the kernel wants all of it.
 run 2 repro --subject "python:$folder/kernels.py:plain" 'v1 gated_delta_rule form=recurrent T=700 Hk=16 Hv=16 dk=64 dv=64' --script much.py

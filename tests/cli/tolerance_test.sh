@@ -49,24 +49,24 @@ done
 for options in '--mutants 5s' '--json'; do
   # shellcheck disable=SC2086
   run 3 tolerance 'v1 gated_delta_rule T=0' $options --seeds 2
-  says 'nothing can be judged of o (nothing but zeros is expected), final_state ('
+  says 'o final_state'
   ! grep -q 'assert_close(' out || complain 'a test is made of a case that says nothing'
 done
 run 3 repro 'v1 gated_delta_rule T=0'
 run 0 tolerance 'v1 retention T=0 dk=4 dv=4' --table --seeds 1
-says 'vacuous: as the line: nothing can be judged of o ('
+says 'vacuous: line o'
 
 # Where no mutant was tried nothing is said of what they would show.
 run 0 tolerance 'v1 retention T=16 dk=4 dv=4' --seeds 1 --mutants 0
-says 'what the tight test cannot see is not known: there was no time for any of '
+says 'tight known time'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
 run 0 tolerance 'v1 gated_delta_rule contract=tf32_fused T=20 dk=4 dv=4' --seeds 1
-says 'what the tight test cannot see is not known: none of '
-says 'mutants of gated_delta_rule applies to a case of form=chunked contract=tf32_fused'
+says 'tight known none'
+says 'gated_delta_rule form=chunked contract=tf32_fused'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
 # All tokens in the chunk of one rank.
 run 0 tolerance 'v1 retention form=sequence_parallel ranks=2 T=20 dk=4 dv=4' --seeds 1
-says 'mutants tried give the right values on these data'
+says 'mutants right values'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
 
 bad 'law' tolerance 'v1 retention law=split'

@@ -41,7 +41,7 @@ if has torch transformers; then
     passes "hf.$name"
   done
   run 1 gate --subject python:hf.torch_chunk_gated_delta_rule --regime reset --max-cases 20
-  says 'takes all bits of the sums after it'
+  says 'all bits sums'
 fi
 if has torch triton fla; then
   small="dk%20<=%2032;dv%20<=%2032;B%20<=%202;Hv%20<=%204;T%20<=%2070"  # a program of the grid is a loop of Python here

@@ -102,8 +102,8 @@ exec(source[:source.index("class WithCommand")], names)
 names['licences_of']('$folder/unowned/libpugixml.so.1')
 END
 [[ $? -ne 0 ]] || complain 'a library without a licence is taken'
-grep -q 'libpugixml.txt and name that by SAMESTATE_LICENSES' err || complain "does not say what is missing: $(tail -1 err)"
+holds err 'libpugixml.txt SAMESTATE_LICENSES' || complain "does not say what is missing: $(tail -1 err)"
 SAMESTATE_BUILD=/nowhere pip wheel --no-deps --no-build-isolation -w none ./source/python >err && complain 'a build that is none'
-grep -q 'SAMESTATE_BUILD=/nowhere: no cli/samestate in it' err || complain 'does not name the folder'
+holds err 'SAMESTATE_BUILD=/nowhere cli/samestate' || complain 'does not name the folder'
 
 finish

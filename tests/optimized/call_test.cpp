@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "reference/error.h"
+#include "tests/facts.h"
 #include "tests/optimized/call.h"
 
 namespace samestate::cpu {
@@ -87,7 +88,7 @@ TEST(Calls, ImpossibleViewsAreNamed) {
                     [&](Arguments& a) { a.cu_seqlens = row_major<const std::int64_t, 1>(offsets, {3}); });
   };
   EXPECT_EQ(error_of(packed, [](Arguments&) {}), "");
-  EXPECT_NE(with(descending).find("cu_seqlens[2] is 3; it must be in [4, 5]"), std::string::npos);
+  EXPECT_EQ(lacking(with(descending), "cu_seqlens[2] 3 [4, 5]"), "");
   EXPECT_NE(with(beyond).find("cu_seqlens[2] is 6"), std::string::npos);
 }
 

@@ -68,6 +68,6 @@ run 1 compare grown.jsonl fewer.jsonl
 run 0 compare "$docs/examples/gate.jsonl" "$docs/examples/gate.jsonl"
 sed '0,/"verdict":"pass"/s//"verdict":"fail"/' "$docs/examples/gate.jsonl" >worse.jsonl
 run 1 compare "$docs/examples/gate.jsonl" worse.jsonl
-says '1 verdict worse'
+says '1 verdict'
 
 finish

@@ -90,7 +90,8 @@ ENGINES = (
     _mamba("mamba_chunk_scan_combined", "state_space_duality", "chunked", "triton.ssd_combined",
            "duality_chunks_of_mamba_ssm", "tf32_truncated+card:nearest", limits=["chunk in 16 32 64 128 256"],
            traps="behind chunk_size stand D, z, dt_bias, initial_states; softplus only with dt_softplus; cu_seqlens is read "
-                 "only with return_varlen_states; states between chunks are of the dtype of C"),
+                 "only with return_varlen_states, and says nothing of where sequences begin: seq_idx does, at zeros, but the first at "
+                 "initial_states; states between chunks are of the dtype of C"),
     _engine("cudnn.mamba2", "state_space_duality", "chunked", "nvidia-cudnn-frontend", "1.32.0",
             "cudnn.linear_attention:mamba2", "duality_chunks_of_cudnn", "bf16+card:nearest",
             limits=["chunk = 128", "N = 128", "P = 64"],
@@ -100,7 +101,8 @@ ENGINES = (
         untried="compute capability 10.0, 10.3 or 10.7 alone"),
     _convolution("causal_conv1d_fn", "convolution_channels_last", ("C % 8 = 0",),
                  "x is [B, C, T], with states only where channels lie side by side; states have W - 1 inputs; no "
-                 "activation by default", "causal_conv1d.short_convolution"),
+                 "activation by default; seq_idx is int32, goes with no final states, and has initial_states of the first sequence "
+                 "alone", "causal_conv1d.short_convolution"),
     _convolution("causal_conv1d_update", "update_of_dao", (),
                  "x is [B, C, T]; the state is updated in place; no activation by default",
                  "causal_conv1d.update.short_convolution"),

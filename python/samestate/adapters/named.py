@@ -68,10 +68,10 @@ def _unread(state):
 
 
 @_call
-def convolution_of_w_inputs(function, x, kernel, state, activation, bias):
+def convolution_of_w_inputs(function, x, kernel, state, activation, bias, cu_seqlens=None):
     """State [B, C, W]; x [B, T, C]."""
     y, after = function(x=x, weight=kernel, bias=_bias(bias), initial_state=_unread(state).contiguous(),
-                        output_final_state=True, activation=_silu(activation))
+                        output_final_state=True, activation=_silu(activation), cu_seqlens=cu_seqlens)
     return {"y": y, "state": after[:, :, 1:].transpose(1, 2)}
 
 
@@ -109,9 +109,36 @@ def convolution_without_state(function, x, kernel, state, activation, bias):
     return {"y": y.transpose(1, 2)[:, before:], "state": whole[:, whole.shape[1] - before:]}
 
 
+def _with_states_in_front(x, state, ends):
+    """Packed x [1, T, C] with the inputs of each sequence's state before its tokens, from the first that is not zero on: a
+    sequence begins at zeros anyhow, and where its window reaches beyond those inputs a boundary that does not hold shows.
+    Returns it with the sequence of each row, [1, rows], and the rows that x has there."""
+    import torch
+
+    rows, of, own, begin = [], [], [], 0
+    for n, end in enumerate(ends[1:]):
+        read = state[n].ne(0).any(1).nonzero()
+        before = state[n, int(read[0]):] if len(read) else state[n, :0]
+        rows += [before, x[0, ends[n]:end]]
+        of.append(torch.full((sum(map(len, rows[-2:])),), n, dtype=torch.int32, device=x.device))
+        own.append(torch.arange(begin + len(before), begin + len(of[-1]), device=x.device))
+        begin += len(of[-1])
+    return torch.cat(rows)[None], torch.cat(of)[None], torch.cat(own)
+
+
 @_call
-def convolution_channels_last(function, x, kernel, state, activation, bias):
-    """x [B, C, T] and state [B, C, W - 1], whose channels lie side by side."""
+def convolution_channels_last(function, x, kernel, state, activation, bias, cu_seqlens=None):
+    """x [B, C, T] and state [B, C, W - 1], whose channels lie side by side. Packed it takes seq_idx and no state of a sequence: its
+    inputs go in front, what comes of them is cut off, and the state after it is the last inputs, as a caller keeps them."""
+    import torch
+
+    if cu_seqlens is not None:
+        ends = cu_seqlens.tolist()
+        whole, sequence, own = _with_states_in_front(x, state, ends)
+        y = function(x=whole.transpose(1, 2), weight=kernel, bias=_bias(bias), seq_idx=sequence,
+                     activation=_silu(activation))
+        after = [torch.cat([before, x[0, begin:end]])[end - begin:] for before, begin, end in zip(state, ends, ends[1:])]
+        return {"y": y.transpose(1, 2)[:, own], "state": torch.stack(after)}
     y, after = function(x=x.contiguous().transpose(1, 2), weight=kernel, bias=_bias(bias),
                         initial_states=state.contiguous().transpose(1, 2), return_final_states=True,
                         activation=_silu(activation))
@@ -229,24 +256,79 @@ def duality_update_of_mamba_ssm(function, x, dt, dt_bias, A_log, B, C, skip, S, 
     return {"y": out.reshape(x.shape), "S": state.reshape(S.shape)}
 
 
+def _short_pieces(x):
+    """Three numbers that sum to x, of at most 11 significant bits each: exact as operands in tf32."""
+    import torch
+
+    pieces = []
+    for _ in range(2):
+        pieces.append((x.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32))
+        x = x - pieces[-1]
+    return pieces + [x]
+
+
+_SHORT = 2.0**-100  # a step by which nothing decays, and a power of two: a product with it is exact
+
+
+def _duality_by_seq_idx(function, x, dt, dt_bias, A, B, C, S, chunk, ends, **same):
+    """Packed x [1, T, H, P] and states [N, H, P, N], with seq_idx, by which every sequence begins at zeros. Tokens in front of one
+    whose state is not zero write it: each has B = e_n, the least step of dt_limit, and x = S / step in pieces that tf32 keeps, up
+    to the end of a chunk, so that the state is handed to the next chunk as every other. Returns the rows of x and the states after
+    it; a sequence without tokens is left out, and keeps its state."""
+    import torch
+
+    if ends[0] == ends[-1]:
+        return x, S
+    H, width = A.shape[0], S.shape[-1]
+    short = -200.0 - dt_bias  # whose softplus is 0 in fp32
+    rows, of, own, starts, begin = [], [], [], [0], 0
+    for n, end in enumerate(ends[1:]):
+        if ends[n] == end:
+            continue
+        if bool(S[n].ne(0).any()):
+            written = torch.cat([piece.permute(2, 0, 1) for piece in _short_pieces(S[n] / _SHORT)])
+            blank = -(begin + len(written)) % chunk
+            eye = torch.eye(width, device=x.device).repeat(3, 1)[:, None].expand(-1, B.shape[2], -1)
+            front = [torch.nn.functional.pad(y, (0, 0, 0, 0, blank, 0)) for y in (written, eye, torch.zeros_like(eye))]
+            rows.append((front[0], short.expand(len(front[0]), H), front[1], front[2]))
+            begin += len(front[0])
+        rows.append(tuple(y[0, ends[n]:end] for y in (x, dt, B, C)))
+        own.append(torch.arange(begin, begin + end - ends[n], device=x.device))
+        begin += end - ends[n]
+        starts.append(begin)
+        of.append(torch.full((begin - starts[-2],), len(of), dtype=torch.int32, device=x.device))
+    names = dict(zip(("x", "dt", "B", "C"), (torch.cat(parts)[None] for parts in zip(*rows))))
+    y, states = function(**names, A=A, chunk_size=chunk, z=None, dt_bias=dt_bias, dt_softplus=True,
+                         dt_limit=(_SHORT, float("inf")), seq_idx=torch.cat(of)[None], return_varlen_states=True,
+                         cu_seqlens=torch.tensor(starts, dtype=torch.int32, device=x.device), **same)
+    after = S.clone()
+    after[[n for n, end in enumerate(ends[1:]) if ends[n] < end]] = states
+    return y[:, torch.cat(own)], after
+
+
 @_call
-def duality_chunks_of_mamba_ssm(function, x, dt, dt_bias, A_log, B, C, skip, S, G, chunk):
-    """x [B, T, H, P]; B, C [B, T, G, N]; states [B, H, P, N]."""
+def duality_chunks_of_mamba_ssm(function, x, dt, dt_bias, A_log, B, C, skip, S, G, chunk, cu_seqlens=None):
+    """x [B, T, H, P]; B, C [B, T, G, N]; states [B, H, P, N]. Packed it takes seq_idx and no state of a sequence: that of a case is
+    written by tokens in front."""
     H = A_log.shape[0]
     heads = _heads(x, H)
     before = S.reshape(S.shape[0], H, heads.shape[-1], S.shape[-1])
-    y, after = function(x=heads, dt=dt, A=_rates(A_log), B=_heads(B, G), C=_heads(C, G), chunk_size=chunk, D=skip,
-                        z=None, dt_bias=dt_bias, initial_states=before, dt_softplus=True, return_final_states=True)
+    A, B, C = _rates(A_log), _heads(B, G), _heads(C, G)
+    if cu_seqlens is not None:
+        y, after = _duality_by_seq_idx(function, heads, dt, dt_bias, A, B, C, before, chunk, cu_seqlens.tolist(), D=skip)
+    else:
+        y, after = function(x=heads, dt=dt, A=A, B=B, C=C, chunk_size=chunk, D=skip, z=None, dt_bias=dt_bias,
+                            initial_states=before, dt_softplus=True, return_final_states=True)
     return {"y": y.reshape(x.shape), "S": after.reshape(S.shape)}
 
 
 @_call
-def duality_chunks_of_cudnn(function, x, dt, dt_bias, A_log, B, C, skip, S, G):
-    """x [B T, H, P]; B, C [B T, G, N]; states [B, H, P, N]; sequences of T tokens end to end."""
+def duality_chunks_of_cudnn(function, x, dt, dt_bias, A_log, B, C, skip, S, G, cu_seqlens=None):
+    """x [B T, H, P]; B, C [B T, G, N]; states [B, H, P, N]; sequences end to end, in a batch of T tokens each."""
     import torch
 
     H, (batch, T) = A_log.shape[0], x.shape[:2]
-    ends = torch.arange(batch + 1, dtype=torch.int32, device=x.device) * T
+    ends = torch.arange(batch + 1, dtype=torch.int32, device=x.device) * T if cu_seqlens is None else cu_seqlens.int()
     y, after = function(_heads(x, H).flatten(0, 1), dt.flatten(0, 1), _rates(A_log), _heads(B, G).flatten(0, 1),
                         _heads(C, G).flatten(0, 1), ends, D=skip, dt_bias=dt_bias,
                         initial_state=S.reshape(S.shape[0], H, x.shape[-1] // H, S.shape[-1]), output_final_state=True)
@@ -294,11 +376,11 @@ def gate(function, a, b, A_log, dt_bias):
 
 
 @_call
-def normalised(function, q, k, v, S, z, H):
+def normalised(function, q, k, v, S, z, H, cu_seqlens=None):
     """q, k, v [B, T, H, d]; the state is (S, z), z [B, 1, H, d]. Its scale leaves the quotient as it is, and is 1."""
     q_, k_, v_ = (_heads(y, H).contiguous() for y in (q, k, v))
     o, (after, sums) = function(q=q_, k=k_, v=v_, scale=1.0, initial_state=(S, z[:, None]), output_final_state=True,
-                                normalize=True)
+                                normalize=True, cu_seqlens=cu_seqlens)
     return {"o": o.reshape(v.shape), "S": after, "z": sums[:, 0]}
 
 

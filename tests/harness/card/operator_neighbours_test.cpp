@@ -9,6 +9,7 @@
 
 #include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
+#include "tests/facts.h"
 #include "tests/harness/operator_row.h"
 
 namespace samestate {
@@ -70,7 +71,7 @@ TEST(OperatorNeighbours, NameTheOperandsThatTheOutputsShow) {
     const Asked cut = asked(known(kernel, "tf32_truncated"), "tf32");
     EXPECT_EQ(cut.judgement.verdict, Verdict::fail) << kernel;
     EXPECT_TRUE(cut.about) << cut.judgement.gate;
-    EXPECT_NE(cut.neighbours.text().find("passes under contract tf32_truncated"), std::string::npos)
+    EXPECT_EQ(lacking(cut.neighbours.text(), "passes contract tf32_truncated"), "")
         << kernel << ": " << cut.neighbours.text();
     const Asked of_fp32 = asked(known(kernel, "tf32_truncated"), "fp32");
     EXPECT_EQ(of_fp32.judgement.verdict, Verdict::fail) << kernel;
@@ -84,7 +85,7 @@ TEST(OperatorNeighbours, NameTheOperandsThatTheOutputsShow) {
 TEST(OperatorNeighbours, NameTheFormatThatTheOutputsAreWrittenIn) {
   const Asked written = asked(known("cpu.softmax_attention.online", "fp32+output:bf16"), "fp32");
   EXPECT_EQ(written.judgement.verdict, Verdict::fail);
-  EXPECT_NE(written.neighbours.text().find("passes under contract fp32+output:bf16"), std::string::npos)
+  EXPECT_EQ(lacking(written.neighbours.text(), "passes contract fp32+output:bf16"), "")
       << written.neighbours.text();
   const Asked scaled = asked(known("cpu.softmax_attention.online", "fp32", 1.0003F), "fp32");
   EXPECT_EQ(scaled.neighbours.text().find("output:bf16"), std::string::npos) << scaled.neighbours.text();

@@ -21,6 +21,7 @@
 #include "oracles/contracts.h"
 #include "oracles/rounding.h"
 #include "reference/error.h"
+#include "tests/facts.h"
 #include "tests/harness/card/known_twin.h"
 #include "tests/harness/card/plain_kernel.h"
 #include "tests/harness/planted.h"
@@ -263,8 +264,7 @@ TEST(ReadCard, NamesTheFirstValueThatIsNoNumber) {
         std::ranges::count_if(card.probes, [](const CardProbe& p) { return !p.nonfinite.empty(); });
     EXPECT_EQ(named, 2) << "the two probes with a norm inside";
     const auto probe = std::ranges::find(card.probes, "several chunks, norm", &CardProbe::name);
-    EXPECT_NE(probe->nonfinite.find("o of sequence 0, token 9, head 0, channel 5 is"), std::string::npos)
-        << probe->nonfinite;
+    EXPECT_EQ(lacking(probe->nonfinite, "o sequence 0 token 9 head 0 channel 5"), "") << probe->nonfinite;
   }
 }
 
@@ -377,8 +377,7 @@ TEST(Neighbours, NameTheContractThatTheOutputsKeep) {
   EXPECT_EQ(one.changes, 1);
   const Neighbours two = neighbours_under("bf16+beta_k:bf16+inverse:block16/tf32_truncated", "bf16");
   ASSERT_FALSE(two.passes.empty()) << two.text();
-  EXPECT_NE(two.text().find("passes under contract bf16+beta_k:bf16+inverse:block16/tf32_truncated"),
-            std::string::npos)
+  EXPECT_EQ(lacking(two.text(), "passes contract bf16+beta_k:bf16+inverse:block16/tf32_truncated"), "")
       << two.text();
 }
 

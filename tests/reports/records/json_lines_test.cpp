@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "reference/error.h"
+#include "tests/facts.h"
 #include "tests/reports/records.h"
 
 namespace samestate {
@@ -307,11 +308,10 @@ TEST_F(JsonLines, LinesOfAnyLengthUpToALimit) {
         "{\"schema\":1,\"event\":\"stop\",\"x\":\"" + std::string(length - 34, 'x') + "\"}";
     ASSERT_EQ(line.size(), length);
     for (const char* end : {"", "\n", "\n\n"})
-      EXPECT_NE(rejection(line + end).find("bad.jsonl:1: event 'stop'"), std::string::npos) << length;
+      EXPECT_EQ(lacking(rejection(line + end), "bad.jsonl:1 'stop'"), "") << length;
     EXPECT_NE(rejection("\n" + line + "\n[]\n").find("bad.jsonl:2: event"), std::string::npos) << length;
   }
-  EXPECT_NE(rejection(std::string(64'000'001, ' ')).find("bad.jsonl:1: a line of more than 64 MB"),
-            std::string::npos);
+  EXPECT_EQ(lacking(rejection(std::string(64'000'001, ' ')), "bad.jsonl:1 64 MB"), "");
 }
 
 TEST_F(JsonLines, RejectsTwoWritersAndDamageInTheMiddle) {
@@ -322,7 +322,7 @@ TEST_F(JsonLines, RejectsTwoWritersAndDamageInTheMiddle) {
   EXPECT_NE(rejection(good.substr(0, second) + start + start).find(":3: case 0 starts twice"),
             std::string::npos);
   const std::string damaged = good.substr(0, second) + start.substr(0, 20) + "\n" + good.substr(third);
-  EXPECT_NE(rejection(damaged).find("bad.jsonl:2: not JSON"), std::string::npos);
+  EXPECT_EQ(lacking(rejection(damaged), "bad.jsonl:2 JSON"), "");
   EXPECT_THROW(static_cast<void>(read_json_lines(path("absent.jsonl"))), Error);
 }
 
