@@ -34,9 +34,10 @@ struct Residual {
 
 /// One relation. The residual is max|a - b| / max|b| over the compared tensors (draw.h: relative_difference).
 struct Identity {
-  std::string_view id;      ///< EQ-nn, P-nn, rows of the ledger (RMS-5), with blanks between; NC-name: a negative control
-  std::string_view name;    ///< snake_case, unique
-  std::string_view system;  ///< the stem of the reference header
+  std::string_view
+      id;  ///< EQ-nn, P-nn, rows of the ledger (RMS-5), with blanks between; NC-name: a negative control
+  std::string_view name;       ///< snake_case, unique
+  std::string_view system;     ///< the stem of the reference header
   std::string_view statement;  ///< one line: path A against path B
   Expectation expectation = Expectation::equal;
   Residual residual;
