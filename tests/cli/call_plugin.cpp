@@ -1,5 +1,5 @@
 // Kernels that take a KernelCall, of both kinds of systems, for tests/cli/plugin_interface_test.sh: a right one and one with a fault of
-// each, and a row of named tensors in the older struct.
+// each, and rows of named tensors in the older struct, one of which takes no packed batches.
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -144,6 +144,9 @@ void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* r
   for (samestate::OperatorKernel row : samestate::operator_kernels()) {
     if (row.name != "cpu.short_convolution.scatter") continue;
     row.name = "struct.short_convolution.scatter";
+    rows->push_back(row);
+    row.name = "dense.short_convolution.scatter";
+    row.packed = false;
     rows->push_back(row);
   }
 }

@@ -24,9 +24,11 @@ grep '"verdict":"fail"' across.jsonl >failed || complain 'nothing failed'
 ! grep -v 'form=packed' failed >/dev/null || complain 'a dense call failed'
 run 1 gate --plugin "$calls" --kernel unscaled.retention.recurrent --max-cases 60
 
-# A row of the older struct says packed too, and is asked for packed batches.
+# A row of the older struct that says packed is asked for drawn packed batches, and one that does not say it is not.
 run 0 gate --plugin "$calls" --kernel struct.short_convolution.scatter --max-cases 150 --list
-says 'form=packed'
+grep -q 'form=packed.* seed=' out || complain 'no drawn packed batch'
+run 0 gate --plugin "$calls" --kernel dense.short_convolution.scatter --list
+! grep -q 'form=packed.* seed=' out || complain 'a row without packed is asked for drawn packed batches'
 
 # One source, built for the interface as it was and for this one: the same records.
 for plugin in first present; do
