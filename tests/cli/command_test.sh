@@ -446,7 +446,7 @@ if ! diff <(sed -n 's/^v1 \([^ ]*\) .*law=\([^ ]*\).*/\2 \1/p' out | sort -u | c
   complain 'list laws is not what the plan has'
 fi
 run 0 --version
-says 'samestate 0.'
+[[ "$(cat out)" =~ ^samestate\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || complain 'not a version'
 for verb in gate fuzz repro judge goldens equations identities probe bench list; do
   run 0 "$verb" --help
   says 'Usage'
