@@ -32,7 +32,7 @@
 namespace samestate::cli {
 namespace {
 
-struct Options {
+struct BenchCommand {
   BenchPlan plan;
   FilterOptions filter;
   bool list = false;
@@ -101,7 +101,7 @@ DeviceRates rates_of(const std::string& device, const Ceilings& measured) {
   return {device, measured.copy, measured.bf16, measured.fp32, measured.note};
 }
 
-Run run_of(const Accelerator& device, const Options& options, const Devices* devices) {
+Run run_of(const Accelerator& device, const BenchCommand& options, const Devices* devices) {
   Run run = this_run(device, options.plugins, options.commit);
   run.gpus = texts_of(devices);
   return run;
@@ -109,7 +109,7 @@ Run run_of(const Accelerator& device, const Options& options, const Devices* dev
 
 /// What is timed, and what came of it.
 struct TimedRun {
-  const Options& options;
+  const BenchCommand& options;
   const KernelTable& table;
   std::vector<Entry> entries;
   JsonLinesWriter* lines;
@@ -171,7 +171,7 @@ struct TimedRun {
   }
 };
 
-int run_bench(Options options) {
+int run_bench(BenchCommand options) {
 #ifdef SAMESTATE_HAVE_CUDA
   cuda::use_product_library(options.products != "own");
 #endif
@@ -274,7 +274,7 @@ int run_bench(Options options) {
 }  // namespace
 
 Command add_bench(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchCommand>();
   options->bench.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   app.footer(
       "Times each kernel, and judges what the last timed call wrote: a wrong kernel has no time and the exit "

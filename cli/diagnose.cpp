@@ -42,7 +42,7 @@ std::vector<std::string> names_of(const FoundReading& finding) {
 }
 
 /// "g is the decay itself (alpha), and the initial state is ignored".
-std::string text_of(const FoundReading& finding) {
+std::string reading_text(const FoundReading& finding) {
   const std::vector<std::string> names = names_of(finding);
   return names.empty() ? "as declared" : fmt::format("{}", fmt::join(names, ", and "));
 }
@@ -95,11 +95,11 @@ std::string page_of(const KernelRow& kernel, const std::vector<DiagnosticCall>& 
   page += limits_page(probed);
   for (const std::string& why : diagnosis.refused) page += fmt::format("not run   {}\n", why);
   for (const FoundReading& f : diagnosis.fits)
-    page += fmt::format("found     {} ({:.2g} off)\n", text_of(f), f.distance);
+    page += fmt::format("found     {} ({:.2g} off)\n", reading_text(f), f.distance);
   if (diagnosis.fits.empty() && !diagnosis.nothing_ran)
     page +=
         fmt::format("found     nothing that fits; nearest: {} ({:.2g} off, a reading fits below {:.2g})\n",
-                    text_of(diagnosis.nearest), diagnosis.nearest.distance, kFits);
+                    reading_text(diagnosis.nearest), diagnosis.nearest.distance, kFits);
   if (diagnosis.fits.size() == 1 && diagnosis.fits.front().distance > usual_distance(calls.front().contract))
     page +=
         "note      that is more than its roundings make: the conventions fit, and `samestate gate` judges "

@@ -17,7 +17,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
-#include "cli/run_file.h"
+#include "cli/run_lines.h"
 #include "cli/subject_log.h"
 #include "cli/table.h"
 #include "cli/verdicts.h"
@@ -260,7 +260,7 @@ int print_plan(const KernelTable& table, const FuzzOptions& options) {
 }
 
 /// Why the search ended before its cases or its time did; empty: it did not.
-std::string why_ended(const SearchResult& result, const RunFile& lines, bool devices_lost) {
+std::string why_ended(const SearchResult& result, const RunLines& lines, bool devices_lost) {
   for (const std::string& lost : {result.lost, lines.lost()}) {
     if (!lost.empty())
       return fmt::format(
@@ -296,14 +296,14 @@ int run_fuzz(FuzzOptions options) {
   if (!search.checkpoint.empty()) require_writable(search.checkpoint);
   search.ranks = hand_out(options.plugins);
   require_different({{"--jsonl", options.jsonl}, {"--checkpoint", search.checkpoint.string()}});
-  RunFile lines;
+  RunLines lines;
   if (!options.jsonl.empty()) {
     Run run = this_run(search.filter.device == "cpu" ? Accelerator() : accelerator(), options.plugins,
                        options.commit);
     run.gpus = texts_of(search.workers.devices);
     run.part = part_of(options, CaseSource(table, search.filter, search.seed));
-    lines = RunFile(options.jsonl, run,
-                    search.resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
+    lines = RunLines(options.jsonl, run,
+                     search.resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
   }
   if (!search.checkpoint.empty() && !search.resume) make_parent_folder(search.checkpoint);
   note_interrupts();

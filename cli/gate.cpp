@@ -222,8 +222,8 @@ int run_gate(GateOptions options) {
       fmt::print(stderr, "samestate: {}: no judged case to go on with, all {} are run\n", options.jsonl,
                  result.run.planned);
   }
-  RunFile lines(options.jsonl, result.run,
-                options.resume ? JsonLinesWriter::Mode::resume : JsonLinesWriter::Mode::replace);
+  RunLines lines(options.jsonl, result.run,
+                 options.resume ? JsonLinesWriter::Mode::resume : JsonLinesWriter::Mode::replace);
   GateRunOptions how{{}, options.timeout, options.fail_fast};
   how.campaign.threads = options.threads;
   how.campaign.fail_fast = options.fail_fast;

@@ -130,7 +130,7 @@ void judge_gate(GateResult& result) {
   }
 }
 
-int report_gate(const GateResult& result, const GateReports& reports, RunFile& lines) {
+int report_gate(const GateResult& result, const GateReports& reports, RunLines& lines) {
   const RunEnd& end = result.end;
   bool lost = !lines.lost().empty();
   const auto attempt = [&](const std::function<void()>& write) {

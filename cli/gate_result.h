@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/run_file.h"
+#include "cli/run_lines.h"
 #include "fuzz/plan/plan_coverage.h"
 #include "harness/run/run_case.h"
 #include "reports/records/baseline.h"
@@ -37,7 +37,7 @@ struct GateResult {
   std::string baseline;                ///< its name where there was one
 };
 
-/// Why cases were left, of `ran` and `left`; `lost`: of RunFile. Empty: none was.
+/// Why cases were left, of `ran` and `left`; `lost`: of RunLines. Empty: none was.
 [[nodiscard]] std::string why_left(std::int64_t ran, std::int64_t left, bool stopped_by_failure,
                                    const std::string& lost);
 
@@ -63,6 +63,6 @@ void judge_gate(GateResult& result);
 /// Ends the run file, writes the reports and prints the summary: as many of them as can be written, for a full disk
 /// takes none of the others. Returns the exit code, which is 2 where one could not and the verdict was a pass or
 /// vacuous.
-[[nodiscard]] int report_gate(const GateResult& result, const GateReports& reports, RunFile& lines);
+[[nodiscard]] int report_gate(const GateResult& result, const GateReports& reports, RunLines& lines);
 
 }  // namespace samestate::cli

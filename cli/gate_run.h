@@ -8,7 +8,7 @@
 
 #include "cli/gate_plan.h"
 #include "cli/progress.h"
-#include "cli/run_file.h"
+#include "cli/run_lines.h"
 #include "harness/processes/campaign.h"
 
 namespace samestate::cli {
@@ -25,7 +25,7 @@ struct GateRunOptions {
 /// written.
 class GateRun {
  public:
-  GateRun(const KernelTable& table, GateRunOptions options, RunFile& lines)
+  GateRun(const KernelTable& table, GateRunOptions options, RunLines& lines)
       : table_(table), options_(std::move(options)), lines_(lines) {}
 
   /// `numbers`: places in the plan.
@@ -59,7 +59,7 @@ class GateRun {
  private:
   const KernelTable& table_;
   GateRunOptions options_;
-  RunFile& lines_;
+  RunLines& lines_;
   std::map<std::int64_t, Record> done_;
   std::map<std::string, std::int64_t> not_started_;
   std::map<std::string, std::int64_t> not_compiled_;  ///< cases by kernel

@@ -14,7 +14,7 @@
 namespace samestate::cli {
 namespace {
 
-struct Options {
+struct IdentitiesCommand {
   std::string id;
   std::string system;
   std::uint64_t seed = 1;
@@ -35,7 +35,7 @@ std::string name_of(Expectation expectation) {
   return "";
 }
 
-int run_identities(const Options& options) {
+int run_identities(const IdentitiesCommand& options) {
   std::vector<IdentityRow> rows;
   std::int64_t left = 0;
   note_interrupts();
@@ -67,7 +67,7 @@ int run_identities(const Options& options) {
 }  // namespace
 
 Command add_identities(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<IdentitiesCommand>();
   app.add_option("--id", options->id,
                  "only identities of this id or name, as EQ-14, P-03 or NC-no-delta-term");
   app.add_option("--system", options->system,

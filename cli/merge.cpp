@@ -145,11 +145,11 @@ MergedFile::MergedFile(const std::string& path, const Run& run) {
     make_parent_folder(path);
     fresh_ = std::make_unique<FreshFile>(path);
   }
-  lines_ = RunFile(special ? path : fresh_->path().string(), run);
+  lines_ = RunLines(special ? path : fresh_->path().string(), run);
 }
 
 bool MergedFile::keep() {
-  lines_ = std::exchange(lines_, RunFile());
+  lines_ = std::exchange(lines_, RunLines());
   if (fresh_ == nullptr) return true;
   try {
     fresh_->put_in_place();

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "cli/run_file.h"
+#include "cli/run_lines.h"
 #include "harness/records/fresh_file.h"
 #include "reports/records/merge_runs.h"
 
@@ -27,13 +27,13 @@ class MergedFile {
  public:
   /// Empty `path`: none. Throws Error where it cannot be begun.
   MergedFile(const std::string& path, const Run& run);
-  [[nodiscard]] RunFile& lines() { return lines_; }
+  [[nodiscard]] RunLines& lines() { return lines_; }
   /// Puts it in its place; false, with the reason on stderr, where that could not be done.
   [[nodiscard]] bool keep();
 
  private:
   std::unique_ptr<FreshFile> fresh_;  ///< none where the path is no file, as /dev/stdout
-  RunFile lines_;
+  RunLines lines_;
 };
 
 /// Each prints what its verb prints and returns its exit code. Throw Error.

@@ -100,7 +100,7 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
     throw Error(fmt::format("--coverage {}: {}", options.coverage, why));
   const bool here = kernels && same_devices(merged);
   const KernelTable none({}, {});
-  RunFile as_they_end;  // none: the file is in the order of the plan
+  RunLines as_they_end;  // none: the file is in the order of the plan
   GateRun run(kernels ? kernels->table : none, {{options.threads, 0.0, timeout}, "10m", false}, as_they_end);
   run.take(merged.records, merged.numbers);
   if (again && here) run.cover_pairs(kernels->plan, kernels->options, total);

@@ -15,7 +15,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
-#include "cli/run_file.h"
+#include "cli/run_lines.h"
 #include "cli/subject_log.h"
 #include "cli/table.h"
 #include "cli/verdicts.h"
@@ -28,7 +28,7 @@
 namespace samestate::cli {
 namespace {
 
-struct Options {
+struct SweepCommand {
   SweepOptions sweep;
   FilterOptions filter;
   bool list = false, json = false;
@@ -49,7 +49,7 @@ struct SweepPlan {
   RunPart part;                       ///< for the run line of the file
 };
 
-SweepPlan plan_of(const Options& options, std::vector<SweepCase> all) {
+SweepPlan plan_of(const SweepCommand& options, std::vector<SweepCase> all) {
   SweepPlan plan;
   const Shard shard = shard_of(options.shard);
   std::vector<double> work;
@@ -112,7 +112,7 @@ Measurement point_of(const JobResult& outcome, const SweepCase& point, const Ker
 }
 
 /// The points that the filter takes.
-std::vector<SweepCase> points_of(const Options& options, const KernelTable& table) {
+std::vector<SweepCase> points_of(const SweepCommand& options, const KernelTable& table) {
   const CaseFilter filter = filter_of(options.filter);
   std::vector<SweepCase> all = plan_sweep(table, options.sweep);
   if (filter.empty()) return all;
@@ -125,7 +125,7 @@ std::vector<SweepCase> points_of(const Options& options, const KernelTable& tabl
   return all;
 }
 
-void say_what_is_left_out(const Options& options) {
+void say_what_is_left_out(const SweepCommand& options) {
   if (!options.sweep.kernel.empty() && options.sweep.series.empty())
     fmt::print(stderr,
                "samestate: of {} alone: the series drift, which is of a recurrent kernel, is left out\n",
@@ -133,7 +133,7 @@ void say_what_is_left_out(const Options& options) {
 }
 
 /// Where --kernel names none: the chunked kernel that was brought, since nobody who brings one asks about another.
-std::string swept_kernel(const Options& options, const KernelTable& table) {
+std::string swept_kernel(const SweepCommand& options, const KernelTable& table) {
   if (!options.sweep.kernel.empty() || table.added().empty()) return options.sweep.kernel;
   std::vector<std::string_view> names;
   for (const KernelRow& row : table.added()) {
@@ -150,7 +150,7 @@ std::string swept_kernel(const Options& options, const KernelTable& table) {
   throw Error(fmt::format("--kernel: which one of{}? {}", brought, fmt::join(names, ", ")));
 }
 
-int run_sweep(Options options) {
+int run_sweep(SweepCommand options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const SubjectLog log(options.plugins);
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
@@ -207,7 +207,7 @@ int run_sweep(Options options) {
   Run run = this_run(accelerator(), options.plugins, options.commit);
   run.part = plan.part;
   run.gpus = texts_of(devices.get());
-  RunFile lines(options.out, run, resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
+  RunLines lines(options.out, run, resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
   const auto stopped = [&] { return interrupted() || !lines.lost().empty(); };
   double work_left = 0.0;
   for (const std::size_t i : left) work_left += plan.points[i].work;
@@ -274,7 +274,7 @@ int run_sweep(Options options) {
 }  // namespace
 
 Command add_sweep(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SweepCommand>();
   std::string series;
   for (const SweepSeries& s : sweep_series()) series += fmt::format("  {:<10} {}\n", s.name, s.summary);
   app.footer(

@@ -9,14 +9,14 @@ namespace samestate {
 namespace {
 
 TEST(StateSpaceKernels, AChunkHoldsATokenAtLeast) {
-  int seen = 0;
+  int on_cpu = 0;  // a build without nvcc has these alone
   for (const OperatorKernel& kernel : operator_kernels()) {
     if (kernel.form != "chunked") continue;
     if (kernel.system != "selective_scan" && kernel.system != "state_space_duality" &&
         kernel.system != "mamba_mixer" && kernel.system != "mamba2_mixer") {
       continue;
     }
-    ++seen;
+    if (kernel.device == "cpu") ++on_cpu;
     OperatorArguments call;
     call.tokens = 2;
     call.chunk = 0;
@@ -27,7 +27,7 @@ TEST(StateSpaceKernels, AChunkHoldsATokenAtLeast) {
     } catch (const Error&) {
     }
   }
-  EXPECT_EQ(seen, 6);
+  EXPECT_EQ(on_cpu, 4);
 }
 
 }  // namespace

@@ -10,13 +10,13 @@ namespace samestate::cli {
 
 /// The run file of a verb. A line that cannot be written (a full disk, a lost file system) ends the file and says so to
 /// the verb, which starts no further case and reports what it has; the lines before it stay whole.
-class RunFile {
+class RunLines {
  public:
   /// None: every call does nothing.
-  RunFile() = default;
+  RunLines() = default;
   /// Throws Error where it cannot be begun.
-  RunFile(const std::string& path, const Run& run,
-          JsonLinesWriter::Mode mode = JsonLinesWriter::Mode::replace);
+  RunLines(const std::string& path, const Run& run,
+           JsonLinesWriter::Mode mode = JsonLinesWriter::Mode::replace);
 
   void start(const Record& planned, std::int64_t number);
   void end(std::int64_t number, const Record& record);
