@@ -148,7 +148,8 @@ bad 'probes o written' card --kernel $kernel --contract bf16 --read probes
 
 # Without a device nothing runs, whatever asks.
 device=cuda.retention.chunked
-if attempt list kernels && grep "^$device" out | grep -qv "not in this build"; then
+attempt list kernels
+if [[ -n "$(grep "^$device" out | grep -v "not in this build")" ]]; then
   export CUDA_VISIBLE_DEVICES=''
   run 77 card --kernel $device
   [[ "$(wc -l <err)" -eq 1 && ! -s out ]] || complain 'not one line'

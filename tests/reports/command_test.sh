@@ -100,7 +100,7 @@ bad 'file' "${sweep[@]}" --series width --out file/inside.jsonl
 absent made
 [[ "$(wc -l <damaged.jsonl)" -eq 4 ]] || complain 'a sweep wrote to a file that it could not read'
 # Without its device a kernel is not measured: neither a pass, nor a point that a later run would leave out.
-if grep '^cuda' <("$samestate" list kernels) | grep -qv 'not in this build' && ! command -v nvidia-smi >/dev/null; then
+if [[ -n "$("$samestate" list kernels | grep '^cuda' | grep -v 'not in this build')" ]] && ! command -v nvidia-smi >/dev/null; then
   device=("${sweep[@]}" --kernel cuda.gated_delta_rule.chunked --series width --out device.jsonl)
   gives 77 'could not run here' "${device[@]}"
   gives 77 ': 0 of' "${device[@]}"
