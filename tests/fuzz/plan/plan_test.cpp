@@ -104,7 +104,8 @@ TEST(Plan, CasesBeyondTheEdgesReachEveryFormLayoutAndHeadMap) {
   EXPECT_EQ(layouts.size(), layout_names().size());
   EXPECT_EQ(states.size(), 2U);
   std::set<std::string> laws_of_family{""};
-  for (const KernelRow& kernel : cpu_table().all())
+  const KernelTable table = cpu_table();
+  for (const KernelRow& kernel : table.all())
     for (const Law* law : kernel.system->laws) laws_of_family.emplace(law->name);
   EXPECT_EQ(laws_seen, laws_of_family);
   for (int count : {tiled, l2norm, square, batched, grouped}) EXPECT_GT(count, 100);
