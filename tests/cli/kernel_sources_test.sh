@@ -77,7 +77,12 @@ flags="$flags -ftz=true" hashes now "$PWD/tree"
 
 # links OBJECTS: "A B" where an object of unit A calls what that of B defines. Weak functions are in many: no call of another's.
 links() {
-  find "$1" -name '*.cu.o' -exec nm -P -A {} + | sed "s|.*/optimized/\(cuda/[^ ]*\)[.]o: |\1 |; s|.*/samestate_optimized.dir/\(cuda/[^ ]*\)[.]o: |\1 |" |
+  local object unit
+  # A build folder keeps the objects of files that have moved.
+  find "$1" -name '*.cu.o' | while read -r object; do
+    unit="${object##*.dir/}" && unit="${unit#__/optimized/}"
+    [[ ! -e "$root/optimized/${unit%.o}" ]] || printf '%s\0' "$object"
+  done | xargs -0 nm -P -A | sed "s|.*/optimized/\(cuda/[^ ]*\)[.]o: |\1 |; s|.*/samestate_optimized.dir/\(cuda/[^ ]*\)[.]o: |\1 |" |
     awk '{ if ($3 == "U") wants[$1, $2]; else if ($3 ~ /[TDBRWV]/) { by[$2] = $1; ++count[$2] } }
       END { for (want in wants) { split(want, w, SUBSEP); if (count[w[2]] == 1 && by[w[2]] != w[1]) print w[1], by[w[2]] } }' | sort -u
 }
