@@ -31,7 +31,6 @@ Command add_probe(CLI::App& app);
 Command add_goldens(CLI::App& app);
 Command add_equations(CLI::App& app);
 Command add_identities(CLI::App& app);
-/// The old name of identities, for a release.
 Command add_sweep(CLI::App& app);
 Command add_report(CLI::App& app);
 Command add_merge(CLI::App& app);

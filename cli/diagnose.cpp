@@ -147,7 +147,7 @@ const KernelRow& chosen(const KernelTable& table, const std::string& name) {
   if (!name.empty()) return table.row_named(name);
   std::vector<std::string> names;
   for (const KernelRow& row : table.added()) {
-    if (row.system->numerics == Numerics::derived_bounds) names.push_back(row.name);
+    if (row.system->of_family()) names.push_back(row.name);
   }
   if (names.size() == 1) return table.row_named(names.front());
   if (names.empty())
@@ -192,7 +192,7 @@ int run_diagnose(const DiagnoseOptions& options) {
   const SubjectLog log(options.plugins);
   const KernelTable table = kernel_table(options.plugins);
   const KernelRow& kernel = chosen(table, options.kernel);
-  if (kernel.system->numerics != Numerics::derived_bounds)
+  if (!kernel.system->of_family())
     throw Error(
         fmt::format("kernel {} computes {}: conventions are told apart in the recurrent family, "
                     "gated_delta_rule, delta_rule, "

@@ -137,8 +137,7 @@ std::string swept_kernel(const SweepCommand& options, const KernelTable& table) 
   if (!options.sweep.kernel.empty() || table.added().empty()) return options.sweep.kernel;
   std::vector<std::string_view> names;
   for (const KernelRow& row : table.added()) {
-    if (row.form == "chunked" && row.system->numerics == Numerics::derived_bounds)
-      names.emplace_back(row.name);
+    if (row.form == "chunked" && row.system->of_family()) names.emplace_back(row.name);
   }
   if (names.size() == 1) return std::string(names.front());
   const std::string& brought = table.added().front().options;

@@ -31,7 +31,7 @@ inline constexpr std::array<GivenWord<Given::NormPlace>, 3> kNormPlaceWords{
      {"outside", Given::NormPlace::outside, "q and k, which its norm makes x / (|x| + ε)"},
      {"max", Given::NormPlace::maximum, "q and k, which its norm makes x / max(|x|, ε)"}}};
 
-/// Whether q is multiplied by the scale before the call.
+/// Words that say if q is multiplied by the scale before the call.
 inline constexpr std::array<GivenWord<bool>, 2> kFoldedWords{
     {{"argument", false, "the scale, as an argument"},
      {"folded", true, "no scale: q is multiplied by it before the call"}}};

@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
-/// What tests ask of a message: the facts in it, not its sentences.
+/// Tests ask a message for the facts in it, not for its sentences.
 namespace samestate {
 
-/// Of facts that spaces divide (keys, values, limits, names of options) those that the text's line lacks which has most of them, each
-/// behind a space; empty where a line has all. A number stands by itself: 1 is neither in 12 nor in v1 nor in 0.1.
+/// `facts` are words that spaces divide: keys, values, limits, names of options. Returns those that the line with most of them
+/// lacks, each behind a space; empty where a line has all. A number stands by itself: 1 is neither in 12 nor in v1 nor in 0.1.
 inline std::string lacking(std::string_view text, std::string_view facts) {
   const auto part_of_a_word = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr std::ptrdiff_t kLongestSource = 500;
 
-/// What a folder of kernels may include: what all of them may, and `more`.
+/// Returns what a folder of kernels may include: what all of them may, and `more`.
 std::vector<std::string> of_cuda(std::vector<std::string> more) {
   for (const char* room : {"reference/error.h", "optimized/", "optimized/cuda/", "optimized/cuda/units/",
                            "optimized/cuda/host/"})

@@ -126,8 +126,8 @@ TEST(Stems, AFileWithoutATestAnIdleRowAndALostTestShow) {
   EXPECT_EQ(count("| `oracles/b`, `oracles/x/c` | `tests/gone.cpp` | y |\n"), 1U) << "a lost test";
 }
 
-/// What docs/delta_kernels.md lacks or has too much: `stems` are paths from optimized/cuda/delta without extension. A row is a
-/// kernel's file, or a file of its folder where it is one of several there.
+/// Returns what docs/delta_kernels.md lacks or has too much. `stems` are paths from optimized/cuda/delta without extension. A row
+/// is a kernel's file, or a file of its folder where it is one of several there.
 std::vector<std::string> page_faults(const std::string& page, const std::set<std::string>& stems) {
   static const std::regex row(R"(\n\| `([^`]+)` \|)"),
       kernel("(token|chunk)_(fma|mma|wgmma)_(dense|list|pool)(_generic)?");

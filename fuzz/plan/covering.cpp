@@ -85,7 +85,7 @@ void CoveringSearch::again(std::span<const std::int64_t> pairs, int round) {
               attempt(wanted, draw(wanted, chance), nullptr, 0, how.least, most, chance, why))
         keep(std::move(*c));
     }
-    // What a kernel does not take by itself, in one of its forms for one, it may take with other choices.
+    // A kernel may refuse a level by itself, for instance in one of its forms, and take it with other choices.
     for (const Try& other : {how, Try{Try::Free::none, false}, kTries[4], kTries[4], kTries[3], kTries[0]}) {
       if (met_.has(at)) break;
       if (std::optional<Case> c =
@@ -130,7 +130,7 @@ Missing CoveringSearch::combination(const std::vector<int>& wanted) {
   const Dice chance = dice();
   const double usual = limit(wanted, nullptr, 0, chance);
   if (usual > kAboveLeast * options_.most) return Missing::dear;
-  // What settling and the work leave of a choice, its case alone shows: the best of the cheap tries, else the first.
+  // Settling and the work may drop part of a choice, so its case is looked at: the best of the cheap tries, else the first.
   std::optional<Case> best;
   double most = 0.0;
   bool dear = false;

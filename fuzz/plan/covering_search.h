@@ -45,7 +45,7 @@ class CoveringSearch {
     return Dice{[this](std::int64_t n) { return n <= 1 ? 0 : counter_.below({draws_++, 0, 0, 0}, n); }};
   }
 
-  // What is met: covering.cpp.
+  // covering.cpp keeps account of what the cases so far have met.
   void keep(Case c);
   void forget_values(const Case& c);
   /// Why the first pair of the combination that is missing is missing; none where all are met.
@@ -55,7 +55,7 @@ class CoveringSearch {
   /// shows less, unless there is one already.
   void value_of(std::size_t f, Index value);
 
-  // One try: covering_tries.cpp.
+  // covering_tries.cpp makes one try.
   /// Leaves what makes a case show little as the start has it.
   void leave_plain(std::vector<int>& levels) const;
   /// The level of each factor that is free: the one with most that is new, ties by chance.
@@ -77,7 +77,7 @@ class CoveringSearch {
   [[nodiscard]] double limit(const std::vector<int>& wanted, const Factor* size, Index value,
                              const Dice& dice) const;
 
-  // What nothing needs: covering_thin.cpp.
+  // covering_thin.cpp leaves out what nothing needs.
   [[nodiscard]] std::vector<std::size_t> dearest_first() const;
   void drop(Uses& uses);
   /// The same needs with less work, as far as smaller sizes of the other factors do it.

@@ -37,7 +37,7 @@ std::vector<int> CoveringSearch::choose(std::vector<int> levels, Try::Free free,
     for (int i = 0; i < count; ++i) {
       const int level = (first + i) % count;
       const std::int64_t gain = gains[static_cast<std::size_t>(level)];
-      // Of one token, or of none, a case shows least: an angle of zero, a softmax of one key.
+      // A case of one token or of none shows least: its angle is zero, and its softmax has one key.
       const std::string& name = factors_[f].levels[static_cast<std::size_t>(level)];
       if (tokens && (name == "0" || name == "1")) continue;
       if (gain > most) most = gain, best = level;

@@ -53,7 +53,7 @@ void put_family_regimes(EdgeCases& to, const Case& base, double /*most*/) {
 
 void put_long_cache(EdgeCases& to, const Case& base, double most) {
   each_decoding_form(to.system(), [&](const CaseForm& form) {
-    // Of small sizes, since each token meets those before it.
+    // The sizes are small, since each token meets those before it.
     Case c = to.few(to.decoding(base, form));
     c.B = 2, c.T = kLongCache + 2, c.prefill = kLongCache;
     to.put_within(most, std::move(c));

@@ -213,7 +213,7 @@ std::vector<Case> KernelTurns::drawn_until(double seconds) {
   return cases;
 }
 
-/// Whether the filter takes the case, or one that differs from it in what the filter names alone.
+/// Returns true if the filter takes the case, or one that differs from it only in the keys that the filter names.
 bool KernelTurns::brought(Case& c, const Dice& dice) const {
   if (takes(c)) return true;
   c = named(brought_within(std::move(c), kernel_, filter_, dice));

@@ -25,7 +25,7 @@ struct PlanList {
   std::string_view name;
   std::string_view adds;  ///< its cases
   std::string_view why;   ///< the pairs, faults or adversary that it is there for: a sentence
-  /// How many of its cases a plan has. Edges and pairs together take at most half of the kernel's time.
+  /// The share of its cases that a plan has. Edges and pairs together take at most half of the kernel's time.
   std::string_view share = "all, or evenly spread ones where time is short";
   std::uint8_t kernels = all;
   Under under = Under::start;

@@ -12,7 +12,7 @@ namespace samestate {
 /// Returns true if the kernel's form reads chunks.
 [[nodiscard]] bool is_chunked(const KernelRow& kernel);
 
-/// Whether the kernel's form divides tokens or heads among ranks; the latter.
+/// Return true if the kernel's form divides tokens or heads among ranks, and if it divides heads.
 [[nodiscard]] bool over_ranks(const KernelRow& kernel);
 [[nodiscard]] bool divides_heads(const KernelRow& kernel);
 
@@ -23,7 +23,7 @@ void settle_cuts(Case& c, const KernelRow& kernel);
 /// packed sequences. What then is no case all the same, `possible` says.
 void settle(Case& c, const KernelRow& kernel, const Dice& dice);
 
-/// What trying a case takes, as a share of the most that a plan gives one drawn case; infinite for sizes that are
+/// Returns the work of trying a case, as a share of the most that a plan gives one drawn case; infinite for sizes that are
 /// impossible together.
 [[nodiscard]] double work_of(const KernelRow& kernel, const Case& c);
 

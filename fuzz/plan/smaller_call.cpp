@@ -137,7 +137,7 @@ void SmallerCall::halve_batch(Case& c) const {
   for (const Index length : c.lengths) c.T += length;
 }
 
-/// Of a size that others are multiples of, the others with it; of one alone, what it is a multiple of stays.
+/// Halves a size together with those that are multiples of it. A size that is a multiple of another leaves the other as it is.
 void SmallerCall::halve_size(Case& c, std::string_view name) const {
   for (const CaseSize& size : kernel_.system->sizes) {
     if (size.name != name) continue;

@@ -141,7 +141,7 @@ std::string Neighbours::text() const {
 }
 
 bool is_about_the_contract(const Resolved& r, const Judgement& j) {
-  const bool tensors = r.system->numerics == Numerics::running_errors;
+  const bool tensors = !r.system->of_family();
   const bool of_worst_case = j.gate == "element" && r.contract->input == Format::fp32;
   const bool failed =
       j.verdict == Verdict::fail &&

@@ -253,7 +253,7 @@ std::vector<std::string> rounded_twice(const Contract& c, const std::vector<cons
 }  // namespace
 
 std::string declared_contract(const KernelRow& kernel, const CardOptions& options) {
-  if (kernel.system->numerics != Numerics::derived_bounds) {
+  if (!kernel.system->of_family()) {
     throw Error(fmt::format(
         "kernel {}: cards are read of the recurrent family, and {} is a system of named tensors, of "
         "which a contract says less; `samestate gate --kernel {}` judges it under what its row promises, "

@@ -14,7 +14,7 @@ namespace samestate {
 struct LawSubject;
 struct TensorSubject;
 
-/// What a system is, as far as laws, plans and declarations ask. Its constructor declares it, from its row in oracles/systems/.
+/// Properties of a system that laws, plans and declarations ask for; its constructor takes them from its row in oracles/systems/.
 enum class Property {
   streams,     ///< tokens may come in several calls, and none depends on a later one
   carries,     ///< a call reads what earlier ones left: a state, or the keys and values of a cache
@@ -39,7 +39,7 @@ class Properties {
   [[nodiscard]] constexpr Properties without(Property one) const {
     return Properties(bits_ & ~Properties(one).bits_);
   }
-  /// Whether all of them are among these.
+  /// Returns true if all of them are among these.
   [[nodiscard]] constexpr bool has(Properties all) const { return (bits_ & all.bits_) == all.bits_; }
   bool operator==(const Properties&) const = default;
 
@@ -68,7 +68,7 @@ struct LeastOfLaw {
   std::string_view otherwise = {};
 };
 
-/// How a law is judged on one kind of call; no judge: it is not tried on these.
+/// The judge of a law on one kind of call; without one the law is not tried on such calls.
 template <class Subject>
 struct LawOn {
   Judgement (*judge)(const Subject&) = nullptr;

@@ -85,7 +85,7 @@ class System {
   [[nodiscard]] virtual Neighbours neighbours(const Resolved& r, const RunFile& run, double seconds,
                                               const std::function<bool()>& stop) const = 0;
 
-  /// What a run of the kernel would begin with, where it was not made: the inputs as the kernel is given them, and what its
+  /// Returns what a run that was not made would begin with: the inputs as the kernel is given them, and what its
   /// outputs are held to where that is not computed from the inputs later.
   [[nodiscard]] virtual Trace trace_before_run(const Resolved& r, const KernelRow& kernel) const = 0;
 

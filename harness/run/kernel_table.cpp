@@ -80,7 +80,7 @@ std::vector<std::string> contracts_of(const std::string& kernel, const std::vect
 bool has_bound(const System& system, const std::string& contract) {
   const Contract& c = contract_named(contract);
   const bool between = c.qk == Format::tf32 || c.qk == Format::tf32_truncated;
-  return system.numerics != Numerics::running_errors || !between || unit_operand(c) != Format::none;
+  return system.of_family() || !between || unit_operand(c) != Format::none;
 }
 
 KernelRow adapted(const CallKernel& of) {

@@ -171,7 +171,7 @@ class KernelTable {
   /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).
   void added_by(const std::string& options);
 
-  /// Of rows(). Throws Error that lists the nearest names.
+  /// Return the row of that name; the first one looks among rows(). Throw Error that lists the nearest names.
   [[nodiscard]] const Kernel& named(std::string_view name) const;
   [[nodiscard]] const KernelRow& row_named(std::string_view name) const;
 

@@ -89,7 +89,7 @@ std::string_view kind_of(Axis axis) {
 
 std::vector<float> floats_of(const Matrix<double>& x) { return {x.data(), x.data() + x.size()}; }
 
-/// What of a batch a script has, and how it finds a sequence there.
+/// The sequences of a batch that a script has, and how it finds each of them.
 struct ScriptedBatch {
   const Case& c;
   bool packed = false;

@@ -15,7 +15,7 @@ namespace samestate {
 /// The limits of a norm's epsilon; above the upper one no norm is meant.
 inline constexpr double kLeastEpsilon = 1e-12, kLargestEpsilon = 1e-2;
 
-/// What differs from the canonical call, one member a row of conventions().
+/// The ways in which a kernel's call differs from the canonical one; each member is a row of conventions().
 struct Conventions {
   enum class Heads { both, interleaved, tiled, repeated };
   enum class Norm { argument, outside, in_kernel };

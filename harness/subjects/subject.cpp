@@ -274,7 +274,7 @@ class Line {
   Shared* shared_ = nullptr;
 };
 
-bool is_family(const Declaration& d) { return system_named(d.system).numerics == Numerics::derived_bounds; }
+bool is_family(const Declaration& d) { return system_named(d.system).of_family(); }
 
 /// The rows of one name but for the form serve one decoded case, whose oracle reads its inputs in one way.
 void require_alike(const std::vector<Declaration>& declared) {
@@ -316,7 +316,7 @@ Subject subject_rows(Ready ready, SubjectCall call) {
       const std::vector<std::string> own = limits_of(d.conventions);
       row.limits.insert(row.limits.end(), own.begin(), own.end());
     }
-    // What lies between far rows is gigabytes, which a device would have to hold.
+    // Gigabytes lie between far rows, and a device would have to hold them.
     if (d.device_memory) row.limits.emplace_back("layout != far");
     row.run = [call, d, family](const KernelCall& of, const Contract& contract) {
       if (!family) {

@@ -45,7 +45,7 @@ class RecurrentSystem final : public System {
   [[nodiscard]] std::vector<CaseTensor> tensors(const Resolved& r, Outputs outputs) const;
 };
 
-/// What a system of the family is.
+/// Returns the properties of a system of the family.
 [[nodiscard]] Properties properties_of(const Family& family);
 
 /// The outputs of a run; empty where the kernel returned nothing.

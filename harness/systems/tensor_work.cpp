@@ -10,7 +10,7 @@
 #include "oracles/systems/judge_samples.h"
 #include "reference/error.h"
 
-/// What judging a case of named tensors takes, and how many of its sequences are therefore held.
+/// The work of judging a case of named tensors, and how many of its sequences are therefore held.
 namespace samestate {
 
 WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, const CaseForm* asked) {
@@ -98,7 +98,7 @@ double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
   const bool decodes = asked != nullptr && asked->decodes;
   const double calls =
       decodes ? static_cast<double>((c.T - c.prefill) / c.step) * kTensorOfCallCost * of.tensors : 0.0;
-  // Of many sequences few are held to their tolerance (ChosenHeads), the others evaluated in float64.
+  // Where there are many sequences, few are held to their tolerance (ChosenHeads) and the others are evaluated in float64.
   const double part =
       static_cast<double>(sequences_to_hold(c, policy)) / static_cast<double>(std::max<Index>(c.B, 1));
   // The last tokens attend to twice as many tokens as the average one.

@@ -8,7 +8,7 @@
 
 namespace samestate {
 
-/// What the sizes of a case say of the work of one of its sequences.
+/// The numbers that the sizes of a case give for the work of one of its sequences.
 struct WorkOfSizes {
   bool possible = false;    ///< the sizes are possible together
   bool by_token = false;    ///< held_by_token

@@ -151,7 +151,7 @@ TEST(KernelCall, AKernelOfArgumentsIsGivenAllOfTheCall) {
   EXPECT_FALSE(arguments_of(call_of(of)).cuts.present());
 }
 
-// What the older structs have no place for is refused, and not left out in silence.
+// The adapters refuse what the older structs have no place for; they do not leave it out in silence.
 TEST(KernelCall, WhatTheOlderStructsCannotSayIsRefused) {
   testing::Call of = some_call();
   KernelCall call = call_of(of);

@@ -52,7 +52,7 @@ TEST(Conventions, TheFirstValueIsTheDefaultAndEachOtherIsAnother) {
   }
 }
 
-// What a run file carries is in the words of a declaration, but for beta, whose format has its name there.
+// A run file uses the words of a declaration, but for beta, whose format has its name there.
 TEST(Conventions, RunFilesHaveTheirWords) {
   for (const char* key : {"decay", "beta", "l2norm_place"}) {
     for (const ConventionValue& value : convention_named(key)->values) {
@@ -67,7 +67,7 @@ TEST(Conventions, RunFilesHaveTheirWords) {
   }
 }
 
-/// What of a proposal is no convention.
+/// Returns the part of a proposal that is no convention.
 std::string fault_of(std::string_view declare) {
   const auto json = nlohmann::json::parse(fmt::format("{{{}}}", declare), nullptr, false);
   if (json.is_discarded()) return fmt::format("{} is no JSON", declare);
