@@ -6,7 +6,7 @@
 #include "optimized/cuda/attention/attention.cuh"
 #include "optimized/cuda/units/key_tiles.cuh"
 
-/// What the two grids of latent attention on the asynchronous matrix unit have in common (latent_chunk_wgmma.cuh).
+/// Parts that the two grids of latent attention on the asynchronous matrix unit have in common (latent_chunk_wgmma.cuh).
 namespace samestate::cuda {
 
 inline constexpr int kLatentColumns = 512, kRotaryColumns = 64;  ///< the most of either

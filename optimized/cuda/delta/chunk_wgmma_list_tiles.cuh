@@ -8,7 +8,7 @@
 #include "optimized/cuda/units/bits.cuh"
 #include "optimized/cuda/units/hopper.cuh"
 
-/// What the chunks of 64 tokens of a list share, whatever the value column, for products of a warpgroup (chunk_wgmma_list.cuh): their q
+/// Parts that the chunks of 64 tokens of a list share, whatever the value column, for products of a warpgroup (chunk_wgmma_list.cuh): their q
 /// and k, normalised, and T, P and the gates, all rounded to bf16 once.
 namespace samestate::cuda {
 

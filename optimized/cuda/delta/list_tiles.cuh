@@ -5,7 +5,7 @@
 #include "optimized/cuda/delta/token_fma_list.cuh"
 #include "optimized/cuda/units/row_parts.cuh"
 
-/// What both kinds of tiles of the rule on lists have in common, those of 32 tokens by mma.sync (chunk_mma_list_tiles.cuh) and those of
+/// Parts that both kinds of tiles of the rule on lists have in common, those of 32 tokens by mma.sync (chunk_mma_list_tiles.cuh) and those of
 /// 64 by wgmma (chunk_wgmma_list_tiles.cuh): chunks of the lists, rows of their tokens, sums of their gates, the inverse of a square of A.
 namespace samestate::cuda {
 
@@ -23,11 +23,11 @@ struct ListChunks {
   }
 };
 
-/// Whether all rows consist of pieces of 16 bytes.
+/// Returns true if all rows consist of pieces of 16 bytes.
 SAMESTATE_DEVICE bool in_pieces(const DendriticShape& s) {
   return (s.channels | s.stride | s.width | s.values) % 8 == 0;
 }
-/// Of a row of q or k in shared memory, in elements: eight rows lie in different banks.
+/// The stride of a row of q or k in shared memory, in elements: eight rows lie in different banks.
 SAMESTATE_HOST_DEVICE inline int list_row_stride(const DendriticShape& s) {
   return (s.width + 15) / 16 * 16 + 8;
 }

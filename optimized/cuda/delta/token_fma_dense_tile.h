@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <iterator>
 
-/// How a decoding block is cut: shared by the kernel, its launch and the table that chooses (token_dense_table.h).
+/// The way a decoding block is cut: shared by the kernel, its launch and the table that chooses (token_dense_table.h).
 namespace samestate::cuda {
 
 inline constexpr int kWarpKeys = 32;  ///< rows of the state that one warp holds

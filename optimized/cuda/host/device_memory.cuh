@@ -34,7 +34,7 @@ inline int device_attribute(cudaDeviceAttr name) {
   return value;
 }
 
-/// Whether the current device has the asynchronous matrix unit of compute capability 9.0, which no other has.
+/// Returns true if the current device has the asynchronous matrix unit of compute capability 9.0, which no other has.
 inline bool has_asynchronous_products() {
   return device_attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
          device_attribute(cudaDevAttrComputeCapabilityMinor) == 0;

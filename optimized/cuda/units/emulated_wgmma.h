@@ -172,7 +172,7 @@ inline void multiply(float (&c)[32], const std::uint32_t (&a)[4], ByColumns b, b
 inline void multiply(float (&c)[32], ByRows a, ByRows b, bool add) {
   emulation::multiply_tiles(c, a, b, add);
 }
-/// Of the wide products alone (wgmma_wide.cuh).
+/// Used by the wide products alone (wgmma_wide.cuh).
 inline void multiply(float (&c)[32], ByRows a, ByColumns b, bool add) {
   emulation::multiply_tiles(c, a, b, add);
 }
