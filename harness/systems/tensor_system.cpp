@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "fixtures/run_file.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/keys.h"
 #include "harness/cases/laws.h"
@@ -22,7 +21,6 @@
 #include "harness/run/run_case.h"
 #include "harness/systems/judge_tensors.h"
 #include "harness/systems/model_shapes.h"
-#include "harness/systems/saved_run.h"
 #include "harness/systems/tensor_inputs.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"
@@ -315,9 +313,12 @@ std::vector<Held> TensorSystem::held(const Resolved& r, const Trace& trace) cons
   return out;
 }
 
-Judgement TensorSystem::judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
-                              Trace* trace) const {
-  return judge_tensor_file(r, *this, file, policy, trace);
+Judgement TensorSystem::judge(const Resolved& r, const Trace& run, const JudgePolicy& policy,
+                              std::vector<OperatorOracle>* oracles) const {
+  if (run.given != Given{})
+    throw Error(
+        fmt::format("judge: metadata 'given' is of the recurrent family, and {} is none of it", r.c.system));
+  return judge_tensors(r, *this, run.native, run.inputs, by_sequence(run.outputs), policy, oracles);
 }
 
 }  // namespace samestate

@@ -50,15 +50,15 @@ class TensorSystem final : public System {
                                                 const KernelChoice& kernels,
                                                 const RunOptions& options) const override;
   [[nodiscard]] std::vector<TensorSpec> taps_of(const Resolved& r, std::string_view native) const override;
-  [[nodiscard]] Neighbours neighbours(const Resolved& r, const RunFile& run, double seconds,
+  [[nodiscard]] Neighbours neighbours(const Resolved& r, const Trace& run, double seconds,
                                       const std::function<bool()>& stop) const override;
   [[nodiscard]] Trace trace_before_run(const Resolved& r, const KernelRow& kernel) const override;
   [[nodiscard]] script_detail::Parts script_parts(const Resolved& r, const Record& record, const Trace& trace,
                                                   const ScriptWords& words, bool alone) const override;
   [[nodiscard]] std::vector<Held> held(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Explanation explain(const Resolved& r, const Trace& trace) const override;
-  [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
-                                Trace* trace) const override;
+  [[nodiscard]] Judgement judge(const Resolved& r, const Trace& run, const JudgePolicy& policy,
+                                std::vector<OperatorOracle>* oracles) const override;
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 
