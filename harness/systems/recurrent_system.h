@@ -2,8 +2,8 @@
 
 #include "harness/cases/laws.h"
 #include "harness/cases/system.h"
+#include "harness/run/law_subject.h"
 #include "oracles/batch.h"
-#include "oracles/laws/law.h"
 #include "oracles/systems/family.h"
 
 namespace samestate {

@@ -18,6 +18,7 @@
 #include "harness/run/chosen_tokens.h"
 #include "harness/run/judging_cost.h"
 #include "harness/run/kernel_table.h"
+#include "harness/run/law_subject.h"
 #include "harness/run/run_case.h"
 #include "harness/systems/judge_tensors.h"
 #include "harness/systems/model_shapes.h"

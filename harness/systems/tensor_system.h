@@ -6,33 +6,9 @@
 
 #include "harness/cases/resolved.h"
 #include "harness/run/call_loop.h"
-#include "oracles/laws/tensor_trace.h"
 #include "oracles/systems/judge_operator.h"
 
 namespace samestate {
-
-class TensorSystem;
-
-/// A case of named tensors with the runs that a law needs.
-struct TensorSubject {
-  const Resolved& r;
-  const TensorSystem& system;
-  const std::vector<CaseTensor>& inputs;
-  std::string_view native;  ///< form of the kernel
-  /// The kernel's outputs by sequence, its calls ending at `cuts`, the last excepted.
-  std::function<std::vector<Tensors<double>>(const Resolved& sized, const std::vector<CaseTensor>& inputs,
-                                             const std::vector<Index>& cuts)>
-      run_as;                       ///< with the batch and tokens of `sized`
-  TensorLawTrace* trace = nullptr;  ///< where to keep what was compared
-  /// Drawn roundings to `first_sample + samples` say how far two runs may lie apart, where they say less than the
-  /// running errors; 0: these alone.
-  int first_sample = 0, samples = 0;
-
-  [[nodiscard]] std::vector<Tensors<double>> run(const std::vector<CaseTensor>& of,
-                                                 const std::vector<Index>& cuts) const {
-    return run_as(r, of, cuts);
-  }
-};
 
 /// A system of named tensors: its row says which, and evaluates its reference in float64 and with the running
 /// error, by which every element is judged.
