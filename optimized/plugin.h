@@ -20,10 +20,10 @@ inline constexpr int plugin_abi =
                      sizeof(TimingRequest) + sizeof(Timing) + sizeof(KernelTrace) +
                      sizeof(OperatorArguments) + sizeof(OperatorKernel) + sizeof(NamedTensor<float>));
 
-/// The same for rows of KernelCall, which came later: a plugin that was built before they came has none, and its own number is the
+/// The same for rows of KernelCall, which came later (2: CallKernel::contract_dtypes): a plugin that was built before they came has none, and its own number is the
 /// one above, which does not follow their layout.
 inline constexpr int plugin_call_abi =
-    1 * 100'000 +
+    2 * 100'000 +
     static_cast<int>(sizeof(KernelCall) + sizeof(CallTensor) + sizeof(CallKernel) + sizeof(Outcome) +
                      sizeof(Contract) + sizeof(TimingRequest) + sizeof(Timing) + sizeof(KernelTrace));
 

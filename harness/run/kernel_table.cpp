@@ -12,9 +12,11 @@
 #include "harness/cases/keys.h"
 #include "harness/run/call_variant.h"
 #include "harness/run/clock.h"
+#include "harness/run/contract_dtypes.h"
 #include "harness/run/float_environment.h"
 #include "harness/run/forwarded.h"
 #include "harness/run/output_hashes.h"
+#include "harness/run/whole_call.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
@@ -34,15 +36,26 @@ void require_dense(const CallKernel& kernel, const KernelCall& call) {
   }
 }
 
-/// Calls f with the call as the row is given it. What takes one of the older structs is not told its own name.
+/// A row, and the dtypes of its tensors where it asks for the contract's.
+struct Called {
+  CallKernel kernel;
+  std::optional<ContractDtypes> dtypes;
+};
+
+/// Calls f(call, spoil) with the call as the row is given it; `spoil` makes its outputs stale again. What takes one of the older
+/// structs is not told its own name.
 template <class F>
-auto as_given(const CallKernel& kernel, const KernelCall& call, F&& f) {
-  require_dense(kernel, call);
-  if (kernel.listed_by != kCallRows) return f(call);
+auto as_given(const Called& row, const KernelCall& call, const Contract& contract, F&& f) {
+  require_dense(row.kernel, call);
+  if (row.kernel.listed_by != kCallRows) return f(call, [&] { poison(call); });
   KernelCall named = call;
-  named.system = kernel.system;
-  named.form = kernel.form;
-  return f(named);
+  named.system = row.kernel.system;
+  named.form = row.kernel.form;
+  if (!row.dtypes) return f(named, [&] { poison(named); });
+  ContractCall narrow(named, contract, *row.dtypes);
+  auto result = f(narrow.call(), [&] { narrow.spoil(); });
+  narrow.give_back();
+  return result;
 }
 
 /// The row's limits, read once.
@@ -113,21 +126,27 @@ KernelRow adapted(const CallKernel& of) {
   row.variants = kernel.variants;
   row.limits = limits_of(kernel, system);
   row.taps = declared_taps(kernel.name, kernel.taps, system);
-  const auto called = std::make_shared<const CallKernel>(std::move(kernel));
+  std::optional<ContractDtypes> dtypes;
+  if (kernel.contract_dtypes) dtypes.emplace(system);
+  const auto called = std::make_shared<const Called>(std::move(kernel), std::move(dtypes));
   row.run = [called](const KernelCall& call, const Contract& contract) {
-    return as_given(*called, call, [&](const KernelCall& given) { return called->run(given, contract); });
-  };
-  row.time = [called](const KernelCall& call, const Contract& contract, const TimingRequest& request) {
-    return as_given(*called, call, [&](const KernelCall& given) {
-      return called->time && (called->packed || !given.cu_seqlens.present())
-                 ? called->time(given, contract, request)
-                 : time_by_clock(given, request, [&] { return called->run(given, contract); });
+    return as_given(*called, call, contract, [&](const KernelCall& given, const auto&) {
+      return called->kernel.run(given, contract);
     });
   };
-  if (called->trace) {
+  row.time = [called](const KernelCall& call, const Contract& contract, const TimingRequest& request) {
+    return as_given(*called, call, contract, [&](const KernelCall& given, const auto& spoil) {
+      const CallKernel& of_row = called->kernel;
+      return of_row.time && (of_row.packed || !given.cu_seqlens.present())
+                 ? of_row.time(given, contract, request)
+                 : time_by_clock(spoil, request, [&] { return of_row.run(given, contract); });
+    });
+  };
+  if (called->kernel.trace) {
     row.trace = [called](const KernelCall& call, const Contract& contract, const TraceRequest& request) {
-      return as_given(*called, call,
-                      [&](const KernelCall& given) { return called->trace(given, contract, request); });
+      return as_given(*called, call, contract, [&](const KernelCall& given, const auto&) {
+        return called->kernel.trace(given, contract, request);
+      });
     };
   }
   return row;
