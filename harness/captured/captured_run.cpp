@@ -88,7 +88,8 @@ CapturedRun::CapturedRun(const std::filesystem::path& folder, const CapturedCall
     require_all_named(c, words);
     c.contract = contract(c, words);
     resolved_.emplace(c);
-    const std::string_view broken = DeclaredLimits(declaration.limits, *system_).broken_by(c);
+    const DeclaredLimits limits(declaration.limits, *system_);
+    const std::string_view broken = limits.broken_by(c);
     if (!broken.empty()) differs("outside the declared limit {}", broken);
   } catch (const Error& error) {
     throw CapturedMismatch(error.what());

@@ -66,7 +66,8 @@ CallTensor ContractCall::narrowed(const CallTensor& x, Dtype dtype, bool output)
   if (dtype == Dtype::fp32 || x.data == nullptr) return x;
   const auto shared =
       std::ranges::find_if(tensors_, [&](const Narrow& other) { return other.of.data == x.data; });
-  if (shared == tensors_.end()) {
+  const bool fresh = shared == tensors_.end();
+  if (fresh) {
     // As the judge's tensor lies in its pages, so does this one in its own.
     const auto at = reinterpret_cast<std::uintptr_t>(x.data);
     MemoryPlace place{.ends_page = at % kPageBytes != 0, .element = sizeof(std::uint16_t)};
@@ -79,7 +80,7 @@ CallTensor ContractCall::narrowed(const CallTensor& x, Dtype dtype, bool output)
       std::memset(pages.data(), kAround, pages.size());
     }
   }
-  Narrow& own = shared == tensors_.end() ? tensors_.back() : *shared;
+  Narrow& own = fresh ? tensors_.back() : *shared;
   own.input = own.input || !output;
   if (!output) {
     each(x, own.memory, [&](float value, std::byte* to) {

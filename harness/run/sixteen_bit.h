@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "optimized/call_tensor.h"
+#include "reference/contract.h"
 
 /// Elements of 16 bits, where a kernel's tensors have them.
 namespace samestate {

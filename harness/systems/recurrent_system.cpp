@@ -169,7 +169,7 @@ Signature RecurrentSystem::signature(const Case& c) const {
   if (family.gated) s.inputs.push_back({"g", Axis::tokens, {c.T, c.Hv}, Content::log_decay});
   if (family.delta) s.inputs.push_back({"beta", Axis::tokens, {c.T, c.Hv}, Content::strength});
   if (c.state == "random")
-    s.inputs.push_back({"initial_state", Axis::state, {c.Hv, c.dk, c.dv}, Content::state});
+    s.inputs.push_back({"initial_state", Axis::state, {c.Hv, c.dk, c.dv}, Content::activation});
   s.outputs = {{"o", Axis::tokens, {c.T, c.Hv, c.dv}}, {"final_state", Axis::state, {c.Hv, c.dk, c.dv}}};
   return s;
 }

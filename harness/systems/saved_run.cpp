@@ -51,7 +51,9 @@ std::vector<float> floats(const RunFile& file, const std::string& name) {
 /// Throws Error where a kernel of the case cannot have been given these inputs.
 void require_inputs(const Resolved& r, const std::vector<CaseTensor>& inputs) {
   for (const CaseTensor& x : inputs) {
-    const Format format = input_format(x.spec, *r.contract);
+    // States of the family are of a format of their own; those of named tensors are drawn as data.
+    const bool state = r.system->of_family() && x.spec.axis == Axis::state;
+    const Format format = state ? r.contract->state : input_format(x.spec, *r.contract);
     for (std::size_t i = 0; i < x.data.size(); ++i) {
       const auto value = static_cast<double>(x.data[i]);
       if (std::isfinite(value) && round_to(value, format) == value) continue;

@@ -78,7 +78,6 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
     case Content::features:
       return draws.feature(counter, at);
     case Content::key:  // of the recurrent family, which makes its own
-    case Content::state:
       return 0.0;
     case Content::zeros:
       return before > 0 ? draws.activation(counter, at) : 0.0;

@@ -4,14 +4,12 @@
 
 namespace samestate {
 
-/// The format whose values a tensor that is read holds: the contract's for data, weights and states of the recurrent family, fp32 for
-/// the rest.
+/// The format whose values a tensor that is read holds: the contract's for data and weights, fp32 for the rest.
 [[nodiscard]] inline Format input_format(const TensorSpec& spec, const Contract& contract) {
   const Content content = spec.content;
   // A window of a convolution that has begun holds activations; zeros are in every format.
   const bool rounded = content == Content::activation || content == Content::weight ||
                        content == Content::features || content == Content::zeros || content == Content::key;
-  if (content == Content::state) return contract.state;
   return rounded ? contract.input : Format::fp32;
 }
 

@@ -35,7 +35,6 @@ enum class Content {
   mask,      ///< zeros and ones: ones, but for a run of leading zeros in one regime
   features,  ///< positive: exp of a normal, as a feature map makes them
   key,       ///< a key of the recurrent family, whose length its regimes set
-  state,     ///< of the recurrent family, whose contracts say its format
   zeros,     ///< a state that has not begun; one that has is as an activation
   no_sum,    ///< likewise, of a sum of positive terms
   no_count,  ///< likewise, of the tokens so far
