@@ -213,19 +213,19 @@ bool goes_on(const Resolved& r) {
   return std::ranges::any_of(r.system->signature(r.c).inputs, prefix);
 }
 
-/// Whether every call of the case that is this kernel's holds them; false for what is no case of its system.
-bool hold_in_calls(const DeclaredLimits& limits, const KernelRow& kernel, const Case& c) {
+/// Whether every call of the case that is this kernel's holds them; false for a case of another system.
+bool hold_in_calls(const DeclaredLimits& limits, const KernelRow& kernel, const Resolved& r) {
   if (limits.none()) return true;
-  const std::optional<Resolved> r = resolved(c);
-  if (!r || r->system != kernel.system) return false;
-  const bool any_form = r->form->of_any_form(), decodes = goes_on(*r);
+  if (r.system != kernel.system) return false;
+  const Case& c = r.c;
+  const bool any_form = r.form->of_any_form(), decodes = goes_on(r);
   const bool chunked = kernel.system->form(kernel.form)->chunked;
   bool given = c.cached;  // the first call is not made
-  for (const Segment& segment : r->path(c.T)) {
+  for (const Segment& segment : r.path(c.T)) {
     if (std::exchange(given, false) || (segment.tokens == 0 && c.T > 0)) continue;
     if (!any_form && (segment.chunk > 0) != chunked) continue;  // the other kernel's
     Case call = c;
-    if (!r->form->packed) call.form = decodes ? "decode" : kernel.form;
+    if (!r.form->packed) call.form = decodes ? "decode" : kernel.form;
     call.T = segment.token_by_token ? c.step : segment.tokens;
     if (!any_form) call.chunk = segment.chunk;
     if (segment.cuts.empty() && segment.head_cuts.empty()) call.ranks = 1, call.cuts = Case{}.cuts;
@@ -237,12 +237,18 @@ bool hold_in_calls(const DeclaredLimits& limits, const KernelRow& kernel, const 
 }  // namespace
 
 bool within_limits(const KernelRow& kernel, const Case& c) {
-  return has_kernels(kernel, c) && hold_in_calls(kernel.limits, kernel, c);
+  if (!has_kernels(kernel, c)) return false;
+  if (kernel.limits.none()) return true;
+  const std::optional<Resolved> r = resolved(c);
+  return r && hold_in_calls(kernel.limits, kernel, *r);
 }
 
-bool hands_out(const KernelRow& kernel, std::string_view tap, const Case& c) {
-  const auto found = std::ranges::find(kernel.taps, tap, &DeclaredTap::name);
-  return found != kernel.taps.end() && hold_in_calls(found->when, kernel, c);
+std::vector<TensorSpec> handed_out(const KernelRow& kernel, std::vector<TensorSpec> taps, const Resolved& r) {
+  std::erase_if(taps, [&](const TensorSpec& tap) {
+    const auto row = std::ranges::find(kernel.taps, tap.name, &DeclaredTap::name);
+    return row == kernel.taps.end() || !hold_in_calls(row->when, kernel, r);
+  });
+  return taps;
 }
 
 KernelTable::KernelTable(std::span<const CallKernel> rows) {

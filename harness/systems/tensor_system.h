@@ -10,6 +10,13 @@
 
 namespace samestate {
 
+/// The calls that a kernel of one form makes of a case.
+struct TensorCalls {
+  Call whole;               ///< of all tokens
+  std::vector<Index> cuts;  ///< where calls end, the last excepted
+  Signature signature;      ///< of that call
+};
+
 /// A system of named tensors: its row says which, and evaluates its reference in float64 and with the running
 /// error, by which every element is judged.
 class TensorSystem final : public System {
@@ -41,6 +48,9 @@ class TensorSystem final : public System {
   /// Returns how many of a case's sequences are held to their tolerance: all, or without a law JudgePolicy::held_heads, or as many
   /// as its `sequence_seconds` allow, but at least one.
   [[nodiscard]] Index sequences_to_hold(const Case& c, const JudgePolicy& policy) const;
+
+  /// What a kernel of the form `native` is called with.
+  [[nodiscard]] TensorCalls calls(const Resolved& r, std::string_view native) const;
 
   /// The call of a case over all of its tokens; under form=decode and packed with the form that `native` names.
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;
