@@ -256,8 +256,8 @@ void print(const Listing& listing, bool json) {
   fmt::print("{}", aligned(rows));
 }
 
-/// A block a convention: what it is about and whose declarations have it, then what the subject is given under each value, the default
-/// first. At most 80 columns.
+/// A block a convention: what it is about and whose declarations have it, then what the subject is given under each value, the
+/// default first. At most 80 columns.
 void print_conventions() {
   constexpr std::size_t kColumns = 80, kValues = 15;
   for (const Convention& row : conventions()) {

@@ -20,8 +20,8 @@ inline constexpr int plugin_abi =
                      sizeof(TimingRequest) + sizeof(Timing) + sizeof(KernelTrace) +
                      sizeof(OperatorArguments) + sizeof(OperatorKernel) + sizeof(NamedTensor<float>));
 
-/// The same for rows of KernelCall, which came later (2: CallKernel::contract_dtypes): a plugin that was built before they came has none, and its own number is the
-/// one above, which does not follow their layout.
+/// The same for rows of KernelCall, which came later: a plugin that was built before they came has none, and its own number is the
+/// one above, which does not follow their layout (2: a row may ask for the contract's dtypes).
 inline constexpr int plugin_call_abi =
     2 * 100'000 +
     static_cast<int>(sizeof(KernelCall) + sizeof(CallTensor) + sizeof(CallKernel) + sizeof(Outcome) +

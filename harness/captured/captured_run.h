@@ -23,9 +23,9 @@ struct CapturedWords {
   std::set<std::string, std::less<>> ignored = {};  ///< tensors that are neither read nor judged
 };
 
-/// A recorded call as a run of a case of its declaration's system: which of the file's tensors is which of the system's, whatever the
-/// conventions, and the sizes and settings that the recorded shapes and arguments show. It is opened without reading data but those
-/// of cu_seqlens.
+/// A recorded call as a run of a case of its declaration's system: which of the file's tensors is which of the system's, whatever
+/// the conventions, and the sizes and settings that the recorded shapes and arguments show. It is opened without reading data but
+/// those of cu_seqlens.
 class CapturedRun {
  public:
   /// Throws Error that names the file: one that is damaged, or holds other tensors than the manifest says. Throws
@@ -46,8 +46,8 @@ class CapturedRun {
   [[nodiscard]] const std::string& place(std::string_view name) const;
   [[nodiscard]] const Safetensors& file() const { return file_; }
 
-  /// With the data as the system has them, in its layout, each value as it was recorded or as it is meant. Nothing where a result is
-  /// missing.
+  /// With the data as the system has them, in its layout, each value as it was recorded or as it is meant. Nothing where a result
+  /// is missing.
   [[nodiscard]] std::optional<RunFile> run_file() const;
 
  private:

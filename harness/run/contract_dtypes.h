@@ -11,8 +11,8 @@
 #include "optimized/kernel_call.h"
 #include "reference/contract.h"
 
-/// Calls of a kernel whose row asks for tensors in the contract's dtypes (CallKernel::contract_dtypes): the judge's tensors are fp32,
-/// and hold what those formats hold.
+/// Calls of a kernel whose row asks for tensors in the contract's dtypes (CallKernel::contract_dtypes): the judge's tensors are
+/// fp32, and hold what those formats hold.
 namespace samestate {
 
 /// The dtype of each tensor of a system under a contract.

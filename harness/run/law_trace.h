@@ -8,8 +8,8 @@
 #include "oracles/judge.h"
 #include "oracles/systems/operator.h"
 
-/// What a law ran and compared, kept for the explanation of a failure: of the recurrent family head by head, of named tensors output
-/// by output.
+/// What a law ran and compared, kept for the explanation of a failure: of the recurrent family head by head, of named tensors
+/// output by output.
 namespace samestate {
 
 /// One run of the kernel with what is needed to judge it.

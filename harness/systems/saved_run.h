@@ -5,8 +5,8 @@
 
 namespace samestate {
 
-/// A run as a file: inputs and outputs of `trace` under the record's case line and kernel. Throws Error for a case with a law, whose
-/// runs have no single set of outputs, and where the kernel returned nothing.
+/// A run as a file: inputs and outputs of `trace` under the record's case line and kernel. Throws Error for a case with a law,
+/// whose runs have no single set of outputs, and where the kernel returned nothing.
 [[nodiscard]] RunFile run_file_of(const Record& record, const Trace& trace);
 
 /// The same the other way: what the file holds as a run here would have left it, but for what it was judged by. Throws Error where
@@ -24,8 +24,9 @@ namespace samestate {
 /// The same by case line, as files are checked (TensorsOfCase). Throws Error where the line is no case.
 [[nodiscard]] std::vector<NamedShape> named_shapes(const std::string& case_line);
 
-/// Judges a run whose kernel is not there, as its case's system, form, chunk and contract ask, under kFilePolicy. Throws Error where
-/// an input is not finite or not representable in the contract's input format. `oracles`: Trace::oracles, for explain(); may be null.
+/// Judges a run whose kernel is not there, as its case's system, form, chunk and contract ask, under kFilePolicy. Throws Error
+/// where an input is not finite or not representable in the contract's input format. `oracles`: Trace::oracles, for explain();
+/// may be null.
 [[nodiscard]] Judgement judge_run(const Resolved& r, const Trace& run,
                                   std::vector<OperatorOracle>* oracles = nullptr);
 
