@@ -12,7 +12,7 @@
 namespace samestate {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
 /// A package's version, and no switch of the environment, device or interpreter that is recorded beside it.
 bool is_package(std::string_view name) {
@@ -67,7 +67,8 @@ std::string packages_of(std::string_view plugins, std::string_view options) {
       if (c == '}' && --depth == 0) break;
     }
     if (end >= plugins.size()) break;
-    const Json about = Json::parse(plugins.substr(at + 2, end - at - 1), nullptr, /*allow_exceptions=*/false);
+    const ordered_json about =
+        ordered_json::parse(plugins.substr(at + 2, end - at - 1), nullptr, /*allow_exceptions=*/false);
     const std::size_t open = plugins.rfind(" (", at);
     const std::size_t begin = open == plugins.npos ? plugins.npos : plugins.rfind("}, ", open);
     const std::string_view spec = open == plugins.npos
