@@ -7,23 +7,23 @@
 
 namespace samestate {
 
-/// Runs the kernel under test on a batch along a path; a packed batch takes a path of one segment. Throws
-/// where the kernel does not support the call.
+/// Runs the kernel under test on a batch along a path; a packed batch takes a path of one segment. Throws if
+/// the kernel does not support the call.
 using Runner = std::function<Outputs(const Batch&, const Path&)>;
 
 struct LawTrace;
 
-/// The kernel and the data on which a law of the recurrent family is tried (harness/cases/laws.h).
+/// The kernel and the data to which a law of the recurrent family is applied (harness/cases/laws.h).
 struct LawSubject {
   const Batch& batch;
   const Family& family;
   const Contract& contract;
-  Index chunk = 0;  ///< 0: recurrent form
+  Index chunk = 0;  ///< 0 means the recurrent form
   Runner run;
   LawTrace* trace = nullptr;  ///< where to keep what was compared (oracles/laws/trace.h)
-  Ranks ranks = {};           ///< of every call with chunks
+  Ranks ranks = {};           ///< for every call with chunks
 
-  /// All of so many tokens in one call.
+  /// That many tokens in one call.
   [[nodiscard]] Path whole(Index tokens) const { return samestate::whole(tokens, chunk, ranks); }
 };
 
