@@ -17,7 +17,7 @@ struct PrefillForm;
 [[nodiscard]] PrefillForm traced_form(std::size_t row, bool delta, bool norm);
 
 /// What block `block` of `blocks` waits for while `launch`, which launches a traced_form() once on a stream, runs: after two
-/// launches without notes. Throws Error where the device refuses.
+/// launches without notes. Throws Error if the device refuses.
 [[nodiscard]] KernelTrace trace_launch(const Prefill& call, std::size_t row, bool delta, std::int64_t block,
                                        std::int64_t blocks, const std::function<void(cudaStream_t)>& launch);
 
