@@ -25,8 +25,9 @@ inline constexpr std::string_view kCallRows = "samestate_plugin_call_kernels";
 struct CallKernel {
   std::string name;    ///< device.system.form, for example cpu.gated_delta_rule.chunked
   std::string system;  ///< a system from `samestate list systems`
-  std::string form;    ///< one of the system's forms for kernels; decode and packed runs are calls of these
-  std::string device;  ///< cpu or cuda
+  std::string
+      form;  ///< one of the system's forms that kernels are written for; decode and packed runs are calls of these
+  std::string device;                  ///< cpu or cuda
   std::vector<std::string> contracts;  ///< as Kernel::contracts
   /// Evaluates one call. Must be safe to call from several threads at once.
   std::function<Outcome(const KernelCall&, const Contract&)> run = nullptr;

@@ -46,8 +46,9 @@ struct OperatorArguments {
   std::vector<std::pair<std::string_view, std::int64_t>> parameters;
   std::int64_t batch = 1;
   std::int64_t tokens = 0;
-  std::int64_t chunk = 0;  ///< tile or chunk, for forms that have one; part of the request, as in kernel.h
-  int threads = 1;         ///< at most this many CPU threads
+  std::int64_t chunk =
+      0;  ///< tile or chunk, for forms that have one; it is part of the request, as optimized/kernel.h explains
+  int threads = 1;  ///< at most this many CPU threads
   /// [N + 1] for a packed batch: sequence n holds the tokens [c[n], c[n+1]). Absent if dense. As in
   /// optimized/kernel.h it may begin above 0 and end below T; rows of tokens of no sequence are not written.
   View<const std::int64_t, 1> cu_seqlens = {};

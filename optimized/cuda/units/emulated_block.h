@@ -103,8 +103,9 @@ struct Block {
   Meeting meet;
   std::vector<std::unique_ptr<Warp>> warps;
   std::atomic<bool> failed{false};
-  std::atomic<unsigned> phases{0};  ///< completed barriers in shared memory, and completed uses of named ones
-  std::mutex guard;                 ///< guards everything below
+  std::atomic<unsigned> phases{
+      0};  ///< the number of completed barriers in shared memory, and of completed uses of the named ones
+  std::mutex guard;  ///< guards everything below
   std::string failure;
   std::map<int, std::unique_ptr<Meeting>> named;
   std::vector<std::shared_ptr<BarrierState>> barriers;
