@@ -7,8 +7,8 @@
 
 namespace samestate {
 
-/// Times a kernel that does not time itself: the wall clock around whole calls of `run`, before each of which
-/// the outputs of `call`, dense, are poisoned.
+/// Times a kernel that does not time itself: by the wall clock around whole calls of `run`; before each of
+/// them the dense outputs of `call` are poisoned.
 [[nodiscard]] Timing time_by_clock(const KernelCall& call, const TimingRequest& request,
                                    const std::function<Outcome()>& run);
 

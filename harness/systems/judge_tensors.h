@@ -8,22 +8,23 @@
 
 namespace samestate {
 
-/// What is judged of a sequence by itself: all of it, or some tokens that depend on no other's result.
+/// The part of a sequence that is judged by itself: all of it, or some tokens that depend on no other's
+/// result.
 struct SequencePart {
   Call call;
   std::vector<Index> cuts;
   Tensors<double> inputs, outputs;
-  std::vector<Index> tokens;  ///< of the sequence, in the order of the part's; empty: all of it
+  std::vector<Index> tokens;  ///< indices in the sequence, in the order of the part; empty means all of it
 };
 
-/// Tokens of a sequence whose calls end at `cuts`, of a system that is held_by_token().
+/// Some tokens of a sequence whose calls end at `cuts`, for a system that is held_by_token().
 [[nodiscard]] SequencePart part_of(const Operator& row, const Call& call, const std::vector<Index>& cuts,
                                    const Tensors<double>& inputs, const Tensors<double>& outputs,
                                    std::vector<Index> tokens);
 
-/// The worst judgement of the sequences of a run whose calls were of the form `native`, as far as `policy` looks. `outputs` of a
-/// layer may hold taps: its stages are judged too. What every sequence would be held against goes to `oracles` where somebody
-/// wants it, which changes nothing of the judgement.
+/// The worst judgement over the sequences of a run whose calls had the form `native`, as far as `policy`
+/// looks. `outputs` of a layer may contain taps; then its stages are judged too. If `oracles` is not null, it
+/// receives the oracle of every sequence, which does not change the judgement.
 [[nodiscard]] Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
                                       const std::vector<CaseTensor>& inputs,
                                       const std::vector<Tensors<double>>& outputs, const JudgePolicy& policy,
