@@ -29,13 +29,10 @@ struct ChunkDecay {
 };
 
 /// The decays of one chunk with gates g. The error of a difference G_i - G_j is
-///   det: u32 max(sum_{m=j+1..i} |G_m|, |G_i| + |G_j|) (sequential scan, where each sum is made from its
-///   rounded
+///   det: u32 max(sum_{m=j+1..i} |G_m|, |G_i| + |G_j|) (sequential scan, where each sum is made from its rounded
 ///   predecessor, or exactly and rounded once) or u32 ceil(log2 L) (|G_i| + |G_j|) (tree), as `scan` says;
-///   prob, semi: a scalar twin runs the fp32 scan both ways; twice the larger actual error, plus the
-///   quadrature
-///   u32 / sqrt 3 sqrt(max(sum G_m^2, G_i^2 + G_j^2)). (Quadrature alone fails for constant g, whose
-///   roundings repeat.)
+///   prob, semi: a scalar twin runs the fp32 scan both ways; twice the larger actual error, plus the quadrature
+///   u32 / sqrt 3 sqrt(max(sum G_m^2, G_i^2 + G_j^2)). (Quadrature alone fails for constant g, whose roundings repeat.)
 /// If log2 e multiplies each g first, the gates of the scalar twin are those products, and their roundings
 /// are the slope of the exponential; if it multiplies the sums, each end is rounded once more: + u32 (|G_i| +
 /// |G_j|), in quadrature in prob and semi.

@@ -16,13 +16,10 @@ struct RepeatedRoundings {
 /// every token separately. Here the tokens of one operand share one error, with the deviation of any rounding
 /// (u / sqrt 3 for each element, F4), and reach the outputs together, across chunks and segments. `chunked`
 /// and `recurrent` say which points of the contract round. Per point, in the notation of chunked.cpp:
-///   v_new, v_decayed   without the delta rule, rows of beta V and of e^{G_C - G} beta V; in one format they
-///   may be the
-///                      same numbers and share the error. Weight on o_i: P_ij, or through what the state
-///                      keeps of k_j.
+///   v_new, v_decayed   without the delta rule, rows of beta V and of e^{G_C - G} beta V; in one format they may be the
+///                      same numbers and share the error. Weight on o_i: P_ij, or through what the state keeps of k_j.
 ///   beta_v             with the delta rule: rows of beta V, weight P T, or K_d^T T through the state.
-///   qk                 rows of k in products and in the state, without the delta rule: the V' of their
-///   tokens add up.
+///   qk                 rows of k in products and in the state, without the delta rule: the V' of their tokens add up.
 ///   k_decayed          rows of e^{G_C - G} k in the state, without the delta rule.
 ///   P                  for equal keys that no decay distinguishes: the V' of their tokens add up.
 /// Where weights are not kept token by token (v_new, v_decayed, beta_v), an operand of m >= 2 tokens counts

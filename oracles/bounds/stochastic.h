@@ -8,11 +8,11 @@
 /// A scalar whose roundings of working precision are drawn too: sums in any order, functions within their
 /// units. The errors are those of bounds_operators.md 2: a sum of n terms, with value S and sum of squares Q,
 /// has the error
-///   u sqrt((n - 1) (S^2 / 3 + Q / 6) + Q),  or u n |S| / 2 if the terms are alike (S^2 >= 0.9 n Q). For many
-///   terms every second sample adds one share of that, because a value just below 1 is rounded up again and
-///   again in the sums of every token. The error is zero if the grid of the largest partial sum holds the sum
-///   and all its terms, which is decided from their squares: eight odd numbers may add up to a multiple of
-///   four although none of their partial sums is one.
+///   u sqrt((n - 1) (S^2 / 3 + Q / 6) + Q),  or u n |S| / 2 if the terms are alike (S^2 >= 0.9 n Q).
+/// For many terms every second sample adds one share of that, because a value just below 1 is rounded up
+/// again and again in the sums of every token. The error is zero if the grid of the largest partial sum holds
+/// the sum and all its terms, which is decided from their squares: eight odd numbers may add up to a multiple
+/// of four although none of their partial sums is one.
 namespace samestate {
 
 class Stochastic {

@@ -42,8 +42,7 @@ enum class SampledLimit { predicted, largest };
 
 /// Compares five statistics of every output with those of the samples:
 ///   tensor  RMS over rows of |e_r| / sigma_r,   row  the largest of them,   element  max |e_rc| / sigma_rc,
-///   column  max over columns of the RMS of e_rc / sigma_r,   slope  |<e, y>| / <y, y>, weighted by 1 /
-///   sigma_r^2.
+///   column  max over columns of the RMS of e_rc / sigma_r,   slope  |<e, y>| / <y, y>, weighted by 1 / sigma_r^2.
 /// A limit is the value that the logarithm of the samples' statistic, approximately normal, exceeds with
 /// probability kSampledFalseAlarm, and at least kSampledMargin times the largest. e is the error minus
 /// `between`; the slope is that of the whole error, minus the largest that `between` can have. Rows of
