@@ -8,15 +8,11 @@
 
 /// The chunked form over ranks on the CPU, for all systems from one source: each rank holds a part of the
 /// tokens (Arguments::cuts), and the threads take ranks as they become free. The steps are:
-///   map      for each part of a sequence that continues in a later rank: S |-> M S + N, from its tokens
-///   alone. [M | N]
-///            is the end state of a chunked run on the values [0 | V] from the states [I | 0]; without the
-///            delta rule M is
+///   map      for each part of a sequence that continues in a later rank: S |-> M S + N, from its tokens alone. [M | N]
+///            is the end state of a chunked run on the values [0 | V] from the states [I | 0]; without the delta rule M is
 ///            a number, one column of that run.
-///   compose  S <- M S + N over the preceding parts, in order, from the initial state: in fp32, rounded as
-///   the state is
-///   outputs  the chunked form on the part, from the state that reached it; the last part leaves the final
-///   state
+///   compose  S <- M S + N over the preceding parts, in order, from the initial state: in fp32, rounded as the state is
+///   outputs  the chunked form on the part, from the state that reached it; the last part leaves the final state
 /// A task is one head of one part. No task of a step reads what another task of it writes, so the bits depend
 /// on the cuts and on nothing else.
 namespace samestate::cpu {
