@@ -25,8 +25,7 @@ struct KeyCondition {
 
 /// Selects the cases that a verb works on, with one grammar for every field of the case line.
 ///   CONDITION   KEY=VALUE[,VALUE...]: any of the values
-///   VALUE       a name or a pattern (*, ?); a number; a range A..B, A.. or ..B including its ends; none: not
-///   in the line
+///   VALUE       a name or a pattern (*, ?); a number; a range A..B, A.. or ..B including its ends; none: not in the line
 ///   KEY         system, kernel, a key of the table of keys, or a size that only one system has
 /// Several conditions in one text, separated by blanks, must all hold.
 class CaseFilter {

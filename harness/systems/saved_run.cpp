@@ -65,7 +65,7 @@ std::string in_file(std::string_view prefix, const TensorSpec& spec) {
   return std::string(prefix) + spec.name;
 }
 
-/// Throws Error where the file's offsets are not those of the case.
+/// Throws Error if the file's offsets are not those of the case.
 void require_offsets(const Resolved& r, const RunFile& file) {
   const auto offsets = file.tensors.find("cu_seqlens");
   if (!r.form->packed) {

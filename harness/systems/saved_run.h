@@ -25,7 +25,7 @@ class TensorSystem;
 [[nodiscard]] std::vector<NamedShape> named_shapes(const std::string& case_line);
 
 /// Judges the tensors of a run made elsewhere against oracle and bounds, as its case line's system, form,
-/// chunk and contract ask. Throws Error where the line is no case, where the shapes of the line and of the
+/// chunk and contract ask. Throws Error if the line is no case, where the shapes of the line and of the
 /// tensors disagree, or where an input is not finite or not representable in the contract's input format. Of
 /// named tensors under form=decode the file must say which form was called. The policy is kFilePolicy. `trace`: for explain().
 [[nodiscard]] Record judge_run_file(const RunFile& file, Trace* trace = nullptr);
