@@ -86,7 +86,7 @@ void write_trace(const BlockTrace& trace, const std::string& path) {
                                                 : trace_events(trace));
 }
 
-/// The kernels that patterns of --kernel stand for. Throws Error where they and --system or --device exclude each
+/// The kernels that patterns of --kernel stand for. Throws Error if they and --system or --device exclude each
 /// other.
 void name_kernels(BenchPlan& plan, const KernelTable& table) {
   if (plan.kernels.empty()) return;

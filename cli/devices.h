@@ -29,7 +29,7 @@ inline constexpr const char* kEachDeviceHelp =
 /// HostDevice::text of each, for the run line of a file; none for none.
 [[nodiscard]] std::vector<std::string> texts_of(const Devices* devices);
 
-/// Throws Error where --each-device has nothing to compare: below two devices, and under mpirun.
+/// Throws Error if --each-device has nothing to compare: below two devices, and under mpirun.
 void require_each_device(const Devices* devices);
 
 /// What the command that repeats a failure needs beside its line: " --devices 1" where there are several, and of a

@@ -7,7 +7,7 @@
 namespace samestate::cli {
 
 /// What the Python package is asked for by `export --flashinfer-bench DIR ..` and `judge --flashinfer-bench DIR ..`; empty
-/// for other words of the command line (without its own name). Throws Error where the folder is missing.
+/// for other words of the command line (without its own name). Throws Error if the folder is missing.
 [[nodiscard]] std::optional<std::vector<std::string>> flashinfer_bench_words(
     const std::vector<std::string>& words);
 

@@ -117,7 +117,7 @@ void mark_grown(const Baseline& baseline, const GateOptions& options, const Kern
       kBaselineFloor, report.unknown, report.not_run);
 }
 
-/// Throws Error where no case is of a kernel that --each-device compares.
+/// Throws Error if no case is of a kernel that --each-device compares.
 void require_cuda(const std::vector<Case>& cases, const KernelTable& table) {
   const auto of_cuda = [&](const Case& c) { return planned_record(c, table).device == "cuda"; };
   if (std::none_of(cases.begin(), cases.end(), of_cuda))

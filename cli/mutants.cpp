@@ -115,7 +115,7 @@ std::vector<std::pair<const Mutant*, MutantRow>> tried_here(
   return rows;
 }
 
-/// The same of all ranks. Throws Error where the process of a trial dies, whatever its mutant did in those of its own.
+/// The same of all ranks. Throws Error if the process of a trial dies, whatever its mutant did in those of its own.
 std::vector<std::pair<const Mutant*, MutantRow>> tried_on(HandOut& ranks, const MutantsOptions& options,
                                                           const std::vector<const Mutant*>& list,
                                                           const std::function<void(const MutantRow&)>& step) {

@@ -17,7 +17,7 @@ namespace samestate::cli {
 /// A seed, as 42 or 0x2a. The parser alone takes -1 and 2^64 for others.
 [[nodiscard]] CLI::Validator seed_number();
 
-/// Options that name files to be written, with what they name (empty: not given). Throws Error where two name one
+/// Options that name files to be written, with what they name (empty: not given). Throws Error if two name one
 /// file: the second would replace the first. Devices and pipes take both.
 void require_different(const std::vector<std::pair<std::string, std::string>>& files);
 

@@ -8,7 +8,7 @@ struct RankPlace {
   int local = 0;   ///< which of those on its host
   int locals = 0;  ///< how many those are; 0: not known
 };
-/// Throws Error where the environment says what is none.
+/// Throws Error if the environment says what is none.
 [[nodiscard]] RankPlace rank_place();
 
 /// Threads of a verb that --threads does not name: all of the machine, and of a rank one, since mpirun starts as many as

@@ -14,7 +14,7 @@ class RunLines {
  public:
   /// None: every call does nothing.
   RunLines() = default;
-  /// Throws Error where it cannot be begun.
+  /// Throws Error if it cannot be begun.
   RunLines(const std::string& path, const Run& run,
            JsonLinesWriter::Mode mode = JsonLinesWriter::Mode::replace);
 

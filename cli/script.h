@@ -18,11 +18,11 @@ struct ScriptOptions {
 
 void add_script_options(CLI::App& app, ScriptOptions& options);
 
-/// Before the run. Throws Error where the file is there and --force is not given, or cannot be written.
+/// Before the run. Throws Error if the file is there and --force is not given, or cannot be written.
 void require_script_writable(const ScriptOptions& options);
 
 /// Holds the words of a script that its run does not have: how to repeat it, by which build, and of a kernel of a subject in
-/// Python the text of its call, for which its interpreter is asked. Throws Error where there is no such text.
+/// Python the text of its call, for which its interpreter is asked. Throws Error if there is no such text.
 [[nodiscard]] ScriptWords script_words(const Case& c, const KernelTable& table,
                                        const std::vector<std::string>& plugins);
 

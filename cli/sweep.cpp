@@ -75,7 +75,7 @@ SweepPlan plan_of(const SweepCommand& options, std::vector<SweepCase> all) {
   return plan;
 }
 
-/// Throws Error where the runs of a file are not of the shard that would go on with it. A whole sweep may have points of
+/// Throws Error if the runs of a file are not of the shard that would go on with it. A whole sweep may have points of
 /// others beside its own.
 void check_shard(const std::string& file, const Run& run, const RunPart& now) {
   const RunPart& then = run.part;

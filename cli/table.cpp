@@ -70,7 +70,7 @@ bool is_subject(const std::string& spec) {
 
 namespace {
 
-/// Throws Error where it has no rows.
+/// Throws Error if it has no rows.
 const Subject& loaded(const Library& library) {
   if (!library.problem.empty()) throw Error(library.problem);
   return library.subject;
