@@ -68,7 +68,7 @@ struct Comparison {
 };
 
 /// The records and points of one kernel alone, under another name and without it on their lines, so that those of two
-/// kernels of a system meet. Throws Error where it holds none of them.
+/// kernels of a system meet. Throws Error if it holds none of them.
 [[nodiscard]] RecordFile of_kernel(RecordFile file, const std::string& kernel, const std::string& as);
 
 /// Whether the file is a run's that was killed or still runs, or a part of a file: its closing line, its last line's end or

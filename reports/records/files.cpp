@@ -79,7 +79,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, code);
 }
 
-/// Throws Error where make_parent_folder would: of a folder that is not there yet, before it is made.
+/// Throws Error if make_parent_folder would: of a folder that is not there yet, before it is made.
 void require_parent_folder(const fs::path& path) {
   const fs::path parent = fs::absolute(path).parent_path();
   fs::path there = parent;

@@ -17,7 +17,7 @@ namespace samestate {
 /// missing parent folders. Throws Error when the file cannot be written; the old file is then untouched.
 void write_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// Throws Error where write_atomically would: better before a long run than after it. Leaves nothing behind, no folder either.
+/// Throws Error if write_atomically would: better before a long run than after it. Leaves nothing behind, no folder either.
 void require_writable(const std::filesystem::path& path);
 
 /// Makes the folder that will hold `path`. Throws Error when it cannot.

@@ -70,7 +70,7 @@ std::vector<Part> parts_of(const std::vector<NamedRecords>& files, const std::st
       a.file->name, b.file->name, what, named(of_a), named(of_b)));
 }
 
-/// Throws Error where two parts are of different runs.
+/// Throws Error if two parts are of different runs.
 void check_alike(const Part& a, const Part& b) {
   const auto same = [&](const char* what, const std::string& x, const std::string& y) {
     if (x != y) differ(a, b, what, x, y);

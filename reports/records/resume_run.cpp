@@ -16,7 +16,7 @@
 namespace samestate {
 namespace {
 
-/// Throws Error where the run of the file is not the one that would go on.
+/// Throws Error if the run of the file is not the one that would go on.
 void check_run(const std::string& file, const Run& then, const Run& now) {
   const auto same = [&](std::string_view what, const std::string& before, const std::string& here) {
     if (before == here) return;
