@@ -16,16 +16,17 @@
 
 /// The record of a run, with one JSON object per line: the source from which the other reports are made
 /// (HARNESS 3). There are six events:
-///   run    version, commit, device, driver, toolkit, kernel_sources, planned, and of which whole it is what part: verb,
-///          shard, total, plan, options; begins each run in the file
-///   start  what is about to be judged; on disk before the kernel is called
-///   end    the same and the judgement; of a failure also `command`, which repeats it
-///   finish of gate and fuzz, their last line: exit, seconds, seed, why not all cases were run, and why it is no pass
+///   run    starts each run in the file: version, commit, device, driver, toolkit, kernel_sources, planned, and which part
+///          of which whole it is: verb, shard, total, plan, options
+///   start  a case that is about to be judged; it is on disk before the kernel is called
+///   end    the same with the judgement; for a failure also `command`, which repeats it
+///   finish the last line of gate and fuzz: exit, seconds, seed, why not all cases were run, and why it is not a pass
 ///   point  a measured point of a sweep, with its judgement and, as `case`, its place in the plan
-///   timing a case of a bench: times, floor, peer, with its judgement. Files without one are read as before,
-///          and readers of before refuse a file with one: they do not know the event
-/// Every line holds `schema`; start and end hold `case`, a number unique in its run: the place in the plan of all shards. JSON has no NaN and no
-/// infinity: they travel as the strings "nan", "inf" and "-inf"; every other double comes back bit for bit.
+///   timing a case of a bench: times, lower bound, peer, and its judgement. Files without this event are read as before;
+///          older readers refuse files that have it, because they do not know the event
+/// Every line has `schema`; start and end have `case`, a number that is unique in its run: the place in the plan of all
+/// shards. JSON has no NaN and no infinity, which are written as the strings "nan", "inf" and "-inf"; every other double
+/// is read back bit for bit.
 namespace samestate {
 
 /// Format version of the lines; a reader accepts only this one.
