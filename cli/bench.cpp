@@ -277,50 +277,53 @@ Command add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchCommand>();
   options->bench.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   app.footer(
-      "Times each kernel, and judges what the last timed call wrote: a wrong kernel has no time and the exit "
-      "code is 1.\n"
-      "The floor is the bytes that every evaluation must move over the rate of a copy, or the operations of "
-      "the form over the\n"
-      "rate of a large matrix product, both measured in the same run; docs/bench.md says how, and what a "
-      "peer "
-      "must answer.\n\n"
+      "Times each kernel, and judges what the last timed call wrote: a wrong kernel gets no time, "
+      "and the exit code is 1.\n"
+      "The lower bound on the time is the bytes that every evaluation must move divided by the "
+      "rate of a copy, or the\n"
+      "operations of the form divided by the rate of a large matrix product, both measured in the "
+      "same run; docs/bench.md\n"
+      "explains how, and what a peer must answer.\n"
+      "\n"
       "  samestate bench --quick\n"
       "  samestate bench --kernel cuda.gated_delta_rule.chunked --jsonl out/bench.jsonl\n"
       "  samestate bench --case 'v1 retention B=4 T=2048 Hk=8 dk=128 contract=bf16'\n"
       "  samestate bench --case 'v1 rms_norm form=fused T=1024 D=2048'\n"
-      "  samestate bench --case 'v1 softmax_attention form=decode prefill=4096 T=4097'    one token over a "
-      "cache\n"
-      "  samestate bench --case 'v1 gated_delta_rule T=8192 Hk=16 Hv=32 dk=128 contract=bf16_fused' --trace "
-      "trace.svg\n"
+      "  samestate bench --case 'v1 softmax_attention form=decode prefill=4096 T=4097'    one "
+      "token over a cache\n"
+      "  samestate bench --case 'v1 gated_delta_rule T=8192 Hk=16 Hv=32 dk=128 "
+      "contract=bf16_fused' --trace trace.svg\n"
       "  samestate bench --plugin ./mine.so --kernel mine.gated_delta_rule.chunked\n"
-      "  samestate bench --kernel cuda.gated_delta_rule.chunked --devices 0,1       one device after the "
-      "other\n"
-      "  samestate bench --peer 'python3 examples/peers/fla_bench.py'\n\n" +
+      "  samestate bench --kernel cuda.gated_delta_rule.chunked --devices 0,1       one device "
+      "after the other\n"
+      "  samestate bench --peer 'python3 examples/peers/fla_bench.py'\n"
+      "\n" +
       filter_help());
   add_repeatable(app, "--kernel", options->plan.kernels, kKernelHelp);
   app.add_option("--system", options->plan.system, "only this system");
   app.add_option("--device", options->plan.device,
-                 "only kernels of this device: cpu or cuda (default: cuda where there is one)");
+                 "only kernels of this device: cpu or cuda (default: cuda if there is a device)");
   app.add_option("--devices", options->devices,
-                 "GPUs to time cuda kernels on, one after the other, as 0,2: numbers among those that "
-                 "CUDA_VISIBLE_DEVICES shows; default: the first")
+                 "GPUs on which cuda kernels are timed, one after the other, for example 0,2: numbers among "
+                 "those that CUDA_VISIBLE_DEVICES shows (default: the first)")
       ->check(named());
-  add_repeatable(app, "--case", options->plan.lines, "this case instead of the standard shapes (repeatable)");
+  add_repeatable(app, "--case", options->plan.lines,
+                 "time this case instead of the standard shapes (repeatable)");
   add_plugin_option(app, options->plugins);
   add_filter_options(app, options->filter);
-  app.add_flag("--list", options->list, "print the case lines, time none");
+  app.add_flag("--list", options->list, "print the case lines without timing them");
   app.add_flag("--sweep", options->sweep,
-               "each case with every variant of its kernel that takes it (list kernels --long)");
+               "time each case with every variant of its kernel that supports it (list kernels --long)");
   app.add_flag("--quick", options->plan.quick, "the smaller set of shapes");
-  app.add_option("--seconds", options->bench.request.seconds, "time spent in timed calls of a case")
+  app.add_option("--seconds", options->bench.request.seconds, "seconds spent in timed calls for each case")
       ->capture_default_str()
       ->check(number_in(1e-3, 3600.0));
-  app.add_option(
-         "--judge-heads", options->bench.judged_heads,
-         "heads of a case that the oracle judges, spread over all (0: all); of named tensors sequences")
+  app.add_option("--judge-heads", options->bench.judged_heads,
+                 "number of heads of a case that the oracle judges, spread over all (0: all); for named "
+                 "tensors, of sequences")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  app.add_option("--threads", options->bench.threads, "for data and judging, and for a CPU kernel")
+  app.add_option("--threads", options->bench.threads, "threads for data and judging, and for a CPU kernel")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   app.add_option("--max-memory", options->gigabytes, "GB of tensors in memory; a larger case is skipped")
@@ -329,8 +332,9 @@ Command add_bench(CLI::App& app) {
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
   add_commit_option(app, options->commit);
-  app.add_option("--peer", options->peer, "a command that times somebody else's kernels (docs/bench.md)");
-  app.add_option("--peer-timeout", options->peer_timeout, "seconds that the peer has for a case")
+  app.add_option("--peer", options->peer,
+                 "a command that times other kernels for comparison (docs/bench.md)");
+  app.add_option("--peer-timeout", options->peer_timeout, "seconds that the peer may take for a case")
       ->capture_default_str()
       ->check(number_in(1e-2, 1e5));
   app.add_option(
@@ -338,7 +342,7 @@ Command add_bench(CLI::App& app) {
          "what the warps of one block waited for: FILE.json (events for Perfetto) or FILE.svg; of one case")
       ->excludes("--sweep");
   app.add_option("--block", options->block,
-                 "of --trace: the block of the launch (default: one that carries the state)")
+                 "with --trace: the block of the launch (default: one that carries the state)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   app.add_option(
          "--products", options->products,
@@ -347,7 +351,7 @@ Command add_bench(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::IsMember({"library", "own"}));
   app.add_option("--jsonl", options->jsonl, "append the timings to this file of records");
-  app.add_flag("--json", options->json, "machine-readable, instead of the table");
+  app.add_flag("--json", options->json, "print JSON instead of the table");
   return [options] { return run_bench(*options); };
 }
 

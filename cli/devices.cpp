@@ -19,7 +19,8 @@ namespace samestate::cli {
 namespace {
 
 constexpr const char* kRemedy =
-    "write numbers of devices with commas between them, as --devices 0,2, or leave it out for all";
+    "write device numbers separated by commas, for example --devices 0,2, or leave it out to use "
+    "all";
 
 std::vector<int> numbers_of(const std::string& asked) {
   std::vector<int> out;
@@ -30,10 +31,10 @@ std::vector<int> numbers_of(const std::string& asked) {
     const auto [end, error] = std::from_chars(one.data(), last, number);
     if (one.empty() || error != std::errc{} || end != last || number < 0)
       throw Error(
-          fmt::format("--devices {}: {} is no number of a device; {}", quote(asked), quote(one), kRemedy));
+          fmt::format("--devices {}: {} is not a device number; {}", quote(asked), quote(one), kRemedy));
     if (std::find(out.begin(), out.end(), number) != out.end())
       throw Error(
-          fmt::format("--devices {}: {} is there twice; name each device once", quote(asked), number));
+          fmt::format("--devices {}: {} is given twice; name each device once", quote(asked), number));
     out.push_back(number);
   }
   return out;
@@ -71,8 +72,8 @@ bool divides_itself(const KernelTable& table, const std::vector<const KernelRow*
 
 void add_devices_option(CLI::App& app, std::string& asked) {
   app.add_option("--devices", asked,
-                 "GPUs that share the cases of cuda kernels, as 0,2: numbers among those that "
-                 "CUDA_VISIBLE_DEVICES shows; default: all")
+                 "GPUs that share the cases of cuda kernels, for example 0,2: numbers among those that "
+                 "CUDA_VISIBLE_DEVICES shows (default: all)")
       ->check(named());
 }
 
@@ -82,10 +83,10 @@ std::unique_ptr<Devices> devices_of(const std::string& asked, const KernelTable&
   const std::vector<int> numbers = all ? std::vector<int>() : numbers_of(asked);
   std::vector<HostDevice> seen = look_for_devices();
   if (!all && seen.empty())
-    throw Error(
-        fmt::format("--devices {}: no CUDA device is seen here; leave it out, or look at nvidia-smi and "
-                    "CUDA_VISIBLE_DEVICES",
-                    asked));
+    throw Error(fmt::format(
+        "--devices {}: this process sees no CUDA device; leave the option out, or check nvidia-smi "
+        "and CUDA_VISIBLE_DEVICES",
+        asked));
   std::vector<HostDevice> chosen;
   for (const int number : numbers) {
     if (number >= std::ssize(seen))

@@ -223,27 +223,25 @@ int run_diagnose(const DiagnoseOptions& options) {
 Command add_diagnose(CLI::App& app) {
   auto options = std::make_shared<DiagnoseOptions>();
   app.footer(
-      "Runs a kernel of the recurrent family on four or five calls of a few tokens and compares what it "
-      "returns with "
-      "what every\n"
-      "known deviation makes of them, alone and by two, and up to five conventions together: state "
-      "transposed, decay\n"
-      "linear or base 2, beta a logit, another scale, another map of heads, q and k exchanged, the initial "
-      "state ignored,\n"
-      "exponents of the decay clipped, .. It needs no declaration: what it finds is relative to the one that "
-      "is there,\n"
-      "and the last line is what to write into it. Where the kernel refuses a call before it runs anything, "
-      "calls "
-      "that vary\n"
-      "one size or setting at a time show which it takes: limits to declare, inside which the conventions "
-      "are read "
-      "then.\n\n"
-      "  samestate diagnose --subject python:my_module:my_function --kernel my.gated_delta_rule.recurrent\n\n"
-      "Exit 0 where the kernel is as declared, 1 where another reading fits or limits are to be declared, 3 "
-      "where "
-      "no reading does or several, "
-      "77 where no "
-      "call was run.");
+      "Runs a kernel of the recurrent family on four or five calls of a few tokens, and compares "
+      "its outputs with those of\n"
+      "every known deviation, alone and in pairs, and with up to five conventions together: state "
+      "transposed, decay linear or\n"
+      "base 2, beta a logit, another scale, another map of heads, q and k exchanged, the initial "
+      "state ignored, exponents of\n"
+      "the decay clipped, .. It needs no declaration. What it finds is relative to the existing "
+      "declaration, and the last line\n"
+      "is what to add to it. If the kernel refuses a call before it runs anything, calls that vary "
+      "one size or setting at a\n"
+      "time show what it supports: these are limits to declare, and the conventions are then "
+      "determined within them.\n"
+      "\n"
+      "  samestate diagnose --subject python:my_module:my_function --kernel "
+      "my.gated_delta_rule.recurrent\n"
+      "\n"
+      "Exit 0 if the kernel is as declared, 1 if another reading fits or limits should be "
+      "declared, 3 if no reading fits or\n"
+      "several do, 77 if no call was run.");
   app.add_option("--kernel", options->kernel, "which kernel (default: the only one that was added)")
       ->check(named());
   add_plugin_option(app, options->plugins);

@@ -357,25 +357,30 @@ Command add_fuzz(CLI::App& app) {
   SearchOptions& search = options->search;
   search.workers.workers = default_threads();
   app.footer(
-      "Case i of a seed is the same on every machine and for any number of workers. A crash or a hang of a "
-      "kernel "
-      "is a verdict\n"
-      "of its case. One failure of each kind is shrunk to one line, and kept where --corpus says.\n"
-      "What a system's cases never reached, from 4000 judged ones on, is exit 3.\n\n"
+      "Case i of a seed is the same on every machine and for any number of workers. A crash or a "
+      "hang of a kernel is the\n"
+      "verdict of its case. One failure of each kind is shrunk to one line, and kept in the folder "
+      "that --corpus names.\n"
+      "If the cases of a system never reach something within 4000 judged ones, the exit code is "
+      "3.\n"
+      "\n"
       "  samestate fuzz --budget 5m\n"
-      "  samestate fuzz --budget 8h --seed 7 --shard 0/4 --checkpoint night.txt     after a crash: --resume\n"
-      "                                          the shards' files, checkpoints and corpora: `samestate "
-      "merge`\n"
-      "  samestate fuzz --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --corpus ./corpus\n"
-      "  samestate fuzz --contract bf16 --where 'T=64..4096' --exclude layout=far\n\n" +
+      "  samestate fuzz --budget 8h --seed 7 --shard 0/4 --checkpoint night.txt     after a crash: "
+      "--resume\n"
+      "                                          `samestate merge` joins the shards' files, "
+      "checkpoints and corpora\n"
+      "  samestate fuzz --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --corpus "
+      "./corpus\n"
+      "  samestate fuzz --contract bf16 --where 'T=64..4096' --exclude layout=far\n"
+      "\n" +
       filter_help());
   app.add_option("--budget", options->budget,
-                 "start no case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
+                 "start no further case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
       ->capture_default_str();
   app.add_option("--max-cases", search.max_cases, "cases 0..N-1 of the seed, over all shards (0: no limit)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   auto* seed =
-      app.add_option("--seed", options->seed, "of the cases; default: a fresh one, printed at the end")
+      app.add_option("--seed", options->seed, "seed of the cases (default: a new one, printed at the end)")
           ->check(seed_number());
   app.add_option("--shard", options->shard, "I/N: only the cases I, I + N, I + 2N, ...")
       ->capture_default_str();
@@ -386,10 +391,10 @@ Command add_fuzz(CLI::App& app) {
   add_devices_option(app, options->devices);
   add_plugin_option(app, options->plugins);
   add_filter_options(app, options->filter);
-  app.add_flag("--list", options->list, "print the case lines up to --max-cases, run none");
+  app.add_flag("--list", options->list, "print the case lines up to --max-cases without running them");
   app.add_flag("--strict", options->strict, kStrictHelp);
-  app.add_flag("--fail-fast", options->fail_fast, "start no case after the first failure");
-  app.add_flag("--json", options->json, "machine-readable, instead of the summary; with --list too");
+  app.add_flag("--fail-fast", options->fail_fast, "start no further case after the first failure");
+  app.add_flag("--json", options->json, "print JSON instead of the summary; also with --list");
   app.add_option("--threads", search.workers.workers, "worker processes")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
@@ -397,7 +402,8 @@ Command add_fuzz(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--checkpoint", search.checkpoint, "append every finished case to this file")
       ->check(named());
-  app.add_flag("--resume", search.resume, "go on with the checkpoint; where there is none, begin");
+  app.add_flag("--resume", search.resume,
+               "continue the search in the checkpoint, or start one if there is none");
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
       ->check(named());
   add_commit_option(app, options->commit);

@@ -311,7 +311,7 @@ Command add_gate(CLI::App& app) {
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
       ->check(named());
   app.add_flag("--resume", options->resume,
-               "go on with the run of the --jsonl file: judge what it does not hold");
+               "continue the run in the --jsonl file: judge the cases that it does not contain yet");
   app.add_option("--junit", options->junit, "write JUnit XML")->check(named());
   app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first")->check(named());
   app.add_option("--coverage", options->coverage,
@@ -319,7 +319,7 @@ Command add_gate(CLI::App& app) {
                  "by kernel")
       ->check(named());
   app.add_option("--corpus", options->corpus, "replay the cases of this folder first")->check(named());
-  app.add_option("--baseline", options->baseline, "fail where a ratio has grown since this file was written")
+  app.add_option("--baseline", options->baseline, "fail if a ratio has grown since this file was written")
       ->check(named());
   app.add_option("--baseline-factor", options->baseline_factor,
                  "growth that fails, where the ratio is above 0.1 now")
@@ -341,7 +341,7 @@ Command add_gate(CLI::App& app) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1000000}));
   add_commit_option(app, options->commit);
   app.add_option("--budget", options->budget,
-                 "start no case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
+                 "start no further case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
       ->capture_default_str();
   app.add_option(
          "--effort", options->plan.plan.effort,
@@ -349,7 +349,7 @@ Command add_gate(CLI::App& app) {
       ->capture_default_str()
       ->check(number_in(0.0, 1e4));
   app.add_option("--max-cases", options->plan.plan.max_cases,
-                 "at most this many cases, spread over the plan (0: all)")
+                 "at most this many cases, evenly spread over the plan (0: all)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   app.add_option("--seed", options->plan.plan.seed, "seed of the seeded cases")
       ->check(seed_number())
@@ -364,7 +364,7 @@ Command add_gate(CLI::App& app) {
   add_devices_option(app, options->devices);
   app.add_flag("--each-device", options->each_device, kEachDeviceHelp);
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
-  app.add_flag("--list", options->list, "print the case lines, run none");
+  app.add_flag("--list", options->list, "print the case lines without running them");
   app.add_flag("--why", options->why,
                "with --list: name the list of the plan that each line comes from, and say once what the list "
                "adds and the faults that it is there for (with --json: list and why of each line)");
@@ -373,11 +373,11 @@ Command add_gate(CLI::App& app) {
       "--timings", options->timings,
       "end with where the seconds of the cases went: start, waiting, compile, tune, copy, kernel, passing, "
       "judge (samestate explain WORD)");
-  app.add_flag("--fail-fast", options->fail_fast, "start no case after the first failure");
-  app.add_flag("--json", options->json, "machine-readable, instead of the summary; with --list too");
+  app.add_flag("--fail-fast", options->fail_fast, "start no further case after the first failure");
+  app.add_flag("--json", options->json, "print JSON instead of the summary; also with --list");
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
-  app.add_option("--threads", options->threads, "cases at a time")
+  app.add_option("--threads", options->threads, "number of cases that run at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   return [options] { return run_gate(*options); };

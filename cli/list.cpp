@@ -297,7 +297,7 @@ Command add_list(CLI::App& app) {
       "--long", options->variants,
       "kernels of the recurrent family: what each chooses among by contract and shape, first fit; "
       "contracts: the rounding points, the values that they take, and the value of each in every contract");
-  app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");
+  app.add_option("--evidence", options->evidence, "a folder of recorded runs on devices");
   add_plugin_option(app, options->plugins);
   return [options] {
     const std::string& what = options->what;

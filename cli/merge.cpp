@@ -163,26 +163,27 @@ bool MergedFile::keep() {
 Command add_merge(CLI::App& app) {
   auto options = std::make_shared<MergeOptions>();
   app.footer(
-      "Joins what the shards of one gate, fuzz, sweep or mutants wrote (--shard I/N), in any order, and "
-      "gives the "
-      "verdict,\n"
-      "the reports and the exit code that the one run would have had. Files of a search may be run files, "
-      "checkpoints and\n"
-      "folders of a corpus together. A shard that is missing or there twice, files of other versions, plans "
-      "or "
-      "options, and\n"
-      "lines that are missing or cut are named, exit 2 (docs/shards.md).\n\n"
+      "Joins the results of the shards of one gate, fuzz, sweep or mutants (--shard I/N), in any "
+      "order, and gives the verdict,\n"
+      "the reports and the exit code that a single run would have given. For a search, run files, "
+      "checkpoints and corpus\n"
+      "folders can be joined together. Exit 2 names a shard that is missing or given twice, files "
+      "with different versions,\n"
+      "plans or options, and lines that are missing or incomplete (docs/shards.md).\n"
+      "\n"
       "  samestate gate --shard 0/2 --jsonl part-0.jsonl\n"
       "  samestate gate --shard 1/2 --jsonl part-1.jsonl            on another machine\n"
-      "  samestate merge part-0.jsonl part-1.jsonl --jsonl gate.jsonl --junit gate.xml --markdown gate.md\n\n"
+      "  samestate merge part-0.jsonl part-1.jsonl --jsonl gate.jsonl --junit gate.xml --markdown "
+      "gate.md\n"
+      "\n"
       "  samestate merge night-*.txt found-* --checkpoint night.txt --corpus found\n"
       "  samestate merge points-*.jsonl --jsonl sweep.jsonl && samestate report sweep.jsonl\n"
-      "  samestate merge mutants-*.json --json\n\n"
-      "Of a whole gate the cases that one run adds at its end, for pairs that no judged case showed, are run "
-      "here, "
-      "where\n"
-      "the kernels are (--plugin as the gate had it) and the device that the shards had; --no-again leaves "
-      "them.");
+      "  samestate merge mutants-*.json --json\n"
+      "\n"
+      "A single gate adds cases at its end for pairs that no judged case showed. For a whole gate "
+      "these are run here, if the\n"
+      "kernels (--plugin as in the gate) and the device of the shards are available; --no-again "
+      "leaves them out.");
   app.add_option("files", options->files, "run files, checkpoints, corpus folders, JSON of mutants")
       ->required();
   app.add_option("--jsonl", options->jsonl, "write the run as JSON Lines, cases in the order of the plan")
@@ -190,20 +191,20 @@ Command add_merge(CLI::App& app) {
   app.add_option("--junit", options->junit, "write JUnit XML")->check(named());
   app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first")->check(named());
   app.add_option("--coverage", options->coverage,
-                 "write as JSON which pairs were judged by the shards together, by kernel")
+                 "write as JSON which pairs all shards together judged, by kernel")
       ->check(named());
   app.add_option("--write-baseline", options->new_baseline, "write the ratios of the run, if it passes")
       ->check(named());
-  app.add_option("--checkpoint", options->checkpoint, "write the searches' checkpoints as one")
+  app.add_option("--checkpoint", options->checkpoint, "write one checkpoint that joins those of the searches")
       ->check(named());
-  app.add_option("--corpus", options->corpus, "add the corpora's cases to this folder")->check(named());
+  app.add_option("--corpus", options->corpus, "add the cases of the corpora to this folder")->check(named());
   add_plugin_option(app, options->plugins);
-  app.add_flag("--no-again", options->no_again, "run no case here");
-  app.add_flag("--json", options->json, "machine-readable, instead of the summary");
-  app.add_option("--floor", options->floor, "of mutants: least score in percent for exit 0")
+  app.add_flag("--no-again", options->no_again, "do not run further cases here");
+  app.add_flag("--json", options->json, "print JSON instead of the summary");
+  app.add_option("--floor", options->floor, "for mutants: lowest score in percent for exit 0")
       ->capture_default_str()
       ->check(number_in(0.0, 100.0));
-  app.add_option("--threads", options->threads, "cases at a time")
+  app.add_option("--threads", options->threads, "number of cases that run at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   return [options] { return run_merge(*options); };

@@ -195,25 +195,30 @@ int run_mutants(MutantsOptions options) {
 Command add_mutants(CLI::App& app) {
   auto options = std::make_shared<MutantsOptions>();
   app.footer(
-      "Each mutant is a correct kernel with one bug put back that really shipped (M..), with a fault that "
-      "nobody is known to\n"
-      "have shipped (F), or a subject that cheats (H1.7); the gate runs on it as on a kernel of yours\n"
-      "until the first case that fails, in a process of its own: one that dies is killed by crash, one that "
-      "hangs by timeout.\n\n"
+      "Each mutant is a correct kernel with one planted bug that really shipped (M..), with a "
+      "fault that nobody is known to\n"
+      "have shipped (F), or a subject that cheats (H1.7). The gate runs on it as on a kernel of "
+      "yours, in a process of its\n"
+      "own, until the first case that fails: a mutant that dies is killed by crash, one that hangs "
+      "by timeout.\n"
+      "\n"
       "  samestate mutants --smoke\n"
       "  samestate mutants --bug M13 --public\n"
-      "  samestate mutants --shard 0/4 --json > mutants-0.json     then: samestate merge mutants-*.json\n"
-      "Exit: 0 the score reaches the floor, 1 it does not, 2 usage, 3 only equivalent mutants: no score.");
+      "  samestate mutants --shard 0/4 --json > mutants-0.json     then: samestate merge "
+      "mutants-*.json\n"
+      "Exit: 0 the score reaches the floor, 1 it does not, 2 usage, 3 only equivalent mutants, so "
+      "there is no score.");
   app.add_option("--system", options->system, "only mutants of this system")->check(named());
-  app.add_option("--bug", options->bug, "only this bug, as M13, or F")->check(named());
+  app.add_option("--bug", options->bug, "only this bug, for example M13, or F")->check(named());
   app.add_option("--name", options->name, "only this mutant, or this fault in every system and form")
       ->check(named());
   app.add_flag("--smoke", options->smoke, "the fixed subset that CI runs");
-  app.add_flag("--public", options->rules, "and under the rules of public kernels' tests");
+  app.add_flag("--public", options->rules, "also apply the criteria that the tests of public kernels use");
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
-  app.add_flag("--json", options->json, "machine-readable; what `samestate merge` joins");
+  app.add_flag("--json", options->json, "print JSON, which `samestate merge` can join");
   app.add_option("--markdown", options->markdown, "write a table in Markdown")->check(named());
-  app.add_option("--threads", options->threads, "mutants at a time, each in a process of its own")
+  app.add_option("--threads", options->threads,
+                 "number of mutants tried at once, each in a process of its own")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout")
@@ -221,10 +226,10 @@ Command add_mutants(CLI::App& app) {
   app.add_option("--effort", options->trial.effort, "multiplies the seeded cases")
       ->capture_default_str()
       ->check(number_in(0.0, 1e4));
-  app.add_option("--seed", options->trial.seed, "of the seeded cases")
+  app.add_option("--seed", options->trial.seed, "seed of the seeded cases")
       ->check(seed_number())
       ->capture_default_str();
-  app.add_option("--floor", options->floor, "least score in percent for exit 0")
+  app.add_option("--floor", options->floor, "lowest score in percent for exit 0")
       ->capture_default_str()
       ->check(number_in(0.0, 100.0));
   return [options] { return run_mutants(*options); };

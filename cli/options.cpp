@@ -65,7 +65,8 @@ void require_different(const std::vector<std::pair<std::string, std::string>>& f
 }
 
 void add_commit_option(CLI::App& app, std::string& commit) {
-  app.add_option("--commit", commit, "revision of the kernels, for the head of every record and report")
+  app.add_option("--commit", commit,
+                 "revision of the kernels, recorded at the head of every record and report")
       ->envname("SAMESTATE_COMMIT");
 }
 

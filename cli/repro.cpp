@@ -338,17 +338,18 @@ Command add_repro(CLI::App& app) {
       ->allow_extra_args(false)
       ->check(named());
   app.add_flag("--shrink", options->shrink,
-               "first make the case smaller, and those of --after, as long as it fails alike");
-  app.add_option("--shrink-budget", options->shrink_budget, "time for that")->capture_default_str();
+               "first shrink the case, and those of --after, as long as it fails in the same way");
+  app.add_option("--shrink-budget", options->shrink_budget, "time for shrinking")->capture_default_str();
   app.add_option("--timeout", options->timeout, "a run that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
-  app.add_option(
-         "--card-budget", options->card_budget,
-         "time to look for a contract near the case's under which a run that fails the twin passes (0: none)")
+  app.add_option("--card-budget", options->card_budget,
+                 "time to look for a contract near the case's under which a run that fails the twin passes "
+                 "(0: do not look)")
       ->capture_default_str();
   app.add_flag("--deeper", options->deeper,
-               "look a second time, and deeper, at a line that passes too: a vacuous one always has that");
-  app.add_option("--deeper-budget", options->deeper_budget, "time for the second look (0: none)")
+               "look a second time, and more thoroughly, even at a line that passes; a vacuous line always "
+               "gets a second look");
+  app.add_option("--deeper-budget", options->deeper_budget, "time for the second look (0: no second look)")
       ->capture_default_str();
   app.add_option("--dump", options->dump, "write all tensors of the run to a safetensors file")
       ->check(named());

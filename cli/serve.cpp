@@ -368,23 +368,21 @@ Command add_serve(CLI::App& app) {
   const auto line = std::make_shared<std::string>();
   const CLI::Option* const one = app.add_option(
       "--case", *line,
-      "this case line alone, explained as by repro, whose options it then takes: no plan and no verdict "
-      "is sent, bye has the exit code");
+      "run only this case line, and explain it as repro does, whose options are then accepted: no "
+      "plan and no verdict is sent, and bye has the exit code");
   app.footer(
-      "For test programs that start this command and have the kernels themselves, in whatever language: it "
-      "speaks the\n"
-      "protocol of docs/subjects.md over its stdin and stdout with the client as subject. The client answers "
-      "each hello\n"
-      "with its declarations (there are several: the gate has more than one process), each run "
-      "with ran, and "
-      "is\n"
-      "told {\"type\":\"plan\",\"cases\":N}, for each case "
-      "{\"type\":\"verdict\",\"line\":..,\"verdict\":..,\"ratio\":..}, "
-      "and in the\n"
-      "end {\"type\":\"bye\",\"exit\":CODE}, which is the exit code here too. The gate's summary goes to "
-      "stderr; its "
-      "options are\n"
-      "taken as they are.\n\n"
+      "For test programs that start this command and contain the kernels themselves, in any "
+      "language. It speaks the protocol of\n"
+      "docs/subjects.md over its stdin and stdout, with the client as subject. The client answers "
+      "each hello with its\n"
+      "declarations (there are several, because the gate has more than one process) and each run "
+      "with ran. It receives\n"
+      "{\"type\":\"plan\",\"cases\":N}, for each case "
+      "{\"type\":\"verdict\",\"line\":..,\"verdict\":..,\"ratio\":..}, and at the end\n"
+      "{\"type\":\"bye\",\"exit\":CODE}, which is also the exit code here. The gate's summary goes "
+      "to stderr, and all options\n"
+      "of the gate are accepted.\n"
+      "\n"
       "  samestate serve --effort 0.2 --contract fp32 --junit gate.xml\n"
       "  samestate serve --case 'v1 gated_delta_rule T=9 kernel=mine.gated_delta_rule.chunked'");
   return [&app, line, one] {
