@@ -15,19 +15,20 @@
 namespace samestate::laws_detail {
 namespace {
 
-/// Requests that may be begun again.
+/// Number of requests that may be restarted.
 constexpr int kRestarts = 2;
 
-/// One request: how far it is, the state that the kernel left, and what it was told.
+/// One request: how far it is, the state that the kernel left, and its inputs so far.
 struct Slot {
   std::int64_t done = 0;
   std::vector<float> state;
   std::vector<float> o;     ///< [tokens of path, Hv, dv]
-  Path path;                ///< the calls of its present history
-  std::vector<Batch> said;  ///< what they were told: tokens that do nothing are summed and rounded too
+  Path path;                ///< the calls of its current history
+  std::vector<Batch> said;  ///< the inputs of these calls, including tokens that do nothing, which are summed
+                            ///< and rounded too
 };
 
-/// FNV-1a over the queries: the same data, the same program.
+/// FNV-1a over the queries: equal data give the same program.
 std::uint64_t seed_of(const Batch& batch) {
   std::uint64_t h = 0xcbf29ce484222325U;
   for (float x : batch.q) h = (h ^ std::bit_cast<std::uint32_t>(x)) * 0x100000001b3U;
@@ -60,7 +61,7 @@ class Server {
   explicit Server(const LawSubject& s) : s_(s), engine_(seed_of(s.batch)), worst_(s) {
     for (std::int64_t n = 0; n < s.batch.shape.B; ++n) {
       requests_.push_back(sequence_alone(s.batch, n));
-      // Every call has a state to start from, zeros where the case has none.
+      // Every call starts from a state, which is zero if the case has none.
       Batch& request = requests_.back();
       request.shape.initial_state = true;
       if (request.initial_state.empty()) request.initial_state.assign(state_size(), 0.0F);
@@ -115,7 +116,7 @@ class Server {
     Batch part = tokens_of(requests_[n], slot.done, slot.done + count);
     part.initial_state = slot.state;
     if (padding > 0) {
-      // Tokens to be undone are the request's own, so that a kernel that reads them shows.
+      // Tokens to be undone are the request's own, so that a kernel that reads them is noticed.
       Batch more = tokens_of(requests_[n], T - std::min(padding, T), T);
       more.initial_state.clear();
       part = packed_from({part, more});
@@ -125,8 +126,9 @@ class Server {
     return part;
   }
 
-  /// What slot n said in a call, `count` tokens of its own in front, and of the call's output the rows from `begin` on and
-  /// state `sequence`, become the slot's; `call` is how its tokens went.
+  /// Stores in slot n the inputs `said` of a call, of which the first `count` tokens are its own, and from
+  /// the call's output the rows from `begin` on and state `sequence`; `call` is how its tokens were
+  /// evaluated.
   void take(std::size_t n, Batch said, const Outputs& out, std::int64_t begin, std::int64_t count,
             std::int64_t sequence, Segment call) {
     Slot& slot = slots_[n];
@@ -144,7 +146,7 @@ class Server {
   }
 
   [[nodiscard]] bool tracing() const { return s_.trace != nullptr && !found_; }
-  /// A line of the program, for the trace.
+  /// Adds a line of the program to the trace.
   void say(const std::string& what) {
     if (tracing()) s_.trace->program.push_back(what);
   }
@@ -164,7 +166,7 @@ class Server {
     take(n, std::move(part), out, 0, count, 0, path.front());
   }
 
-  /// One token of every open slot, in one batch, on the form that decodes.
+  /// One token of every open slot, in one batch, in the form that decodes.
   void decode(const std::vector<std::size_t>& open) {
     std::vector<std::string> words;
     for (std::size_t n : open) words.push_back(fmt::format("slot {} {}", n, tokens_text(n, 1)));
@@ -214,7 +216,7 @@ class Server {
     }
   }
 
-  /// A fork of slot n runs ahead on tokens that are then rejected: the slot itself must not notice.
+  /// A fork of slot n runs ahead on tokens that are then rejected; the slot itself must not be affected.
   void speculate(std::size_t n) {
     const Slot before = slots_[n];
     forked_ = true;
@@ -230,7 +232,7 @@ class Server {
     say(fmt::format("slot {}: freed, its request begins again", n));
   }
 
-  /// The slot's whole history, as one run of the calls that it was made of.
+  /// The slot's whole history, as one run with the calls that it consisted of.
   [[nodiscard]] Run history_of(std::size_t n) const {
     const Slot& slot = slots_[n];
     Batch told = packed_from(slot.said);
@@ -238,7 +240,7 @@ class Server {
     return {std::move(told), slot.path, {slot.o, slot.state}};
   }
 
-  /// That history against the oracle.
+  /// Compares that history with the oracle.
   void judge(std::size_t n) {
     if (slots_[n].done == 0) return;
     const Run history = history_of(n);
@@ -248,7 +250,7 @@ class Server {
     }
   }
 
-  /// The same after a call, for the trace: the first one that left something wrong ends the program.
+  /// The same after a call, for the trace: the first call that left something wrong ends the program.
   void look(std::size_t n) {
     const Run history = history_of(n);
     std::vector<LawPair> pairs;
@@ -272,8 +274,8 @@ class Server {
   std::vector<Batch> requests_;
   std::vector<Slot> slots_;
   Worst worst_;
-  bool forked_ = false;  ///< the call is a fork's
-  bool found_ = false;   ///< the trace has its end
+  bool forked_ = false;  ///< the call belongs to a fork
+  bool found_ = false;   ///< the trace is complete
 };
 
 }  // namespace
