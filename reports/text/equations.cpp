@@ -12,7 +12,7 @@
 namespace samestate {
 namespace {
 
-/// Outcomes in the order of their importance to a reader; others stand behind them.
+/// Outcomes in the order of their importance to a reader; any others follow.
 constexpr std::array kOutcomes = {"holds", "erratum demonstrated", "resolved", "untestable", "failed"};
 
 constexpr std::size_t kColumns = 110;
@@ -29,7 +29,7 @@ std::string summary_of(std::span<const EquationRow> rows) {
   return text;
 }
 
-/// Lines of at most kColumns under an indent.
+/// Wraps text to lines of at most kColumns under an indent.
 std::string wrapped(std::string_view text, std::string_view indent) {
   std::string out;
   std::size_t column = 0;
