@@ -46,7 +46,7 @@ struct BenchCommand {
   bool sweep = false;
 };
 
-/// Bad cases are told with the command that repeats them, worst exit code first.
+/// Bad cases are listed with the command that repeats them, worst exit code first.
 int exit_code(const std::vector<TimedCase>& all) {
   const auto count = [&](Verdict verdict) {
     return std::count_if(all.begin(), all.end(),
@@ -58,13 +58,13 @@ int exit_code(const std::vector<TimedCase>& all) {
   return count(Verdict::vacuous) > 0 ? kVacuous : kPass;
 }
 
-/// A case and which variant of its kernel; empty: the one that the kernel chooses.
+/// A case and the variant of its kernel; empty for the variant that the kernel chooses.
 struct Entry {
   Case c;
   std::string variant;
 };
 
-/// Each case once; in a sweep once for every variant of its kernel.
+/// Returns each case once; in a sweep once for every variant of its kernel.
 std::vector<Entry> entries_of(const std::vector<Case>& cases, const KernelTable& table, bool sweep) {
   std::vector<Entry> entries;
   for (const Case& c : cases) {
@@ -76,7 +76,7 @@ std::vector<Entry> entries_of(const std::vector<Case>& cases, const KernelTable&
   return entries;
 }
 
-/// The picture shows so much of the block: some chunks, each of which can be told from the next.
+/// The picture shows this much of the block: a few chunks that can be told apart.
 constexpr double kPictured = 12e-6;
 
 void write_trace(const BlockTrace& trace, const std::string& path) {
@@ -86,8 +86,7 @@ void write_trace(const BlockTrace& trace, const std::string& path) {
                                                 : trace_events(trace));
 }
 
-/// The kernels that patterns of --kernel stand for. Throws Error if they and --system or --device exclude each
-/// other.
+/// Expands the patterns of --kernel. Throws Error if they contradict --system or --device.
 void name_kernels(BenchPlan& plan, const KernelTable& table) {
   if (plan.kernels.empty()) return;
   std::vector<std::string> names;
@@ -107,7 +106,7 @@ Run run_of(const Accelerator& device, const BenchCommand& options, const Devices
   return run;
 }
 
-/// What is timed, and what came of it.
+/// What is timed, and the results.
 struct TimedRun {
   const BenchCommand& options;
   const KernelTable& table;
@@ -117,12 +116,12 @@ struct TimedRun {
   Progress* progress = nullptr;
   std::vector<TimedCase> all = {};
   std::optional<Ceilings> host = {};
-  std::vector<DeviceRates> rates = {};  ///< of the devices
+  std::vector<DeviceRates> rates = {};  ///< rates of the devices
   std::optional<BlockTrace> trace = {};
-  std::string no_trace = {};  ///< why there is none that was asked for: said once the times are
-  bool host_done = false;     ///< kernels of the processor are timed once
+  std::string no_trace = {};  ///< why a requested trace is missing; printed after the times
+  bool host_done = false;     ///< kernels of the processor are timed only once
 
-  /// All entries in a process that sees what this one does; `device`: where --devices names one.
+  /// Times all entries in a process that sees what this one does; `device` is set if --devices names one.
   void on_device(const std::string& name, const HostDevice* device) {
     Bench bench(table, options.bench);
     std::unique_ptr<Peer> peer;
@@ -137,7 +136,7 @@ struct TimedRun {
       if (!on_host && !accelerated) accelerated = bench.ceilings_of_device();
       BenchResult result = bench.run(c, on_host ? *host : *accelerated, peer.get(), variant);
       Record& record = result.timed.record;
-      // The call that was under way was ended, which says nothing of its kernel.
+      // The running call was interrupted, which says nothing about its kernel.
       if (interrupted() && record.judgement.verdict == Verdict::timeout) break;
       if (!variant.empty() && record.judgement.verdict == Verdict::unsupported) continue;
       record.device = on_host ? "cpu" : name;
@@ -187,7 +186,7 @@ int run_bench(BenchCommand options) {
   if (!options.devices.empty()) devices = devices_of(options.devices, table);
   Accelerator device = accelerator();
   if (device.name.empty() && devices) device.name = devices->all().front().name;
-  // Whoever brings a kernel asks about it; --kernel '*' times the others beside it.
+  // A user who brings a kernel asks about that kernel; --kernel '*' also times the others.
   if (options.plan.kernels.empty()) {
     for (const KernelRow& row : table.added()) options.plan.kernels.push_back(row.name);
   }
@@ -247,7 +246,7 @@ int run_bench(BenchCommand options) {
   const std::int64_t total = host_entries + on_devices * std::max<std::int64_t>(1, std::ssize(named));
   Progress progress(total);
   run.progress = &progress;
-  // One device after the other: what runs on two at a time shares the host's memory and its power.
+  // Devices are timed one after another: runs on two at a time would share the host's memory and power.
   if (named.empty()) run.on_device(device.name.empty() ? "cuda" : device.name, nullptr);
   for (const HostDevice& one : named) {
     if (named.size() > 1) ::setenv("CUDA_VISIBLE_DEVICES", one.visible.c_str(), 1);

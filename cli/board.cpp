@@ -24,7 +24,7 @@ struct BoardOptions {
   bool json = false;
 };
 
-/// Throws Error for a record whose line is no case.
+/// Throws Error if the record's line is not a case.
 void require_case(const Record& record) { (void)Resolved(parse_case(record.line)); }
 
 int run_board(const BoardOptions& options) {

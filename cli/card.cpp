@@ -31,7 +31,7 @@ struct CardVerb {
   bool json = false, force = false;
 };
 
-/// NAME, or NAME.FORM where a form was given.
+/// Finds NAME, or NAME.FORM if a form was given.
 const KernelRow& kernel_of(const KernelTable& table, const CardVerb& options) {
   const std::string with_form = options.kernel + "." + options.form;
   for (const KernelRow& row : table.all()) {
@@ -98,7 +98,7 @@ int run_card(const CardVerb& options) {
   Progress progress(0);
   how.progress = [&](const std::string& stage) { progress.at("data " + stage); };
   CardRow card = card_of(kernel, probes, runs, how);
-  // Of outputs that were made elsewhere there is no kernel to ask again; nor is there a contract of outputs that are none.
+  // Outputs that were made elsewhere have no kernel to run again, and invalid outputs have no contract.
   const bool asks = options.read.empty() && card.stopped.empty() && !card.contract.empty();
   const std::vector<std::string_view> regimes = asks ? card_regimes(kernel) : std::vector<std::string_view>{};
   card.cases_planned = std::ssize(regimes);
@@ -106,7 +106,7 @@ int run_card(const CardVerb& options) {
     if (interrupted()) break;
     progress.at(fmt::format("the gate, regime {}", regime));
     CardCase judged = judged_apart(table, kernel, card, regime, timeout);
-    // What an interrupt ended is no crash of the kernel.
+    // A kernel that ended because of an interrupt did not crash.
     if (interrupted() && failed_under_it(judged)) break;
     card.cases.push_back(std::move(judged));
   }

@@ -40,7 +40,8 @@ std::vector<int> numbers_of(const std::string& asked) {
   return out;
 }
 
-/// Of the devices that ranks of a host share: one each, or where there are more devices than ranks every n-th.
+/// Returns this rank's share of its host's devices: one each, or every n-th if there are more devices than
+/// ranks.
 std::vector<HostDevice> share_of_rank(const std::vector<HostDevice>& all) {
   const RankPlace place = rank_place();
   if (place.ranks == 1 || all.empty()) return all;
@@ -52,7 +53,8 @@ std::vector<HostDevice> share_of_rank(const std::vector<HostDevice>& all) {
   return own;
 }
 
-/// Whether kernels hand the parts of a call to devices themselves: those of others, or all that are wanted here.
+/// Returns true if kernels distribute the parts of a call over devices themselves: other kernels', or all
+/// that are wanted here.
 bool divides_itself(const KernelTable& table, const std::vector<const KernelRow*>& wanted) {
   const auto ranked = [](const KernelRow& row) {
     const CaseForm* form = row.system->form(row.form);
@@ -96,7 +98,7 @@ std::unique_ptr<Devices> devices_of(const std::string& asked, const KernelTable&
                       seen[0].name, kRemedy));
     chosen.push_back(seen[static_cast<std::size_t>(number)]);
   }
-  // One that is there alone needs no name.
+  // A single device needs no name.
   if (!all && seen.size() > 1) {
     std::string visible;
     for (const HostDevice& d : chosen) visible += (visible.empty() ? "" : ",") + d.visible;
@@ -105,7 +107,7 @@ std::unique_ptr<Devices> devices_of(const std::string& asked, const KernelTable&
   if (divides_itself(table, wanted)) return nullptr;
   chosen = share_of_rank(all ? seen : chosen);
   if (chosen.empty()) return nullptr;
-  // Of several that this process sees, a share of one must be named.
+  // If this process sees several devices, a share of one must be named.
   if (chosen.size() == 1 && seen.size() > 1) ::setenv("CUDA_VISIBLE_DEVICES", chosen[0].visible.c_str(), 1);
   return std::make_unique<Devices>(std::move(chosen), sees_a_device, [](const std::string& sentence) {
     fmt::print(stderr, "samestate: {}\n", sentence);

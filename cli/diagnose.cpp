@@ -30,10 +30,10 @@ struct DiagnoseOptions {
   bool json = false;
 };
 
-/// Seconds in which the sizes that a kernel takes are looked for.
+/// Seconds for finding the sizes that a kernel takes.
 constexpr double kProbeSeconds = 120.0;
 
-/// What of it is not as declared.
+/// Returns what differs from the declaration.
 std::vector<std::string> names_of(const FoundReading& finding) {
   std::vector<std::string> names;
   for (const Deviation* d : finding.deviations) names.emplace_back(d->name);
@@ -41,13 +41,13 @@ std::vector<std::string> names_of(const FoundReading& finding) {
   return names;
 }
 
-/// "g is the decay itself (alpha), and the initial state is ignored".
+/// Returns "g is the decay itself (alpha), and the initial state is ignored".
 std::string reading_text(const FoundReading& finding) {
   const std::vector<std::string> names = names_of(finding);
   return names.empty() ? "as declared" : fmt::format("{}", fmt::join(names, ", and "));
 }
 
-/// What of a declaration says so; empty where a part of it is a defect that none does.
+/// Returns the declaration that states it; empty if part of it is a defect that no declaration states.
 std::string declaration_of(const FoundReading& finding) {
   if (finding.limit != kNoLimit) return "";
   std::string text;
@@ -58,7 +58,7 @@ std::string declaration_of(const FoundReading& finding) {
   return text.empty() ? "" : fmt::format("\"conventions\":{{{}}}", text);
 }
 
-/// What the roundings of the kernel's contract make of six tokens.
+/// Returns the distance that the roundings of the kernel's contract cause over six tokens.
 double usual_distance(const std::string& name) {
   constexpr double kRoundings = 32.0;
   const Contract& contract = contract_named(name);
@@ -66,7 +66,7 @@ double usual_distance(const std::string& name) {
          std::max({unit_roundoff(contract.output), unit_roundoff(contract.qk), unit_roundoff(Format::fp32)});
 }
 
-/// "limits" lines: what is refused, and what to declare; empty where nothing was.
+/// Returns the "limits" lines: what is refused and what to declare; empty if nothing was refused.
 std::string limits_page(const ProbedLimits& probed) {
   std::string page;
   if (!probed.by_values.empty())
@@ -85,7 +85,7 @@ std::string limits_page(const ProbedLimits& probed) {
   return page;
 }
 
-/// The limits as a declaration has them, and as the word that names a function of Python.
+/// Returns the limits as a declaration writes them, and as the option for a Python function writes them.
 std::string limits_declaration(const ProbedLimits& probed) { return nlohmann::json(probed.limits).dump(); }
 
 std::string page_of(const KernelRow& kernel, const std::vector<DiagnosticCall>& calls,
@@ -142,7 +142,7 @@ std::string json_of(const KernelRow& kernel, const std::vector<DiagnosticCall>& 
   return out.dump(1) + "\n";
 }
 
-/// The one that was named, or of what was added the only one that there is a diagnosis of.
+/// Returns the named kernel, or else the only added one that can be diagnosed.
 const KernelRow& chosen(const KernelTable& table, const std::string& name) {
   if (!name.empty()) return table.row_named(name);
   std::vector<std::string> names;
@@ -167,7 +167,7 @@ std::vector<ProbeRun> runs_of(const KernelRow& kernel, const std::vector<Diagnos
   return runs;
 }
 
-/// Returns true if it refuses a call that its limits take.
+/// Returns true if it refuses a call that its limits allow.
 bool is_refused(const std::vector<DiagnosticCall>& calls, const std::vector<ProbeRun>& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (runs[i].refusal && !calls[i].outside) return true;

@@ -31,7 +31,8 @@ struct ExportOptions {
   std::vector<std::string> plugins;
 };
 
-/// The case as one call on dense tensors, whose outputs anything may write; nothing where it is more than that.
+/// Returns the case as one call on dense tensors, whose outputs any program may write; nullopt if it needs
+/// more than that.
 std::optional<Case> as_one_call(Case c) {
   const Resolved r(c);
   if (r.law != nullptr || r.form->decodes || r.c.ranks > 1 || c.lead + c.slack > 0) return std::nullopt;
@@ -41,8 +42,8 @@ std::optional<Case> as_one_call(Case c) {
   return c;
 }
 
-/// What the oracle expects of each output of the case, by its name in the case's file, and how far off an element of a
-/// right kernel may be, NAME_limit; NaN where the judge looks at neither. In float64.
+/// Writes what the oracle expects of each output, under its name in the case's file, and how far an element
+/// of a correct kernel may deviate, as NAME_limit, all in float64; NaN where the judge checks neither.
 void write_expected(const fs::path& path, const Case& c, const KernelTable& table) {
   const Resolved r(c);
   const TolerancesOfCase found = tolerances_of(c, table);
@@ -77,7 +78,7 @@ void write_expected(const fs::path& path, const Case& c, const KernelTable& tabl
 }
 
 int run_export(ExportOptions options) {
-  // Before the plan is made, which takes a while.
+  // This comes before the plan is made, which takes a while.
   if (fs::exists(options.out) && (!fs::is_directory(options.out) || !fs::is_empty(options.out)))
     throw Error(options.out + ": is there and no empty folder; name another");
   require_writable(fs::path(options.out) / "manifest.json");
@@ -91,11 +92,12 @@ int run_export(ExportOptions options) {
   std::int64_t of_devices = 0;
   for (const Case& c : plan_cases(table, options.plan)) {
     std::optional<Case> one = as_one_call(c);
-    // A gate plans edges that a kernel must refuse, too; of a file nobody is asked whether he takes it.
+    // A gate also plans edge cases that a kernel must refuse; a file cannot ask its reader whether to take
+    // them.
     if (!one) continue;
     const KernelRow& kernel = *table.choose(Resolved(c)).named;
     if (!within_limits(kernel, *one)) continue;
-    // What is expected is told of a run, and not every machine has a device.
+    // The expected values come from a run, and not every machine has a device.
     if (options.expected && options.plan.device.empty() && kernel.device != "cpu") {
       ++of_devices;
       continue;

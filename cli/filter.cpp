@@ -22,7 +22,7 @@ CLI::Option* add_names(CLI::App& app, const std::string& name, std::string& name
 }
 
 CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
-  // The workers read it where they start the subject again.
+  // The workers read it when they restart the subject.
   app.add_option_function<std::string>(
          "--start-timeout",
          [](const std::string& text) {

@@ -51,7 +51,7 @@ struct GateOptions {
   int threads = default_threads();
 };
 
-/// What decides the verdict and not the cases, for the run line of the file.
+/// Returns the options that affect the verdict but not the cases, for the run line of the file.
 std::map<std::string, std::string> judging_options(const GateOptions& options,
                                                    const std::optional<Baseline>& baseline) {
   std::map<std::string, std::string> out{{"timeout", options.timeout},
@@ -67,12 +67,13 @@ std::map<std::string, std::string> judging_options(const GateOptions& options,
   return out;
 }
 
-/// Whether the plan is run as it is made, by this process alone.
+/// Returns true if the plan is run as it is made, by this process alone.
 bool is_whole(const GateOptions& options, double budget) {
   return options.plan.shard.count == 1 && owes_pairs(options.plan.plan, budget);
 }
 
-/// Of the pairs that a whole plan is made to meet, what its judged cases met; one that was cut says nothing of it.
+/// Counts the pairs that a whole plan must cover and that its judged cases did cover; a plan that was cut
+/// says nothing about them.
 void count_pairs(const GateOptions& options, const Plan& plan, bool whole, GateResult& result) {
   const PlanOptions& of = options.plan.plan;
   if (plan.cases.empty() || (options.coverage.empty() && (of.max_cases > 0 || !of.filter.empty()))) return;
@@ -82,15 +83,15 @@ void count_pairs(const GateOptions& options, const Plan& plan, bool whole, GateR
   if (!options.coverage.empty()) result.coverage_json = coverage.json();
 }
 
-/// Which calls of servers and trainers were judged.
+/// Counts which calls of servers and trainers were judged.
 void count_calls(const GateOptions& options, const Plan& plan, GateResult& result) {
   const CallCoverage calls = judged_calls(plan, result.records);
   result.coverage += calls.text(kShownCalls);
   if (!options.coverage.empty()) result.coverage_json = with_calls(result.coverage_json, calls);
 }
 
-/// Makes failures of the records whose ratio has grown. A case counts only where it is deterministic: run twice more, its
-/// ratio is the same to the last bit.
+/// Turns records whose ratio has grown into failures. A case counts only if it is deterministic: in two more
+/// runs its ratio is the same to the last bit.
 void mark_grown(const Baseline& baseline, const GateOptions& options, const KernelTable& table,
                 GateResult& result) {
   const BaselineReport report = compare_with(baseline, result.records, options.baseline_factor);
@@ -117,7 +118,7 @@ void mark_grown(const Baseline& baseline, const GateOptions& options, const Kern
       kBaselineFloor, report.unknown, report.not_run);
 }
 
-/// Throws Error if no case is of a kernel that --each-device compares.
+/// Throws Error if no case belongs to a kernel that --each-device compares.
 void require_cuda(const std::vector<Case>& cases, const KernelTable& table) {
   const auto of_cuda = [&](const Case& c) { return planned_record(c, table).device == "cuda"; };
   if (std::none_of(cases.begin(), cases.end(), of_cuda))
@@ -125,7 +126,7 @@ void require_cuda(const std::vector<Case>& cases, const KernelTable& table) {
         "--each-device: no case of this plan is of a cuda kernel: --device cuda, or --kernel, chooses them");
 }
 
-/// How many devices had cases, and how many of these were run on each.
+/// Says how many devices had cases, and how many cases were run on each.
 std::string devices_text(const std::vector<Record>& records, std::int64_t compared, bool each) {
   std::set<std::string> gpus;
   for (const Record& r : records) gpus.insert(r.gpu);
@@ -135,7 +136,7 @@ std::string devices_text(const std::vector<Record>& records, std::int64_t compar
                      each ? fmt::format(", {} on each of them", counted(compared, "case")) : "");
 }
 
-/// The lists of the plan that have cases, as comments that readers of case lines pass over.
+/// Returns the plan's lists that have cases, as comments that readers of case lines skip.
 std::string legend(const Plan& plan) {
   std::map<const PlanList*, std::int64_t> counts;
   for (const PlanList* list : plan.lists) ++counts[list];
@@ -147,10 +148,10 @@ std::string legend(const Plan& plan) {
   return out;
 }
 
-/// `why`: beside each line the list of the plan that it comes from, and the reason of the list.
+/// With `why`, prints beside each line the plan's list that it comes from and the reason for that list.
 int print_plan(const Plan& plan, bool json, bool why) {
   if (json) {
-    // What a case takes, in the plan's unit: a shard, or a machine, can be given as much as another.
+    // The cost of a case in the plan's unit, so that every shard or machine can be given the same amount.
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < plan.cases.size(); ++i) {
       const Case& c = plan.cases[i];
@@ -170,8 +171,8 @@ int print_plan(const Plan& plan, bool json, bool why) {
   return kPass;
 }
 
-/// The kernels run in a worker process: one that crashes, hangs, or ends the process with a code of its choice
-/// has that verdict, and the run goes on.
+/// The kernels run in worker processes: if one crashes, hangs, or ends its process with an arbitrary code,
+/// that becomes its verdict and the run continues.
 int run_gate(GateOptions options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const double budget = seconds_of("--budget", options.budget);
@@ -193,7 +194,7 @@ int run_gate(GateOptions options) {
                          wanted_kernels(table, of_plan.system, of_plan.device, of_plan.kernel));
   if (options.each_device && !options.list) require_each_device(devices.get());
   if (serves()) return serve(options.plugins, job_runner(case_runner(table)), devices.get());
-  // What is wrong is said before the plan is made, which takes a while.
+  // Errors are reported before the plan is made, which takes a while.
   if (options.resume && options.jsonl.empty())
     throw Error("--resume needs --jsonl FILE, the file of the run");
   options.plan.shard = shard_of(options.shard);

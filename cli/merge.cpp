@@ -23,7 +23,7 @@
 namespace samestate::cli {
 namespace {
 
-/// The files by what they are.
+/// The files by their kind.
 struct Inputs {
   std::vector<NamedRecords> runs;
   std::vector<std::filesystem::path> checkpoints;
@@ -31,7 +31,7 @@ struct Inputs {
   std::vector<std::string> mutants;
 };
 
-/// The first characters that are no blanks.
+/// Returns the first characters that are not blank.
 std::string beginning(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::string text(64, '\0');
@@ -40,7 +40,7 @@ std::string beginning(const std::string& path) {
   return text;
 }
 
-/// A cat of all files would have no end: `merge` reads files.
+/// `merge` reads named files only: in one stream of all of them the ends of the files would not show.
 Inputs inputs_of(const std::vector<std::string>& files) {
   Inputs in;
   for (const std::string& path : files) {
@@ -77,10 +77,11 @@ Inputs inputs_of(const std::vector<std::string>& files) {
   return in;
 }
 
-/// A folder of case lines for all: what stands in several is kept once, under its first comment.
+/// Writes one folder of case lines from all: a line that several contain is kept once, under its first
+/// comment.
 void merge_corpora(const std::vector<std::string>& folders, const std::string& out) {
   std::int64_t added = 0, known = 0;
-  // What is wrong in any is said before the first is written.
+  // Errors in any of them are reported before the first is written.
   std::vector<CorpusEntry> entries;
   for (const std::string& folder : folders) {
     std::vector<CorpusEntry> of = read_corpus(folder);
@@ -118,7 +119,7 @@ int run_merge(const MergeOptions& options) {
   if (!in.mutants.empty() && in.runs.size() + in.checkpoints.size() + in.corpora.size() > 0)
     throw Error(in.mutants.front() + ": of mutants, which are merged without other files");
   if (!in.mutants.empty()) return merge_mutants(in.mutants, options);
-  // A run says what is wrong with its files before any is written.
+  // Reading the run reports errors in its files before any file is written.
   std::optional<MergedRun> run;
   if (!in.runs.empty()) run = merge_runs(in.runs, SAMESTATE_VERSION);
   if (!in.checkpoints.empty()) {

@@ -67,7 +67,7 @@ MutantRow row_of(const MutantResult& r, const std::vector<PublicVerdict>& rules)
   return row;
 }
 
-/// The mutants of the list that this shard tries, and which part of it they are.
+/// Returns the mutants of the list that this shard tries, and which part of it they are.
 std::vector<const Mutant*> take_shard(const MutantsOptions& options, std::vector<const Mutant*> all,
                                       MutantPart& part) {
   const Shard shard = shard_of(options.shard);
@@ -95,14 +95,15 @@ MutantRow tried(const MutantResult& r, bool rules) {
   return row_of(r, rules ? try_public_rules(*r.mutant) : std::vector<PublicVerdict>());
 }
 
-/// Of a whole trial, by the mutant's name: its cases have processes of their own within that of the job.
+/// Runs a whole trial, named by its mutant: its cases have processes of their own inside that of the job.
 JobRunner trial_runner(const MutantsOptions& options) {
   return [&options](std::int64_t, const std::string& name) {
     return Answer{mutant_line(tried(try_mutant(mutant_named(name), options.trial), options.rules)), {}};
   };
 }
 
-/// The rows, in the order of the list, without those that an interrupt left; `step` is called for each.
+/// Returns the rows in the order of the list, without those that an interrupt left out; calls `step` for
+/// each.
 std::vector<std::pair<const Mutant*, MutantRow>> tried_here(
     const MutantsOptions& options, const std::vector<const Mutant*>& list,
     const std::function<void(const MutantRow&)>& step) {
@@ -115,21 +116,22 @@ std::vector<std::pair<const Mutant*, MutantRow>> tried_here(
   return rows;
 }
 
-/// The same of all ranks. Throws Error if the process of a trial dies, whatever its mutant did in those of its own.
+/// Does the same on all ranks. Throws Error if the process of a trial dies, whatever its mutant did in its
+/// own processes.
 std::vector<std::pair<const Mutant*, MutantRow>> tried_on(HandOut& ranks, const MutantsOptions& options,
                                                           const std::vector<const Mutant*>& list,
                                                           const std::function<void(const MutantRow&)>& step) {
   std::vector<std::optional<MutantRow>> rows(list.size());
   std::vector<std::size_t> order(list.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  // What may take as long as a case is allowed to begins first, beside the others.
+  // Trials that may use the whole time limit of a case begin first, beside the others.
   std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return list[i]->hostile; });
   double work = 0.0;
   for (const Mutant* m : list) work += work_of(*m, options.trial);
   std::size_t next = 0;
   WorkerOptions processes;
   processes.workers = options.threads;
-  processes.timeout = 0.0;  // its cases have theirs
+  processes.timeout = 0.0;  // its cases have limits of their own
   processes.confirm = true;
   Pool pool(trial_runner(options), processes);
   JobObserver observer;
@@ -146,7 +148,7 @@ std::vector<std::pair<const Mutant*, MutantRow>> tried_on(HandOut& ranks, const 
   const NextJob job = [&](std::int64_t) -> std::optional<Job> {
     if (next == order.size() || interrupted()) return std::nullopt;
     const std::size_t i = order[next++];
-    // A subject of its own, so that none has a process in which another was tried.
+    // Each trial has its own subject number, so that none runs in a process in which another was tried.
     return Job{static_cast<std::int64_t>(i), std::string(list[i]->name), static_cast<std::int64_t>(i), false,
                work_of(*list[i], options.trial)};
   };
@@ -176,7 +178,7 @@ int run_mutants(MutantsOptions options) {
   const auto rows =
       ranks != nullptr ? tried_on(*ranks, options, list, step) : tried_here(options, list, step);
   progress.clear();
-  // Those that an interrupt left have no row.
+  // Mutants that an interrupt left out have no row.
   std::map<const Mutant*, std::int64_t> place_of;
   for (std::size_t i = 0; i < list.size(); ++i) place_of[list[i]] = part.places[i];
   part.places.clear();

@@ -49,7 +49,7 @@ void require_different(const std::vector<std::pair<std::string, std::string>>& f
   const auto place_of = [](const std::string& name) {
     return std::filesystem::weakly_canonical(std::filesystem::absolute(name));
   };
-  // A pipe's /dev/fd/N has no place in the file system.
+  // A pipe's /dev/fd/N is not a place in the file system.
   const auto takes_both = [](const std::string& name) {
     return name.empty() || (std::filesystem::exists(name) && !std::filesystem::is_regular_file(name));
   };

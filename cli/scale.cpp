@@ -21,9 +21,9 @@ struct ScaleOptions {
   int shards = 1;
 };
 
-constexpr double kBytesOfCase = 260.0;  ///< to rank 0
+constexpr double kBytesOfCase = 260.0;  ///< bytes sent to rank 0
 
-/// What the cases of the files took, in the order of their plans.
+/// Returns the times of the files' cases, in the order of their plans.
 std::vector<CaseSeconds> costs_of(const std::vector<std::string>& files) {
   std::vector<CaseSeconds> costs;
   for (const std::string& path : files) {
