@@ -34,9 +34,8 @@ void require_shape(const std::string& name, const View<T, Rank>& view,
 
 template <class T, std::size_t Rank>
 void require_writable(const std::string& name, const View<T, Rank>& view) {
-  if (view.present() && view.size() == 0)
-    return;  // an empty tensor is not written, so no element is written
-             // twice
+  // No element of an empty tensor is written, so none is written twice.
+  if (view.present() && view.size() == 0) return;
   for (std::size_t d = 0; d < Rank; ++d) {
     require(!view.present() || view.shape[d] <= 1 || view.stride[d] != 0,
             name + " has stride 0 in dimension " + std::to_string(d) + " of extent " +
