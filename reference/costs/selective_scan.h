@@ -11,8 +11,7 @@ struct SelectiveScanConfig {
   Count state_width = 16;
   Count expansion = 2;  ///< d_inner = expansion model_width; the document's sketch uses 1 (SSM-5)
   Count convolution_width = 4;
-  bool full_rank_step = false;  ///< the time step comes from d_inner columns of x_proj (SSM-6), not from
-                                ///< dt_rank
+  bool full_rank_step = false;  ///< x_proj has d_inner columns for the time step (SSM-6), not dt_rank
 };
 
 /// Widths that follow from the configuration.

@@ -53,8 +53,7 @@ struct GatedAttentionOutput {
   Matrix<Scalar> gate;          ///< [T, H d] before the logistic function
   Matrix<Scalar> attended;      ///< [T, H d] before the gate
   Matrix<Scalar> gated;         ///< [T, H d] after the gate, before o_proj
-  KeyValueCache<Scalar> cache;  ///< keys AFTER norm and rotation, and values; of the past and of these T
-                                ///< tokens
+  KeyValueCache<Scalar> cache;  ///< keys AFTER norm and rotation, and values: past and present tokens
 };
 
 /// Throws Error, with the sizes, unless the weights have the sizes that the parameters state.

@@ -43,8 +43,7 @@ struct GatedDeltaNetShape {
   Index key_width = 1;
   Index value_width = 1;
   ProjectionLayout layout = ProjectionLayout::grouped;
-  HeadMap head_map = HeadMap::interleaved;  ///< `tiled` is the document's mistake (GDN-9), kept as a negative
-                                            ///< control
+  HeadMap head_map = HeadMap::interleaved;  ///< `tiled` is the document's error (GDN-9): a negative control
 
   [[nodiscard]] Index keys() const { return key_heads * key_width; }
   [[nodiscard]] Index values() const { return value_heads * value_width; }
