@@ -367,8 +367,7 @@ class Chunks : private bounds::Chunk {
   bounds::KeyError keys_;
   bool scaled_ = false;        ///< the scale is in P
   bool gated_ = false;         ///< there is a gate, in prob or semi, whose bias is tracked
-  bool rounds_keys_ = false;   ///< q, k or beta k as operands are rounded, each row once for all of its
-                               ///< products
+  bool rounds_keys_ = false;   ///< operands q, k or beta k are rounded once a row for all products
   bool rounds_state_ = false;  ///< S is rounded as an operand, once for all products of a chunk
   bool cuts_ =
       false;  ///< the state may be the accumulator of products that truncate their sums, in prob or semi

@@ -39,18 +39,15 @@ struct RunningModel {
   bool ex2 = false;                        ///< exp(x) is ex2.approx(x log2 e), the product rounded
   double stored_unit = 0.0;  ///< for a rounding point of the reference (stored()); 0 if it does not round
   double stored_tiny = 0.0;  ///< absolute error of a rounding there
-  double stored_most = kUnlimited;  ///< the largest size of what a kernel stores there; larger values
-                                    ///< overflow
-  bool* overflows = nullptr;  ///< set if a value may overflow; Running::overflows says which values depend on
-                              ///< it
+  double stored_most = kUnlimited;  ///< the largest value that a kernel can store there
+  bool* overflows = nullptr;        ///< set if a value may overflow; see Running::overflows
   /// If not none, the value is the twin's: rounding points round it to nearest, and the error is the possible
   /// distance between the twin and a kernel with the same points. If all of value +- error rounds to one
   /// number, that distance becomes zero.
   Format nearest = Format::none;
-  Format operand = Format::none;  ///< the format to which a matrix unit rounds its operands; none if it does
-                                  ///< not
-  bool of_twin = false;           ///< operands are rounded to nearest, or truncated, as in the twin
-  bool* rounds = nullptr;         ///< set if it does
+  Format operand = Format::none;            ///< to which a matrix unit rounds its operands, if it does
+  bool of_twin = false;                     ///< operands are rounded to nearest, or truncated, as in the twin
+  bool* rounds = nullptr;                   ///< set if it does
   const SkippedPoints* skipped = nullptr;   ///< for the twin: points that the kernel does not have
   const SkippedPoints* unstored = nullptr;  ///< points at which the contract rounds nothing
   bool sums_stored = false;                 ///< for the twin: summed() takes the stored values

@@ -16,8 +16,7 @@ constexpr Index kFewProducts = 200;
 /// A factor split into matrices of doubles.
 struct Parts {
   Matrix<double> value, size, error;
-  double least = std::numeric_limits<double>::infinity();  ///< smallest size + error of elements that are not
-                                                           ///< exactly zero
+  double least = std::numeric_limits<double>::infinity();  ///< smallest size + error of nonzero elements
   bool exact = true;                                       ///< there are no errors
   bool finite = true, ones = false, zeros = false, pending = false;
 

@@ -29,8 +29,7 @@ struct SampledModel {
   Format kept =
       Format::none;  ///< the format that a rounding point of the reference stores; none if nothing is rounded
                      ///< there
-  Format operand = Format::none;  ///< the format to which a matrix unit rounds its operands; none if it does
-                                  ///< not
+  Format operand = Format::none;  ///< to which a matrix unit rounds its operands, if it does
   bool drawn = true;              ///< rounding points draw; if false they round to nearest, as the twin does
   /// Values within an eighth of a spacing draw alike, and for roundings of working precision values within a
   /// spacing. Rounding to nearest sends values that hardly differ to one number; independent draws for each

@@ -28,8 +28,7 @@ class KeysBehind {
 
 struct SoftmaxOrder {
   bool divides_last = false;  ///< weights are stored before they are divided by their sum
-  std::int64_t key_tile = 0;  ///< and under the largest score among this many keys and those before them; 0
-                              ///< means all keys
+  std::int64_t key_tile = 0;  ///< and under the largest score of so many keys and the earlier ones; 0 for all
   double lazy_by = 0.0;       ///< a score raises the running maximum only if it exceeds it by more than this
   bool last_keys_first = false;  ///< tiles of keys are taken from the last to the first
   /// Keys are divided into this number of parts of whole tiles (flash decoding), or into parts of this many

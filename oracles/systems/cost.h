@@ -11,8 +11,7 @@ struct Cost {
     std::int64_t heads = 0;  ///< for a scan, its channels; 0 if there is no recurrence, or the form has no
                              ///< chunk
     std::int64_t operations = 0;   ///< per chunk
-    std::int64_t state_bytes = 0;  ///< bytes that the state adds to a chunk: it is written, and the next
-                                   ///< chunk reads it
+    std::int64_t state_bytes = 0;  ///< bytes of writing the state and reading it, per chunk
     std::int64_t token_bytes = 0;  ///< bytes of the tensors that a token reads and writes
   };
   std::int64_t operations = 0;  ///< operations of this form; 0 if nobody has counted them

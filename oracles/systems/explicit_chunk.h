@@ -85,8 +85,7 @@ template <class Scalar>
 /// without the zeros above the diagonal. [L, L] -> [L, L].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> unit_lower_inverse(const Matrix<Scalar>& A) {
-  constexpr Index kColumns = 8;  // columns taken together in one product, at the cost of the zeros in its
-                                 // first rows
+  constexpr Index kColumns = 8;  // columns per product, at the cost of zeros in its first rows
   const Index L = A.rows();
   const Matrix<Scalar> factors = once_drawn(A);
   Matrix<Scalar> N = Matrix<Scalar>::Zero(L, L);

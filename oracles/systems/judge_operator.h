@@ -24,8 +24,7 @@ struct OperatorOracle {
   /// tf32 is the same as fp32.
   bool points = false;
   Tensors<bool> undecided;  ///< [rows, 1] rows of tokens for which a correct kernel may make another choice
-  std::map<std::string, LastAxis, std::less<>> axes;  ///< last axes of the outputs; columns for one without
-                                                      ///< an entry
+  std::map<std::string, LastAxis, std::less<>> axes;  ///< last axes of the outputs; columns by default
 
   /// The place of an element of an output, without its sequence.
   [[nodiscard]] Location place(std::string_view output, Index row, Index column) const;

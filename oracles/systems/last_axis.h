@@ -11,8 +11,7 @@ namespace samestate {
 
 /// What the last axis of an output counts, according to the sizes of the row.
 struct LastAxis {
-  std::string word = "column";  ///< one place along it: "head" if heads have one value each, "expert", or
-                                ///< else "column"
+  std::string word = "column";  ///< one place along it: "head" for one value a head, "expert" or "column"
   Index width = 0;              ///< if it consists of heads, one after another, the channels of each; else 0
   bool tokens = false;          ///< its rows are the tokens
 

@@ -24,8 +24,7 @@ constexpr Index kMostOfChoices =
     1 << 21;                            // elements that are summed to compare the choices of a call's tokens
 constexpr Index kOfOneSum = 64;         // the cost of a sum in elements, besides its own
 constexpr int kMostAlone = 4;           // tokens of a call that are evaluated individually
-constexpr double kLeastWeight = 1e-30;  // smallest weights of a choice: below this the quotients are NaN in
-                                        // fp32
+constexpr double kLeastWeight = 1e-30;  // least weights of a choice; below, quotients are NaN in fp32
 constexpr double kLeastUnitOfOutputs = 0x1p-7;  // that of bf16, the coarsest rounding of an output
 
 const std::vector<OperatorForm> kForms = {{"loop"}, {"dense"}, {"sorted"}, {"per_token"}};

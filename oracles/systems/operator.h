@@ -66,8 +66,7 @@ struct Parameter {
   Index least = 1;
   Index most = 1;
   std::string_view summary;
-  std::string_view multiple_of = {};  ///< the size that divides it; if empty, any value in its range is
-                                      ///< allowed
+  std::string_view multiple_of = {};  ///< the size that divides it; empty if any value in range is allowed
 };
 
 /// Everything that determines a call besides its tensors.
