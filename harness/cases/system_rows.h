@@ -84,13 +84,11 @@ struct Held {
   std::int64_t head = -1;  ///< -1 means all of them
   Matrix<double> exact = {}, actual = {};
   Vector<double> allowed = {};  ///< sum of squares of the predicted errors of each row
-  Matrix<double> limit = {};  ///< for each element, as the gate applies it; for the state of a head, that of
-                              ///< the block
-  double row_limit = 0.0;     ///< the largest for a row; for the state of a head, the Frobenius norm of its
-                              ///< error
-  double worst_case = 0.0;    ///< like row_limit; no rounding explains a larger error
-  double predicted = 0.0;     ///< sum of squares of the predicted errors; NaN if only the worst case is known
-  bool whole = false;         ///< the row figures apply to the whole block: the state of a head
+  Matrix<double> limit = {};    ///< for each element, as the gate applies it; for a state, of the block
+  double row_limit = 0.0;       ///< the largest for a row; for a state, the error's Frobenius norm
+  double worst_case = 0.0;      ///< like row_limit; no rounding explains a larger error
+  double predicted = 0.0;  ///< sum of squares of the predicted errors; NaN if only the worst case is known
+  bool whole = false;      ///< the row figures apply to the whole block: the state of a head
 };
 
 }  // namespace samestate

@@ -19,8 +19,7 @@ struct DiagnosticCall {
   /// e^-1, e^-4, e^-8 and e^-60 by head, with one token that writes nothing, so that a limit on exponents
   /// shows.
   bool of_limits = false;
-  std::string contract = {};  ///< the contract it is called with; empty means the first that the kernel's row
-                              ///< promises
+  std::string contract = {};  ///< the contract of the call; empty for the first of the kernel's row
   /// True if its scale, norm or map of heads, without which it is useless, is outside the limits, so that a
   /// refusal is legitimate.
   bool outside = false;

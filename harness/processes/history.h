@@ -30,8 +30,7 @@ struct ReplayOptions {
   double timeout = 60.0;  ///< seconds that one sequence may take; 0 means no limit
   double budget = 30.0;   ///< seconds for all of them; after that the shortest sequence found so far is the
                           ///< result
-  std::function<bool()> stop = {};  ///< once it returns true nothing more is tried, and a running attempt is
-                                    ///< ended
+  std::function<bool()> stop = {};  ///< once true, nothing more is tried and a running attempt ends
   /// CUDA_VISIBLE_DEVICES of the processes; nullopt means that of the caller.
   std::optional<std::string> gpus = {};
 };

@@ -196,8 +196,7 @@ LineProcess::Said LineProcess::send(std::string line, double seconds) {
 }
 
 LineProcess::Said LineProcess::receive(double seconds, const std::function<bool()>& stop) {
-  constexpr int kTick = 200;  // milliseconds: a signal that arrives between the check and the wait is seen at
-                              // the next tick
+  constexpr int kTick = 200;  // ms; a signal between the check and the wait is seen at the next tick
   const auto end = after(seconds);
   while (true) {
     if (const std::size_t newline = received_.find('\n'); newline != std::string::npos) {

@@ -53,8 +53,7 @@ class OtherTuning {
         {};  ///< the result of the first run, while a crash is repeated with its own setting
   };
   std::map<std::size_t, Open> open_;
-  std::set<std::string> begun_, fixed_;  ///< kernels; those in `fixed_` do not allow their setting to be
-                                         ///< changed
+  std::set<std::string> begun_, fixed_;  ///< kernels; the setting of those in `fixed_` cannot be changed
 };
 
 }  // namespace samestate

@@ -46,8 +46,7 @@ struct TimedCase {
   TimeSpread time;                ///< for one call; only set if its outputs were judged and did not fail
   std::int64_t calls_per_sample = 1;
   std::int64_t copies = 1;                                  ///< sets of tensors that the calls used in turn
-  double clock = std::numeric_limits<double>::quiet_NaN();  ///< clock of the device meanwhile, Hz; NaN if
-                                                            ///< unknown
+  double clock = std::numeric_limits<double>::quiet_NaN();  ///< device clock during it, Hz; NaN if unknown
   double power = std::numeric_limits<double>::quiet_NaN();  ///< power, W
   std::string slowed = {};  ///< what throttled the clock: "power", "heat"; empty if nothing did, or unknown
   std::int64_t bytes = 0;   ///< bytes that every evaluation must move
@@ -57,15 +56,12 @@ struct TimedCase {
   std::string ceilings;         ///< how the rates were measured, and why one was not
   double memory_floor = std::numeric_limits<double>::quiet_NaN();   ///< bytes / copy_rate, seconds
   double compute_floor = std::numeric_limits<double>::quiet_NaN();  ///< operations / product_rate, seconds
-  double share =
-      std::numeric_limits<double>::quiet_NaN();  ///< the larger lower bound divided by the median: 1 is
-                                                 ///< perfect
-  std::string peer;                              ///< what the peer ran; empty if there is no peer
-  std::string peer_note;                         ///< the peer's own note, or why there is none
+  double share = std::numeric_limits<double>::quiet_NaN();  ///< larger lower bound / median: 1 is perfect
+  std::string peer;                                         ///< what the peer ran; empty if there is no peer
+  std::string peer_note;                                    ///< the peer's own note, or why there is none
   TimeSpread peer_time;
   double peer_ratio =
-      std::numeric_limits<double>::quiet_NaN();  ///< the peer's median divided by ours: > 1 means that ours
-                                                 ///< is faster
+      std::numeric_limits<double>::quiet_NaN();  ///< peer's median / ours: > 1 if ours is faster
 };
 
 /// "ranks=7 cuts=drawn"; empty if the form has no ranks.

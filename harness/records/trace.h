@@ -18,8 +18,7 @@ struct WarpWait {
 struct BlockTrace {
   std::string variant;                 ///< the variant that ran; empty if the kernel is one function
   std::int64_t block = 0, blocks = 0;  ///< index of the block, and the number of blocks
-  double clock = std::numeric_limits<double>::quiet_NaN();  ///< clock of its multiprocessor, Hz; NaN if
-                                                            ///< unknown
+  double clock = std::numeric_limits<double>::quiet_NaN();  ///< multiprocessor clock, Hz; NaN if unknown
   std::vector<std::string> roles;                           ///< one for each warp
   std::vector<double> ends;                                 ///< end of each warp, seconds
   std::vector<WarpWait> waits;  ///< the waits of each warp in order, not overlapping

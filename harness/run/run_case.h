@@ -19,8 +19,7 @@ namespace samestate {
 struct Trace {
   std::vector<CaseTensor> inputs, outputs;  ///< outputs is empty if the kernel returned nothing
   std::string native;                       ///< the form of the kernel that ran
-  std::vector<OperatorOracle> oracles;      ///< for named tensors, by sequence: the oracle's results and
-                                            ///< tolerances
+  std::vector<OperatorOracle> oracles;      ///< for named tensors, by sequence: results and tolerances
   LawTrace law;                             ///< for a case with a law
   TensorLawTrace tensor_law;                ///< the same for a system of named tensors
   Given given = {};                         ///< for the recurrent family: how the kernel received `inputs`

@@ -95,8 +95,7 @@ struct ScriptedBatch {
   const Case& c;
   bool packed = false;
   std::int64_t first = 0, count = 0;   ///< its sequences among those of the case
-  std::vector<std::int64_t> compared;  ///< sequences of the case; in a batch that is not packed, only these
-                                       ///< have limits
+  std::vector<std::int64_t> compared;  ///< of the case; in a batch that is not packed, only these have limits
 
   [[nodiscard]] std::vector<std::int64_t> offsets() const {
     std::vector<std::int64_t> ends{0};

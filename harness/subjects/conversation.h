@@ -31,8 +31,7 @@ class Conversation {
   struct Call {
     int lane = 0;             ///< used only by the caller while it calls
     std::int64_t number = 0;  ///< the number of the call in its process, from 1
-    std::string thrown = {};  ///< where it threw, or what it threw if the place is unknown; empty if it did
-                              ///< not throw
+    std::string thrown = {};  ///< where it threw, or what if the place is unknown; else empty
   };
 
   /// Starts the process or connects to it, and reads its declaration. `traces` records the stack traces of

@@ -25,8 +25,7 @@ namespace samestate {
 
 /// If the subject sees a pool with one extra slot per request: the elements of that unused slot.
 struct NullRow {
-  std::int64_t first = 0, size = 0, step = 0, count = 0;  ///< step is the distance from one request's slot to
-                                                          ///< the next
+  std::int64_t first = 0, size = 0, step = 0, count = 0;  ///< step is the distance between requests' slots
 };
 
 /// A tensor of a call as the subject sees it.

@@ -45,8 +45,7 @@ class TensorCall final : public WholeCall {
   }
 
   void prepare(const KernelChoice& kernels) override {
-    round_inputs(inputs_, kernels.named->formats);  // rounded in place, since the call's tensors refer to
-                                                    // these
+    round_inputs(inputs_, kernels.named->formats);  // in place: the call's tensors refer to these
     if (!r_.form->of_any_form()) return;
     call_of_ = system_.call(r_.c, kernels.named->form);
     if (cuts_.empty()) return make_whole();
