@@ -88,8 +88,7 @@ Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds) {
   std::vector<std::pair<double, const Mutant*>> alike;
   // Outputs of nothing but NaN are all alike; some faults leave zeros and others do not.
   if (std::none_of(actual.begin(), actual.end(), [](double x) { return std::isfinite(x); })) return out;
-  std::map<std::pair<bool, std::string>, Values> right;  // by the kernel from which the mutant was made, and
-                                                         // by form
+  std::map<std::pair<bool, std::string>, Values> right;  // by the mutant's original kernel, and by form
   constexpr double kUnexplained = 1.0 - kExplainedShare;
   for (const Mutant& m : all_mutants()) {
     if (!meant_for(m, r.c)) continue;

@@ -290,8 +290,7 @@ std::vector<PublicVerdict> try_public_rules(const Mutant& mutant, std::uint64_t 
         try {
           outputs.push_back(mutant.hostile ? Outputs{} : run_whole_batch(kernel, tests[i].batch, contract));
         } catch (const std::exception&) {
-          outputs.push_back({});  // it threw, or accessed memory that is not its own; torch would not see the
-                                  // latter
+          outputs.push_back({});  // it threw, or accessed foreign memory, which torch would not see
         }
       }
       if (!accepts(rule, mutant.form, tests[i].expected, tests[i].correct)) {

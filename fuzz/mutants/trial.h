@@ -17,8 +17,7 @@ struct MutantOptions {
   /// Seconds after which a case counts as hung: ten times the slowest case of the plan on a busy core.
   double timeout = 20.0;
   std::uint64_t memory = std::uint64_t{4} << 30;  ///< bytes that a mutant may allocate; 0 means no limit
-  std::function<bool()> stop = {};  ///< once it returns true no case is started, and running ones are not
-                                    ///< waited for
+  std::function<bool()> stop = {};                ///< once true, no case is started and none is waited for
 };
 
 /// The result of the gate on one mutant.

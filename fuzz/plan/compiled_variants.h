@@ -13,8 +13,7 @@ namespace samestate {
 struct LeftOut {
   std::string kernel;
   std::int64_t outside = 0;  ///< cases outside its limits, or with other calls that no kernel makes
-  std::int64_t variants = 0, kept = 0;  ///< variants that the other cases need; 0 if it is not compiled by
-                                        ///< calls
+  std::int64_t variants = 0, kept = 0;  ///< variants that the other cases need; 0 if calls compile none
   std::int64_t brought = 0;             ///< cases that were given the values of a variant that was kept
   std::int64_t left = 0;                ///< cases for which that was not possible
   std::vector<std::string> lost =

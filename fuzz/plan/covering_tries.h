@@ -27,8 +27,7 @@ struct Fix {
 /// Why no case was found.
 struct Failure {
   double work =
-      std::numeric_limits<double>::infinity();  ///< the work of the cheapest case that exists; infinite if
-                                                ///< there is none
+      std::numeric_limits<double>::infinity();  ///< work of the cheapest possible case, else infinite
 };
 
 /// One try for a combination: which of the other factors take the level that adds the most.
