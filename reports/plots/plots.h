@@ -46,8 +46,7 @@ struct PlotAxis {
   double log_base = 0.0;  ///< 0 means linear
   bool from_zero = false;
   bool whole = false;             ///< a tick at each whole number
-  std::optional<double> zero_at;  ///< on a logarithmic axis: where the value 0 is drawn, below a tick that
-                                  ///< says so
+  std::optional<double> zero_at;  ///< on a logarithmic axis: where 0 is drawn, with a tick that says so
 };
 
 struct Figure {
@@ -58,8 +57,7 @@ struct Figure {
   std::vector<Curve> curves;
   std::vector<LegendEntry> legend;                          ///< below the plot, so that it covers no data
   std::optional<double> limit;                              ///< a horizontal line
-  std::vector<std::pair<std::string, std::int64_t>> cases;  ///< names and points: the runs from which it was
-                                                            ///< drawn
+  std::vector<std::pair<std::string, std::int64_t>> cases;  ///< names and points of the runs behind it
   bool detail = false;                                      ///< shown on demand only
   [[nodiscard]] bool empty() const;                         ///< true if there is nothing to draw
 };

@@ -48,8 +48,7 @@ struct FigureGroup {
 struct ChunkAdvice {
   std::string system, kernel, contract, regime;
   std::int64_t least_error = -1;  ///< indices of points
-  std::int64_t flat_to = -1;      ///< the largest chunk whose RMS error is at most `kFlatFactor` times the
-                                  ///< smallest
+  std::int64_t flat_to = -1;      ///< largest chunk with an RMS error <= `kFlatFactor` times the smallest
   std::int64_t least_flops = -1, least_bytes = -1;  ///< -1 without a cost model
   std::int64_t worst_ratio = -1;
   std::int64_t worst_condition = -1;

@@ -56,8 +56,7 @@ struct RunEnd {
   bool finished = false;                              ///< it was read from a file that contains it
   bool interrupted = false;                           ///< by a person, or because a file could not be written
   std::map<std::string, std::int64_t> not_started{};  ///< cases by kernel
-  std::map<std::string, std::int64_t> kinds{};  ///< for a search: kinds of failures by their verdict, after
-                                                ///< shrinking
+  std::map<std::string, std::int64_t> kinds{};  ///< for a search: kinds of failures by verdict, once shrunk
   std::map<std::string, std::string> looks_like{};  ///< Record::looks_like by number of the case
   std::vector<Grown> grown{};                       ///< beyond the baseline
   std::int64_t compared = 0;                        ///< cases compared with the baseline
