@@ -25,8 +25,8 @@ class PrefillCall {
   /// Enqueues the call, without waiting; a graph may be captured from it. Throws Error if the device refuses.
   void launch(cudaStream_t stream) const;
 
-  /// Of a call that is traced: what the warps of one block wait for (trace_launch()). Throws Error for a block that is not
-  /// there.
+  /// Returns what the warps of one block wait for in a call that is traced (trace_launch()). Throws Error if
+  /// there is no such block.
   [[nodiscard]] KernelTrace trace(std::int64_t block) const;
 
  private:

@@ -107,7 +107,7 @@ struct EachThread {
   }
 };
 
-/// The same with one a warp.
+/// Does the same with one item per warp.
 template <class Item>
 struct EachWarp {
   using Parameters = typename Item::Parameters;
