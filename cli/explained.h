@@ -30,7 +30,7 @@ namespace samestate::cli {
 /// Prints the contracts near the run's under which it passes, searched for in this process, where an
 /// interrupt ends the search; with `table` only those under which the kernel's failures near this case pass
 /// too.
-void print_neighbours(const RunFile& run, double seconds, const KernelTable* table = nullptr);
+void print_neighbours(const RunFile& file, double seconds, const KernelTable* table = nullptr);
 
 /// The path of a file of the run, for the process that asks for its neighbours and removes it; empty if none
 /// can be written.

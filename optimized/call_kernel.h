@@ -42,6 +42,9 @@ struct CallKernel {
   /// Evaluates the call once and records what warps waited for, as Kernel::trace. If empty, there are no
   /// traces.
   std::function<KernelTrace(const KernelCall&, const Contract&, const TraceRequest&)> trace = nullptr;
+  /// Its tensors come in the contract's formats, bf16 and fp16 as such (CallTensor::dtype) and all else as fp32. False: every
+  /// tensor is fp32.
+  bool contract_dtypes = false;
   /// The plugin function that lists rows of this kind; it determines which kind of system this function can
   /// be called for.
   std::string_view listed_by = kCallRows;

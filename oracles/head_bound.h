@@ -1,8 +1,15 @@
 #pragma once
 
+#include <cmath>
+
 #include "oracles/judge.h"
 
 namespace samestate {
+
+/// 0 where there are no elements.
+[[nodiscard]] inline double root_mean_square(const Vector<double>& x) {
+  return x.size() == 0 ? 0.0 : std::sqrt(x.squaredNorm() / static_cast<double>(x.size()));
+}
 
 /// The limit on the RMS of the row errors of a head (G2 of BOUNDS 7), as judge_head applies it; infinite if
 /// the policy has no such gate.

@@ -12,7 +12,7 @@
 namespace samestate {
 
 /// Relative distance of o and of the final state, 2-norms over the whole tensor.
-using Distance = std::array<double, 2>;
+using OutputDistance = std::array<double, 2>;
 
 /// A multiple of the drift: a kernel with its own order of sums is about this far away.
 inline constexpr double kAboutDrift = 2.0;
@@ -27,15 +27,15 @@ class CardDistance {
 
   /// The distance on probe `index`; infinite if the twin is not finite, and zero if the kernel did not run
   /// the probe.
-  [[nodiscard]] Distance of(std::size_t index, const Contract& contract);
+  [[nodiscard]] OutputDistance of(std::size_t index, const Contract& contract);
   /// The distance of the twin itself from the exact values.
-  [[nodiscard]] Distance error(std::size_t index, const Contract& contract);
+  [[nodiscard]] OutputDistance error(std::size_t index, const Contract& contract);
   /// The noise in a distance: differences that no contract explains.
   struct Noise {
     /// The drift of the twin from itself with its sums in another order, the largest and the least over
     /// kOrders. A turned rounding moves everything after it, so a single order may happen to turn none.
-    Distance drift{}, least{};
-    Distance few{};  ///< the effect of so few roundings of the outputs that chance may turn none of them
+    OutputDistance drift{}, least{};
+    OutputDistance few{};  ///< of so few roundings of what is written that chance turns none of them as well
   };
   [[nodiscard]] Noise noise(std::size_t index, const Contract& contract);
   /// How near the kernel is to the twin: its order of sums differs (another_order); it is near the twin in
@@ -44,10 +44,10 @@ class CardDistance {
   enum class Likeness { another_order, sums, bits };
   [[nodiscard]] Likeness likeness(const Contract& contract);
   /// The noise floor: for a kernel with its own order of sums, distances below it are inconclusive.
-  [[nodiscard]] Distance level(std::size_t index, const Contract& contract);
+  [[nodiscard]] OutputDistance level(std::size_t index, const Contract& contract);
   /// The noise floor between values of a point, for a kernel that is `like` the twin: unless it equals the
   /// twin bit for bit, its own exponentials turn a few roundings.
-  [[nodiscard]] Distance level(std::size_t index, const Contract& contract, Likeness like);
+  [[nodiscard]] OutputDistance level(std::size_t index, const Contract& contract, Likeness like);
   [[nodiscard]] bool ran(std::size_t index) const { return !outputs_[index].o.empty(); }
   [[nodiscard]] const std::vector<Probe>& probes() const { return probes_; }
   [[nodiscard]] const Outputs& outputs(std::size_t index) const { return outputs_[index]; }
@@ -65,7 +65,7 @@ class CardDistance {
   std::string system_;
   const std::vector<Probe>& probes_;
   std::vector<Outputs> outputs_;
-  std::map<std::string, Distance, std::less<>> known_;
+  std::map<std::string, OutputDistance, std::less<>> known_;
   std::map<std::string, Noise, std::less<>> noise_;
   std::int64_t twins_ = 0;
 };

@@ -18,7 +18,7 @@ namespace samestate {
 /// As neighbours_of, for a case of named tensors. A contract passes if the worst case, the twin and drawn
 /// roundings together accept the outputs under it. None is called nearest, since each has a twin of its own
 /// choice.
-[[nodiscard]] Neighbours operator_neighbours_of(const Resolved& r, const RunFile& run, double seconds,
+[[nodiscard]] Neighbours operator_neighbours_of(const Resolved& r, const Trace& run, double seconds,
                                                 const std::function<bool()>& stop);
 
 }  // namespace samestate

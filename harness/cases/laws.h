@@ -65,7 +65,7 @@ struct PropertyWords {
 
 /// A size below which a law says nothing about a case, and the reason that its vacuous verdict gives.
 struct LeastOfLaw {
-  std::string_view key = {};  ///< B, T or Hk
+  std::string_view key = {};  ///< B, T, Hk or a size that the system alone has
   Index least = 0;
   std::string_view otherwise = {};
 };
@@ -99,7 +99,7 @@ struct Law {
   std::array<std::string_view, 3> planned = {};  ///< empty entries are unused
 };
 
-/// The table, one row per law (harness/systems/laws.cpp).
+/// The table, a row a law (harness/laws/laws.cpp).
 [[nodiscard]] std::span<const Law> laws();
 
 /// The laws for a system of the recurrent family, or of named tensors, with these properties, in the order of

@@ -19,7 +19,7 @@ struct Resolved;
 struct RunOptions;
 struct KernelChoice;
 struct Trace;
-struct RunFile;
+struct OperatorOracle;
 struct CaseCost;
 struct Explanation;
 struct KernelRow;
@@ -82,8 +82,7 @@ class System {
   [[nodiscard]] virtual std::vector<TensorSpec> taps_of(const Resolved& r, std::string_view native) const;
 
   /// Contracts near that of the case under which the outputs of `run` pass (harness/card/neighbours.h).
-  /// Throws Error if the file is not a run of the case.
-  [[nodiscard]] virtual Neighbours neighbours(const Resolved& r, const RunFile& run, double seconds,
+  [[nodiscard]] virtual Neighbours neighbours(const Resolved& r, const Trace& run, double seconds,
                                               const std::function<bool()>& stop) const = 0;
 
   /// The trace that a run would start with, for a run that was not made: the inputs as the kernel receives
@@ -102,11 +101,11 @@ class System {
   /// The explanation of a run that differs, for a person (harness/explain/explain.h).
   [[nodiscard]] virtual Explanation explain(const Resolved& r, const Trace& trace) const = 0;
 
-  /// Judges a run given as a file (harness/systems/saved_run.h), made here or elsewhere; `trace`, for
-  /// explain(), may be null. Throws Error if it is not a run of this case. The kernel is not available, so
-  /// the policy must be one without JudgePolicy::reruns.
-  [[nodiscard]] virtual Judgement judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
-                                        Trace* trace) const = 0;
+  /// Judges inputs and outputs of a run that was made here or elsewhere (judge_run of harness/systems/saved_run.h checks the inputs
+  /// first). Trace::oracles, for explain(), go to `oracles` where it is not null. The kernel is not there: a policy without
+  /// JudgePolicy::reruns.
+  [[nodiscard]] virtual Judgement judge(const Resolved& r, const Trace& run, const JudgePolicy& policy,
+                                        std::vector<OperatorOracle>* oracles) const = 0;
 
   /// The cost of the case as one call of its native form (harness/cases/case_cost.h). With `on_device`
   /// tensors are passed in the contract's formats; on the CPU everything is fp32.

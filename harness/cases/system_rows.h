@@ -57,12 +57,9 @@ struct PlanRows {
   std::int64_t seeded = 100;             ///< seeded cases per kernel at effort 1
 };
 
-/// The prefixes of the names of tensors in a run file (fixtures/run_file.h). Without prefixes they are the
-/// nine tensors of the family, some of which may be left out; otherwise a file holds exactly those of its
-/// case.
+/// What stands before the names of tensors in a run file (fixtures/run_file.h).
 struct TensorPrefixes {
   std::string_view input = {}, output = {};
-  [[nodiscard]] bool none() const { return input.empty(); }
 };
 
 /// A tensor of a whole case: [B, ...] or, packed, [1, ...]; states [sequences, ...]; weights without a batch.

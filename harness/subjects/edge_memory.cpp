@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -8,6 +7,7 @@
 #include <type_traits>
 
 #include "harness/run/call_loop.h"
+#include "harness/run/sixteen_bit.h"
 #include "harness/subjects/edge.h"
 #include "harness/subjects/edge_parts.h"
 
@@ -23,19 +23,6 @@ using namespace edge_detail;
 constexpr std::size_t kAlignment = 256, kPackedGap = 65536;
 /// NaN in every format, and never an offset of a token.
 constexpr int kAroundByte = 0xff;
-/// The values of 16-bit outputs before the call.
-constexpr std::uint16_t kStaleBf16 = 0x7fc5, kStaleFp16 = 0x7e5a;
-
-std::uint16_t bits_of(float x, Dtype dtype) {
-  return dtype == Dtype::bf16 ? Eigen::bfloat16_impl::float_to_bfloat16_rtne<false>(x).value
-                              : Eigen::half_impl::float_to_half_rtne(x).x;
-}
-
-float value_of(std::uint16_t bits, Dtype dtype) {
-  if (dtype == Dtype::bf16) return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
-  return Eigen::half_impl::half_to_float(Eigen::half_impl::raw_uint16_to_half(bits));
-}
-
 /// Writes bf16 without checking each element separately; returns false and writes nothing if an element would
 /// be rounded or is not a number.
 bool write_exact_bf16(const float* values, std::int64_t count, std::byte* to) {
@@ -213,9 +200,7 @@ void EdgeCall::put(const EdgeTensor& x, std::byte* base, Converted&& converted) 
         std::memcpy(place, &value, sizeof value);
         continue;
       }
-      const std::uint16_t bits = x.input                  ? bits_of(value, x.dtype)
-                                 : x.dtype == Dtype::bf16 ? kStaleBf16
-                                                          : kStaleFp16;
+      const std::uint16_t bits = x.input ? bits_of(value, x.dtype) : stale_bits(x.dtype);
       if (x.input && value == value && value_of(bits, x.dtype) != value)
         // This happens if a law halves a value that is already small.
         throw Unavailable({Outcome::Kind::unsupported,
@@ -253,8 +238,7 @@ void EdgeCall::read(std::span<const EdgePlace> places) {
         std::uint16_t bits = 0;
         std::memcpy(&bits, memory + place, sizeof bits);
         // An element that was not written still holds what the judge put there.
-        if (x.input || bits != (x.dtype == Dtype::bf16 ? kStaleBf16 : kStaleFp16))
-          value = value_of(bits, x.dtype);
+        if (x.input || bits != stale_bits(x.dtype)) value = value_of(bits, x.dtype);
       }
     });
     each_null_row(x, [&](std::size_t from, std::size_t bytes) {

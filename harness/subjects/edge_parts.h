@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/run/sixteen_bit.h"
 #include "harness/subjects/edge.h"
 
 /// Helpers for laying out both kinds of calls.
@@ -12,10 +13,6 @@ namespace samestate::edge_detail {
 /// For systems with a pool: the tensor that says which slot holds a request's state, the tensor of states,
 /// and the size that counts the slots.
 inline constexpr std::string_view kSlot = "slot", kPool = "pool", kSlots = "P";
-
-[[nodiscard]] inline Dtype dtype_of(Format format) {
-  return format == Format::bf16 ? Dtype::bf16 : format == Format::fp16 ? Dtype::fp16 : Dtype::fp32;
-}
 
 /// The dtype of a tensor of a call for which the contract has that format.
 [[nodiscard]] inline Dtype dtype_for(const Conventions& conventions, std::string_view tensor,

@@ -4,19 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "harness/laws/shared.h"
+#include "harness/run/law_subject.h"
 #include "harness/systems/tensor_system.h"
 
-/// The laws of systems of named tensors, each applied to cases that have the properties listed in its row of
-/// the table (harness/systems/laws.cpp), and the comparison that they use: runs of one kernel of named
-/// tensors must agree within the sum of their running errors; under a contract that keeps 16 bits, where
-/// these are useless, within the sum of the errors of drawn roundings.
+/// The laws of systems of named tensors, each on a case that has what its row of the table asks for (harness/laws/laws.cpp),
+/// and what they compare: runs of one kernel of named tensors, within the sum of their running errors; under a contract that keeps
+/// 16 bit, where these say nothing, within that of the errors of drawn roundings.
 namespace samestate::tensor_laws_detail {
 
 using Change = TensorLawComparison::Change;
-
-/// The two sides of a comparison of rows that no request owns, before and after a call.
-inline constexpr const char* kRowsGiven = "the rows of the pool that are not the slot's, as they were given";
-inline constexpr const char* kRowsLeft = "as the call left them";
 
 /// The outputs of one sequence of a run, and their oracle.
 struct Side {
@@ -58,9 +55,6 @@ class Comparison {
 [[nodiscard]] std::vector<OperatorOracle> oracles_of(const TensorSubject& s,
                                                      const std::vector<CaseTensor>& inputs,
                                                      const std::vector<Index>& cuts);
-
-/// A vacuous judgement with the given reason.
-[[nodiscard]] Judgement inapplicable(const char* why);
 
 /// The case with B sequences of T tokens.
 [[nodiscard]] Resolved resized(const Resolved& r, std::int64_t B, std::int64_t T);

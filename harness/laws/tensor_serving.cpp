@@ -2,17 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <random>
 
-#include "harness/systems/tensor_comparison.h"
+#include "harness/laws/tensor_comparison.h"
 
-/// The law `serving` of systems of named tensors (oracles/laws/serving.cpp has that of the recurrent family).
+/// The law `serving` of systems of named tensors (head_serving.cpp has that of the recurrent family).
 namespace samestate::tensor_laws_detail {
 namespace {
-
-/// The number of requests that may be restarted.
-constexpr int kRestarts = 2;
 
 /// One request: how far it has come, the states that the kernel left, and what the kernel was given.
 struct Slot {
@@ -22,14 +18,13 @@ struct Slot {
   Tensors<double> outputs;  ///< the rows of its tokens, and the states after its last call
 };
 
-/// FNV-1a over the inputs of tokens, so that the same data gives the same program.
+/// By all inputs but weights.
 std::uint64_t seed_of(const std::vector<CaseTensor>& inputs) {
-  std::uint64_t h = 0xcbf29ce484222325U;
+  std::uint64_t hash = kNoData;
   for (const CaseTensor& x : inputs) {
-    if (x.spec.axis == Axis::whole) continue;
-    for (const float value : x.data) h = (h ^ std::bit_cast<std::uint32_t>(value)) * 0x100000001b3U;
+    if (x.spec.axis != Axis::whole) hash = fnv_of(x.data, hash);
   }
-  return h;
+  return hash;
 }
 
 class Server {
