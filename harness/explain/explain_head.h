@@ -27,6 +27,7 @@ struct HeadDifference {
   double worst_ratio = 0.0;  ///< for a row, or for the state if no row is wrong
   double right_ratio = 0.0;  ///< the largest among values that are right
   Index worst_token = -1;    ///< -1 means the state
+  [[nodiscard]] bool wrong() const { return !tokens.empty() || state_wrong; }
 };
 
 /// Sets tokens, state_wrong, worst_ratio and worst_token from the other members.
