@@ -17,7 +17,7 @@
 namespace samestate::cli {
 namespace {
 
-/// Behind an exit code: the page's verdict leaves something open.
+/// Follows an exit code if the page's verdict leaves something open.
 constexpr const char* kOpen = "?";
 
 /// Prints what a deeper look found, in one line.
@@ -31,11 +31,11 @@ std::string deeper_line(const Record& deeper) {
   return out;
 }
 
-/// Prints a page, and after it, or in its object, what the deeper look finds that it leaves open; a failure found there is the exit
-/// code.
+/// Prints a page, and after it (or in its object) what the deeper look finds about the parts that it leaves
+/// open; a failure found there becomes the exit code.
 void print_page(const std::string& page, bool open, const PageOptions& options, int& code) {
   if (!open || !options.deeper) return fmt::print("{}", page);
-  // A person reads the first verdict while the second is sought.
+  // The user reads the first verdict while the second is computed.
   if (!options.json) fmt::print("{}", page);
   std::fflush(stdout);
   const Record deeper = options.deeper();
@@ -135,7 +135,7 @@ int print_apart(const std::function<std::string()>& body, const std::function<Re
     Record record = planned();
     record.judgement = *lost;
     if (options.loss != nullptr) *options.loss = *lost;
-    // No limit was hit, so that it says nothing of the kernel.
+    // No limit was reached, so this says nothing about the kernel.
     const bool stopped = outcome.how == "interrupt";
     if (stopped) record.judgement.verdict = Verdict::skipped;
     fmt::print("{}", record_page(record, options.json));

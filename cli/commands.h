@@ -6,10 +6,10 @@
 #include <vector>
 
 /// The verbs of the command (DESIGN 7). Each adds its options to `app`; the returned function runs it and
-/// gives the exit code. This floor alone prints, exits and reads the environment.
+/// returns the exit code. Only this floor prints, exits and reads the environment.
 namespace samestate::cli {
 
-/// HARNESS 3. Bad input is 2 for every verb.
+/// HARNESS 3. Bad input gives 2 in every verb.
 enum Exit : int {
   kPass = 0,
   kFail = 1,

@@ -30,15 +30,15 @@
 namespace samestate::cli {
 namespace {
 
-/// Kinds of failures that are run again to say what they look like, and the seconds that one may take.
+/// How many kinds of failures are run again for an explanation, and the seconds for each.
 constexpr std::size_t kExplainedKinds = 5;
 constexpr double kExplainSeconds = 12.0;
 constexpr double kExplainFast = 4.0;
 
 constexpr std::size_t kShownPairs = 3;
 
-/// Other failing cases of the record's kernel, the farthest from their bounds first and then all over the run: a contract
-/// that explains one of them must explain these too.
+/// Returns other failing cases of the record's kernel, first those farthest from their bounds and then a
+/// sample of the whole run: a contract that explains one of them must explain these too.
 std::vector<Case> other_failures(const std::vector<Record>& records, const Record& example) {
   std::vector<const Record*> failed;
   for (const Record& r : records) {
@@ -46,7 +46,7 @@ std::vector<Case> other_failures(const std::vector<Record>& records, const Recor
         r.after.empty())
       failed.push_back(&r);
   }
-  constexpr std::size_t kMost = 24;  // some have no place for the change
+  constexpr std::size_t kMost = 24;  // the change does not apply to some
   std::vector<const Record*> worst = failed;
   std::ranges::stable_sort(
       worst, [](const Record* a, const Record* b) { return a->judgement.ratio > b->judgement.ratio; });

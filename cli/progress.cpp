@@ -72,7 +72,7 @@ void Progress::at(std::string_view what) {
        -1.0);
 }
 
-/// `part` of all that is to be done; below 0: nobody knows how much that is.
+/// `part` is the finished share of the work; a negative value means that the total is unknown.
 void Progress::draw(std::string text, double part) {
   if (!terminal_) {
     fmt::print(stderr, "samestate: {}\n", text);
@@ -81,7 +81,7 @@ void Progress::draw(std::string text, double part) {
   constexpr std::size_t kWidth = 24;
   const auto filled = static_cast<std::size_t>(std::clamp(part, 0.0, 1.0) * static_cast<double>(kWidth));
   const std::string bar = fmt::format("[{}{}] ", std::string(filled, '#'), std::string(kWidth - filled, '.'));
-  // A line that fills the terminal would scroll it: the bar goes first, then the end of the text.
+  // A line that fills the terminal would scroll it: the bar is dropped first, then the end of the text.
   const auto room = static_cast<std::size_t>(std::max(columns() - 1, 0));
   if (part >= 0.0 && (room == 0 || bar.size() + text.size() <= room)) text = bar + text;
   if (room > 0 && text.size() > room) text.resize(room);

@@ -38,14 +38,14 @@ struct SweepCommand {
   int threads = default_threads();
 };
 
-/// What tells one point from another.
+/// Identifies a point.
 std::string key_of(const std::string& series, const std::string& curve, const std::string& line) {
   return series + "\n" + curve + "\n" + line;
 }
-/// A sweep and the points of it that one shard measures.
+/// A sweep, with the points of it that one shard measures.
 struct SweepPlan {
   std::vector<SweepCase> points;
-  std::vector<std::int64_t> numbers;  ///< of the points: their places among those of all shards
+  std::vector<std::int64_t> numbers;  ///< the points' indices among those of all shards
   RunPart part;                       ///< for the run line of the file
 };
 
@@ -75,8 +75,8 @@ SweepPlan plan_of(const SweepCommand& options, std::vector<SweepCase> all) {
   return plan;
 }
 
-/// Throws Error where the runs of a file are not of the shard that would go on with it. A whole sweep may have points of
-/// others beside its own.
+/// Throws Error if the runs of a file do not belong to the shard that would continue it. A complete sweep may
+/// have points of others besides its own.
 void check_shard(const std::string& file, const Run& run, const RunPart& now) {
   const RunPart& then = run.part;
   if (then.shards == 1 && now.shards == 1) return;
@@ -87,7 +87,7 @@ void check_shard(const std::string& file, const Run& run, const RunPart& now) {
       file, then.shard, then.shards, then.plan, now.shard, now.shards, now.plan));
 }
 
-/// A job is the case line of a point, then its number among those of the plan: the same on all ranks.
+/// A job is the case line of a point followed by its number in the plan, which is the same on all ranks.
 std::size_t number_of(const std::string& job) { return std::stoull(job.substr(job.find('\t'))); }
 
 JobRunner point_runner(const std::vector<SweepCase>& points, const KernelTable& table) {
@@ -97,7 +97,7 @@ JobRunner point_runner(const std::vector<SweepCase>& points, const KernelTable& 
   };
 }
 
-/// What a process measured, or the verdict of what became of it.
+/// Returns what a process measured, or the verdict if it did not.
 Measurement point_of(const JobResult& outcome, const SweepCase& point, const KernelTable& table) {
   const bool said = outcome.kind == JobResult::Kind::answered || outcome.kind == JobResult::Kind::unrepeated;
   Measurement m = said ? parse_point(outcome.text) : unmeasured(point, table, {});
@@ -111,7 +111,7 @@ Measurement point_of(const JobResult& outcome, const SweepCase& point, const Ker
   return m;
 }
 
-/// The points that the filter takes.
+/// Returns the points that the filter accepts.
 std::vector<SweepCase> points_of(const SweepCommand& options, const KernelTable& table) {
   const CaseFilter filter = filter_of(options.filter);
   std::vector<SweepCase> all = plan_sweep(table, options.sweep);
@@ -132,7 +132,7 @@ void say_what_is_left_out(const SweepCommand& options) {
                options.sweep.kernel);
 }
 
-/// Where --kernel names none: the chunked kernel that was brought, since nobody who brings one asks about another.
+/// If --kernel names none, returns the chunked kernel that the user brought, which is the one in question.
 std::string swept_kernel(const SweepCommand& options, const KernelTable& table) {
   if (!options.sweep.kernel.empty() || table.added().empty()) return options.sweep.kernel;
   std::vector<std::string_view> names;
@@ -188,12 +188,12 @@ int run_sweep(SweepCommand options) {
                       options.out, named(run.plugins), named(now)));
     }
     for (const Measurement& m : file.points) {
-      // What had no device then may have one now.
+      // Points that had no device then may have one now.
       if (m.record.judgement.verdict != Verdict::skipped)
         done.insert(key_of(m.series, m.curve, m.record.line));
     }
   }
-  std::vector<std::size_t> left;  ///< places in plan.points
+  std::vector<std::size_t> left;  ///< indices into plan.points
   for (std::size_t i = 0; i < plan.points.size(); ++i) {
     const SweepCase& point = plan.points[i];
     if (done.contains(key_of(point.series, point.curve, format_case(point.c)))) continue;
@@ -223,7 +223,7 @@ int run_sweep(SweepCommand options) {
   };
   Pool pool(point_runner(plan.points, table),
             shared_process(options.threads, timeout, on_device, devices.get()));
-  // A point of a kernel that is run no further is finished here.
+  // A point of a kernel that is no longer run is finished here.
   const auto is_skipped = [&](std::size_t i) {
     Record record = planned_record(plan.points[i].c, table);
     if (losses.none() || !losses.skip(record)) return false;

@@ -2,14 +2,14 @@
 
 namespace samestate::cli {
 
-/// Whether stdout is a terminal that takes colours, and nobody said NO_COLOR (https://no-color.org).
+/// True if stdout is a terminal that supports colours and NO_COLOR is not set (https://no-color.org).
 [[nodiscard]] bool colour();
 
-/// Columns of the terminal that stderr is; 0 where it is none or does not say.
+/// The width of the terminal on stderr in columns; 0 if it is not a terminal or does not say.
 [[nodiscard]] int columns();
 
-/// From now on a write to a pipe that nobody reads ends this process quietly with 128 + SIGPIPE, as other filters
-/// of a pipeline do; no kernel is blamed for it.
+/// From now on a write to a pipe that nobody reads ends this process quietly with 128 + SIGPIPE, like other
+/// filters in a pipeline; no kernel is blamed for it.
 void end_with_the_reader();
 
 }  // namespace samestate::cli

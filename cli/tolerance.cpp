@@ -93,7 +93,7 @@ class NothingRan : public Error {
   using Error::Error;
 };
 
-/// The case of the line and the next seeds. Throws Error where its kernel does not run here.
+/// The case of the line and the next seeds. Throws Error if its kernel does not run here.
 Study study_of(const Case& c, const KernelTable& table, int seeds) {
   Study study;
   const Contract& contract = *Resolved(c).contract;

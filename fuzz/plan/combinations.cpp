@@ -77,7 +77,7 @@ std::vector<std::int64_t> Combinations::gains(const std::vector<int>& levels, st
   std::vector<std::int64_t> fresh(static_cast<std::size_t>(count));
   for (const std::size_t g : groups_of_[factor]) {
     const Group& group = groups_[g];
-    std::int64_t at = 0, stride = 1;  // of level 0, and from one level to the next
+    std::int64_t at = 0, stride = 1;  // the index of level 0, and the distance from one level to the next
     bool whole = shows(group, levels);
     for (const std::size_t f : group.factors) {
       if (f != factor && levels[f] < 0) {
@@ -91,7 +91,7 @@ std::vector<std::int64_t> Combinations::gains(const std::vector<int>& levels, st
       fresh[static_cast<std::size_t>(level)] +=
           !met_[static_cast<std::size_t>(group.begin + at + level * stride)];
   }
-  if (factor == law_) {  // what the case shows without a law is lost with one
+  if (factor == law_) {  // what a case shows only without a law is lost with one
     std::vector<int> without = levels;
     without[factor] = -1;
     const std::int64_t lost = this->fresh(without);
@@ -101,7 +101,7 @@ std::vector<std::int64_t> Combinations::gains(const std::vector<int>& levels, st
 }
 
 std::int64_t Combinations::at(std::size_t first, int level, std::size_t second, int other) const {
-  // The groups of a factor are in the order of the second one, behind those of the factors before it.
+  // A factor's groups are in the order of the second factor, after those of the factors before it.
   const std::size_t n = counts_.size();
   const Group& group = groups_[first * n - first * (first + 1) / 2 + second - first - 1];
   return group.begin + level * counts_[second] + other;

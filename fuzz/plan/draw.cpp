@@ -4,7 +4,7 @@ namespace samestate {
 namespace {
 
 constexpr int kAttempts = 60;
-constexpr double kLeastWork = 3e-4;  // most draws are far below the most: rate finds more than size does
+constexpr double kLeastWork = 3e-4;  // most draws are far below the limit: many small cases find more
 
 Case draw_once(const KernelRow& kernel, const std::vector<Factor>& factors, const Dice& dice, double most) {
   Case c = start_of(kernel);

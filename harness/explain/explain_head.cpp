@@ -39,7 +39,8 @@ HeadDifference compared_head(const Resolved& r, const Family& family, const Batc
   d.o = rows_of(batch, outputs, n, h);
   d.state = state_of(batch, outputs, n, h);
   const bool exact = path == nullptr && (r.regime->exact || x.tokens() == 0);
-  // Where a whole run has no bound, the worst rows still are worth a look: a tenth of the largest error.
+  // If a whole run has no bound, the worst rows are still worth a look: those with a tenth of the largest
+  // error.
   d.row = exact ? Vector<double>::Zero(x.tokens()).eval() : oracle.row;
   const Vector<double> error = (d.o - d.exact.o).rowwise().norm();
   if (!exact && path == nullptr && (oracle.vacuous || !d.row.allFinite())) {
@@ -51,8 +52,9 @@ HeadDifference compared_head(const Resolved& r, const Family& family, const Batc
   return d;
 }
 
-/// Wrong channels over all wrong rows: those with at least a tenth of the row's largest error. None where others have a
-/// hundredth of it: errors of all sizes are in no place.
+/// Returns the channels that are wrong over all wrong rows: those with at least a tenth of the row's largest
+/// error. Returns none if other channels have a hundredth of it: errors of all sizes have no particular
+/// place.
 std::vector<Index> channels_of(const std::vector<HeadDifference>& heads) {
   constexpr double kWrong = 0.1, kRight = 0.01;
   std::set<Index> channels, between;
@@ -99,7 +101,7 @@ void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
                     std::vector<std::string>& out) {
   const std::vector<Index> tokens = tokens_of(heads);
   if (tokens.empty()) return;
-  Index T = 0;  // of those where it is wrong: a sequence of one token is wrong in its first alone
+  Index T = 0;  // tokens of the sequences with errors: a sequence of one token can only be wrong in its first
   for (const HeadDifference& d : heads) {
     if (!d.tokens.empty()) T = std::max<Index>(T, d.o.rows());
   }
@@ -125,7 +127,7 @@ void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
   if (T > 2 && tokens.size() == 1 && tokens[0] == 0) out.push_back("only the first token");
 }
 
-/// Whether what is wrong is another thing than the farthest of what is right.
+/// Returns true if the wrong errors stand out clearly from the largest right one.
 bool stand_out(const std::vector<HeadDifference>& heads) {
   double wrong_ratio = 0.0, right_ratio = 0.0;
   for (const HeadDifference& d : heads) {
@@ -208,7 +210,7 @@ std::vector<std::string> place_patterns(const Resolved& r, const std::vector<Hea
   const std::vector<Index> sequences = wrong_of(heads, [](const HeadDifference& d) { return d.sequence; });
   const std::vector<Index> wrong_heads = wrong_of(heads, [](const HeadDifference& d) { return d.head; });
   const Index N = heads.empty() ? 0 : heads.back().sequence + 1;
-  std::set<Index> with_tokens;  // which alone could be wrong, too
+  std::set<Index> with_tokens;  // states alone could be wrong, too
   for (const HeadDifference& d : heads) {
     if (d.o.rows() > 0) with_tokens.insert(d.sequence);
   }
@@ -326,11 +328,11 @@ std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& head
 
 namespace {
 
-/// Whether each value lies below the right one, towards zero, by less than a unit of its last place, and some by well over
-/// half of it, which no rounding to nearest does.
+/// Returns true if each value is smaller in size than the right one by less than a unit in the last place,
+/// some by well over half a unit, which rounding to nearest never does.
 bool cut_off(const std::vector<double>& expected, const std::vector<double>& actual, Format format) {
   constexpr Index kFewest = 8;
-  constexpr double kSlack = 0.05;  // units: what the kernel was off by before
+  constexpr double kSlack = 0.05;  // units by which the kernel may have been off before
   const int fraction = format == Format::bf16 ? 7 : 10;
   Index over_half = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -392,7 +394,7 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
   if (zero_state) out.push_back("the final state is all zero");
   if (transposed) out.push_back("the final state is the transposed of the right one");
   std::ranges::move(factor_patterns(heads, false), std::back_inserter(out));
-  if (right_in_bf16) return out;  // integers and powers of two: no rounding shows
+  if (right_in_bf16) return out;  // for integers and powers of two no rounding shows
   const Contract& contract = r.promised;
   if ((contract.output == Format::bf16 || contract.output == Format::fp16) &&
       cut_off(expected, actual, contract.output))
@@ -400,7 +402,7 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
         fmt::format("the wrong rows of o are cut off to {}, towards zero: round to nearest, ties to even",
                     name_of(contract.output)));
   if (bf16_state && contract.state != Format::bf16) {
-    // Rounded once at the end it would leave o right.
+    // A single rounding at the end would leave o right.
     out.push_back(fmt::format(
         "{}every value of the final state is a bf16 one, which the contract does not allow for{}",
         expected.empty() ? "" : "state kept in bf16: ", expected.empty() ? "" : ", and o is wrong with it"));

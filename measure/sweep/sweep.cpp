@@ -24,8 +24,8 @@ constexpr SweepSeries kSeries[] = {
     {"drift", "error along one long decode, fp32 and bf16 state"},
 };
 
-/// An operator over chunks. Where a size is not named, its row's standard one stands, in a quick sweep
-/// everywhere.
+/// An operator over chunks. Sizes that are not named have their row's standard value, and in a quick sweep
+/// all sizes do.
 struct OperatorSweep {
   const System& system;
   std::int64_t tokens;
@@ -33,7 +33,7 @@ struct OperatorSweep {
   std::vector<std::string_view> regimes;
 };
 
-/// Heads as in public models, few of them: what happens inside a head does not depend on their number.
+/// A few heads as in public models: what happens inside a head does not depend on their number.
 const std::vector<OperatorSweep>& operator_sweeps() {
   static const std::vector<OperatorSweep> rows = {
       {system_named("state_space_duality"),
@@ -63,7 +63,8 @@ class SweepPlan {
   SweepPlan(const KernelTable& table, const SweepOptions& options) : table_(table), options_(options) {}
 
   std::vector<SweepCase> points() {
-    // First: its longest point would be waited for at the end. It is of the recurrent kernel, no other.
+    // This comes first, since its longest point would otherwise be waited for at the end. Only the recurrent
+    // kernel has it.
     if (wants("drift") && options_.kernel.empty()) drift();
     if (wants("chunk")) chunk();
     if (wants("dendritic")) dendritic();
@@ -94,7 +95,7 @@ class SweepPlan {
     return c;
   }
 
-  /// Only what the kernel promises.
+  /// Adds the point if the kernel promises it.
   void put(std::string_view series, std::string curve, double x, const Case& c) {
     if (!options_.system.empty() && c.system != options_.system) return;
     const Resolved r(c);
@@ -103,11 +104,11 @@ class SweepPlan {
     points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(r)});
   }
 
-  /// Fitted by eye to a recorded sweep: the state and its covariance are propagated once a chunk and scores are
-  /// squares of it.
+  /// Fitted by eye to a recorded sweep: the state and its covariance are propagated once per chunk, and the
+  /// scores take the square of the chunk.
   [[nodiscard]] static double work_of(const Resolved& r) {
     const auto chunk = static_cast<double>(r.chunk > 0 ? r.chunk : 1);
-    // Its bound is vacuous over the whole run, so that it is judged token by token from its own state.
+    // Its bound is vacuous over the whole run, so it is judged token by token, each from its own state.
     const bool by_token = r.unchunked() && low_precision_state(*r.contract) && r.regime->lasting;
     return (by_token ? 20.0 : 1.0) * r.system->work(r.c, kGatePolicy) * (1.0 + 4.0 / chunk + chunk / 256.0);
   }
@@ -134,7 +135,7 @@ class SweepPlan {
     }
   }
 
-  /// Contracts of the family's kernels that are changes of a named one.
+  /// Returns the contracts of the family's kernels that are changes of a named one.
   [[nodiscard]] std::vector<std::string_view> changed_contracts(const Family& family) const {
     std::vector<std::string_view> out;
     for (const KernelRow& row : table_.all()) {
@@ -164,7 +165,7 @@ class SweepPlan {
       }
     }
     for (const OperatorSweep& row : operator_sweeps()) {
-      // A plugin's kernel belongs to one system; the others have no kernel of that name.
+      // A plugin's kernel belongs to one system; the other systems have no kernel of that name.
       if (!options_.system.empty() && row.system.name != options_.system) continue;
       for (const char* contract : {"fp32", "tf32", "tf32_truncated", "bf16", "fp16"}) {
         for (const std::string_view regime : row.regimes) {
@@ -253,7 +254,7 @@ class SweepPlan {
   std::vector<SweepCase> points_;
 };
 
-/// Throws Error for a system that does not exist or has no chunks.
+/// Throws Error if the system does not exist or has no chunks.
 void require_swept(const std::string& system) {
   std::vector<std::string_view> names;
   for (const Family& row : families()) names.push_back(row.name);

@@ -11,11 +11,12 @@
 #include "reports/records/surprise.h"
 #include "reports/text/escape.h"
 
-/// The answers first, then the curves, at the end every point.
+/// The answers come first, then the curves, and every point at the end.
 namespace samestate {
 namespace {
 
-/// Did it pass, in a sentence; `cut`: some of what was planned was not run, or too little judged.
+/// Says in a sentence whether it passed; `cut` means that some of the plan was not run, or that too little
+/// was judged.
 std::string headline(const Summary& summary, const char* what, bool cut = false) {
   const bool failed = !summary.failures.empty();
   const char* tone = failed ? "bad" : summary.judged == 0 || cut ? "warn" : "good";
@@ -30,7 +31,8 @@ std::string headline(const Summary& summary, const char* what, bool cut = false)
 
 constexpr std::size_t kMostShown = 5;
 
-/// The case farthest above its group of each kernel and contract: neighbours of one point say nothing new.
+/// Returns the case farthest above its group for each kernel and contract: neighbours of a point say nothing
+/// new.
 std::string standing_out(std::span<const Record> records, const char* what) {
   const Surprises surprises = surprises_of(records);
   HtmlTable table({{"case"},
@@ -221,7 +223,7 @@ std::string html_points(const ReportData& data) {
     table.text(name_of(r.judgement.verdict), tone_of(r.judgement.verdict));
     for (const double value : {r.judgement.ratio, m.rms_error, m.rms_error / m.size, m.max_error})
       table.number(value);
-    // A system without a state, a triangular system or a cost has none of these.
+    // Systems without a state, a triangular system or a cost have none of these.
     for (const double value : {m.rms_bound, m.state_rms, m.state_bound, m.condition, m.flops, m.bytes})
       table.measured(value);
     table.command(repro_command(r));

@@ -26,7 +26,7 @@ constexpr const char* kMissing =
     "gnuplot is not there; install it (Debian: apt-get install gnuplot-nox), or leave the plots out with "
     "--no-plots";
 
-/// A folder that goes with the object.
+/// A folder that is removed with the object.
 class Scratch {
  public:
   Scratch() {
@@ -47,8 +47,8 @@ class Scratch {
   fs::path path_;
 };
 
-/// In `folder`, whose name no script then holds: gnuplot without a shell and without the user's settings; its
-/// exit code, or -1 where there is no gnuplot.
+/// Runs gnuplot in `folder`, so that no script contains the folder's name, without a shell and without the
+/// user's settings. Returns its exit code, or -1 if there is no gnuplot.
 int run_gnuplot(const std::vector<std::string>& arguments, const std::string& folder,
                 const std::string& output) {
   std::vector<std::string> words = {"gnuplot", "-d"};
@@ -69,12 +69,12 @@ int run_gnuplot(const std::vector<std::string>& arguments, const std::string& fo
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  // A shell's 127, which some systems give instead of a failed spawn.
+  // Some systems return a shell's 127 instead of a failed spawn.
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) return -1;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-/// A string of a script: characters that cannot end it, nor stand for something else.
+/// Returns a string for a script, without characters that could end it or have a meaning of their own.
 std::string literal(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
@@ -113,7 +113,7 @@ const char* style_of(Curve::Style style) {
   return "with lines";
 }
 
-/// The same in the legend, where nothing draws the marks over it.
+/// The style in the legend, where no marks are drawn over it.
 const char* key_style_of(Curve::Style style) {
   switch (style) {
     case Curve::Style::line_dots:
@@ -125,7 +125,7 @@ const char* key_style_of(Curve::Style style) {
   }
 }
 
-/// The marks that can be pointed at, drawn over the line; nullptr where the style has none.
+/// Returns the marks drawn over the line, which readers can point at; nullptr if the style has none.
 const char* marker_of(Curve::Style style) {
   switch (style) {
     case Curve::Style::line_dots:
@@ -143,7 +143,7 @@ void add_axis(std::string& script, const char* name, const PlotAxis& axis) {
   script += fmt::format("set {}label {}\n", name, literal(axis.label));
   if (axis.log_base > 0.0) {
     script += fmt::format("set logscale {} {}\n", name, axis.log_base);
-    // Tens as powers, twos and fours as they are.
+    // Powers of ten are written as powers, powers of two and four as they are.
     if (axis.log_base == 10.0) script += fmt::format("set format {} '%.0e'\n", name);
   }
   if (axis.zero_at) script += fmt::format("set {}tics add ('0' {})\n", name, *axis.zero_at);
@@ -158,20 +158,20 @@ void add_figure(std::string& script, const Figure& figure, const std::string& ou
       "set grid back lt 1 lw 0.6 lc rgb '#dddddd'\nset key bmargin center horizontal Left reverse maxcols 4 "
       "samplen 2 spacing 1.1 height 0.3\n"
       "set boxwidth 0.9 relative\n";
-  // The subject stands on a line of its own: on one, long names would run out of the picture.
+  // The subject has a line of its own: on a single line, long names would run out of the picture.
   const std::size_t subject = figure.title.find(": ");
   const std::string title = subject == figure.title.npos
                                 ? literal(figure.title)
                                 : literal(figure.title.substr(0, subject)) + ".\"\\n\"." +
                                       literal(figure.title.substr(subject + 2));
   script += fmt::format("set output '{}'\nset title {} font ',12.5'\n", output, title);
-  // A dot on the frame of a plot of few dots is cut; a profile of many fills the width.
+  // A dot on the frame of a plot with few dots would be cut; a profile of many points fills the width.
   if (figure.x.whole) {
     double last = 0.0;
     for (const Curve& curve : figure.curves) {
       for (const Mark& mark : curve.marks) last = std::max(last, mark.x);
     }
-    // Many are labelled in steps; none is labelled beside the data.
+    // If there are many, labels come in steps; there is none beside the data.
     script +=
         fmt::format("set offsets 0.5, 0.5, 0, 0\nset xtics 0, {}, {}\n", std::ceil((last + 1) / 16), last);
   } else {

@@ -27,7 +27,8 @@ constexpr std::string_view kFormat = "samestate-board-1";
 /// JSON has no infinity.
 Json number(double x) { return std::isfinite(x) ? Json(x) : std::isinf(x) ? Json("inf") : Json(nullptr); }
 
-/// The fields of a timing that a report shows: of its judgement the verdict, its gate and the ratio.
+/// Visits the fields of a timing that a report shows: of its judgement these are the verdict, its gate and
+/// the ratio.
 template <class AnyTiming, class Visit>
 void visit_timed(AnyTiming& timing, Visit&& visit) {
   auto& record = timing.timed.record;
@@ -54,7 +55,8 @@ Json timing_object(const TimedEvidence& timing) {
   return object;
 }
 
-/// Rows of values under names that stand once, since those are as long as the values; null where a timing has no such field.
+/// Rows of values under names that are written once, since names are as long as the values; null if a timing
+/// has no such field.
 struct Columns {
   explicit Columns(const std::vector<TimedEvidence>& timings) {
     for (const TimedEvidence& timing : timings) {
@@ -75,7 +77,7 @@ struct Columns {
   std::vector<std::string> names;
 };
 
-/// The objects of such rows, or those that a digest of before has.
+/// Returns the objects in such rows, or those of an older digest.
 std::vector<Json> timing_objects(const Json& timings) {
   if (timings.is_array()) return {timings.begin(), timings.end()};
   const auto names = timings.at("fields").get<std::vector<std::string>>();
@@ -220,7 +222,7 @@ std::vector<Digest> digests_in(const std::filesystem::path& folder) {
     if (entry.path().extension() != ".json" || !entry.is_regular_file(code)) continue;
     const std::optional<std::string> text = text_of(entry.path());
     const Json parsed = Json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
-    // A file of another program.
+    // The file belongs to another program.
     if (!parsed.is_discarded() && !(parsed.is_object() && parsed.value("format", Json()) == kFormat))
       continue;
     digests.push_back({entry.path(), parse_board(text.value_or(""), entry.path().string())});

@@ -7,8 +7,8 @@
 
 namespace samestate {
 
-/// A table of words for a terminal: the columns of all rows begin below each other, two spaces apart; the last
-/// one is as long as it is. Each row ends its line.
+/// A table of words for a terminal: columns are aligned and two spaces apart; the last one is not padded.
+/// Each row ends with a newline.
 [[nodiscard]] std::string aligned(const std::vector<std::vector<std::string>>& rows);
 
 /// The words of a text in lines of at most `columns`, each under the indent, without an end of the last one.

@@ -29,7 +29,7 @@ MutantsJson json_of(const MutantRow& row) {
   return out;
 }
 
-/// A field of an object; throws Error where it is missing or of another type.
+/// Returns a field of an object; throws Error if it is missing or has another type.
 template <class Value>
 Value field(const MutantsJson& object, const char* name) {
   if (!object.is_object() || !object.contains(name)) throw Error(fmt::format("no field '{}'", name));
