@@ -45,5 +45,8 @@ Command add_scale(CLI::App& app);
 Command add_serve(CLI::App& app);
 Command add_tolerance(CLI::App& app);
 Command add_explain(CLI::App& app);
+Command add_help(CLI::App& app);
+Command add_version(CLI::App& app);
+Command add_completion(CLI::App& app);
 
 }  // namespace samestate::cli
