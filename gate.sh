@@ -102,17 +102,11 @@ preset=judge
 [[ -z "$everything" ]] || preset=release
 folder="build/$preset"
 
-# Minutes on two idle cores, measured on the machine that the README names; half as many jobs take twice as long.
-minutes() { # judge or release, then the CUDA kernels
-  local cold=JUDGE_COLD
-  [[ "$preset" == judge ]] || cold=RELEASE_COLD
-  [[ "$cuda" == OFF ]] || cold=$((cold + CUDA_COLD))
-  printf '%s' "$(((cold * 2 + jobs - 1) / jobs))"
-}
-what='the judge'
-[[ "$preset" == judge ]] || what='the whole command'
-[[ "$cuda" == OFF ]] || what="$what and the CUDA kernels"
-say "1. build $what in $folder: about $(minutes) minutes with $jobs jobs, less with a compiler cache"
+# Minutes of processor time that a build without compiler cache took (docs/start of this number: ./gate.sh --build-only under time).
+what='the judge' work=JUDGE_COLD
+[[ "$preset" == judge ]] || what='the whole command' work=RELEASE_COLD
+[[ "$cuda" == OFF ]] || what="$what and the CUDA kernels" work=$((work + 11))
+say "1. build $what in $folder: about $work minutes of processor time, $(((work + jobs - 1) / jobs)) min with $jobs idle cores; a minute where a compiler cache has it all"
 if [[ -n "$build_only" ]]; then
   say '2. no gate (--build-only)'
 elif [[ ${#quick[@]} -gt 0 ]]; then

@@ -42,7 +42,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 jobs="${JOBS:-$(nproc)}"
 say "1. ./gate.sh ${gate_options[*]}"
 say '2. build the tests'
-say "3. ctest with $jobs jobs; all three took about TEST_MINUTES minutes on two idle cores with nothing built before"
+before="$(sed -nE 's/.*<testsuite .* time="([0-9]+).*/\1/p' out/ctest.xml 2>/dev/null | head -1 || true)"
+say "3. ctest with $jobs jobs${before:+: $(((before + 59) / 60)) minutes the last time}"
 gate=0
 ./gate.sh "${gate_options[@]}" || gate=$?
 if [[ $gate -eq 2 ]]; then

@@ -32,5 +32,7 @@ if(samestate_missing)
     "  sudo apt-get install ${samestate_missing}")
 endif()
 # Optional: `mpirun samestate` (docs/mpi.md), of libopenmpi-dev or libmpich-dev.
-find_package(MPI QUIET COMPONENTS CXX)
+if(NOT SAMESTATE_JUDGE_ONLY)
+  find_package(MPI QUIET COMPONENTS CXX)
+endif()
 include(system_headers)

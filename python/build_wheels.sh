@@ -69,6 +69,9 @@ if [[ ! -e "$work/test/complete" ]]; then
   debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv,python3-numpy "$suite" "$work/test" >"$work/debootstrap.log" ||
     fail "debootstrap: $(tail -1 "$work/debootstrap.log")"
   for file in /etc/resolv.conf /etc/pip.conf; do [[ ! -e "$file" ]] || cp -L "$file" "$work/test/etc/"; done
+  # Those of a proxy, which packages are fetched through.
+  cp /usr/local/share/ca-certificates/*.crt "$work/test/usr/local/share/ca-certificates/" 2>/dev/null || true
+  in_root "$work/test" 'update-ca-certificates' >>"$work/debootstrap.log" 2>&1
   touch "$work/test/complete"
 fi
 if [[ ! -e "$work/build/complete" ]]; then
