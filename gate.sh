@@ -89,7 +89,7 @@ install_missing() {
 }
 
 has_nvcc() { command -v "${CUDACXX:-nvcc}" >/dev/null || [[ -x "${CUDA_PATH:-${CUDA_HOME:-/usr/local/cuda}}/bin/nvcc" ]]; }
-has_gpu() { compgen -G '/dev/nvidia[0-9]*' >/dev/null; }
+has_gpu() { nvidia-smi -L 2>/dev/null | grep -q '^GPU'; }
 
 if [[ -z "$cuda" ]]; then
   cuda=OFF
@@ -103,8 +103,8 @@ preset=judge
 folder="build/$preset"
 
 # Minutes of processor time that a build without compiler cache took (docs/start of this number: ./gate.sh --build-only under time).
-what='the judge' work=JUDGE_COLD
-[[ "$preset" == judge ]] || what='the whole command' work=RELEASE_COLD
+what='the judge' work=20
+[[ "$preset" == judge ]] || what='the whole command' work=41
 [[ "$cuda" == OFF ]] || what="$what and the CUDA kernels" work=$((work + 11))
 say "1. build $what in $folder: about $work minutes of processor time, $(((work + jobs - 1) / jobs)) min with $jobs idle cores; a minute where a compiler cache has it all"
 if [[ -n "$build_only" ]]; then
