@@ -30,8 +30,10 @@ add_library(samestate_options INTERFACE)
 target_compile_features(samestate_options INTERFACE cxx_std_20)
 target_include_directories(samestate_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
   $<INSTALL_INTERFACE:include/samestate>)
-# Warnings are ours: who uses the package keeps their own, and who builds the judge alone may have a compiler that warns of more.
-if(NOT SAMESTATE_JUDGE_ONLY)
+# Warnings are ours: who uses the package keeps their own. Off for who only wants the command and may have a compiler that warns of
+# more.
+option(SAMESTATE_WARNINGS "compile with warnings, which are errors" ON)
+if(SAMESTATE_WARNINGS)
   target_compile_options(samestate_options INTERFACE
     $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wno-sign-conversion;-Werror>>)
 endif()
@@ -53,18 +55,6 @@ if(SAMESTATE_SANITIZE)
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   target_link_options(samestate_options INTERFACE -fsanitize=address,undefined)
 endif()
-
-# Sources of a library compiled eight at a time: most of what a unit costs is its headers and the templates of Eigen and fmt that
-# it instantiates, which the eight then share. Off where sources change one at a time.
-option(SAMESTATE_UNITY "compile the sources of a library eight at a time" OFF)
-# samestate_unite(TARGET [ALONE SOURCE..]): ALONE names sources that share a name of an unnamed namespace with another one.
-function(samestate_unite target)
-  cmake_parse_arguments(PARSE_ARGV 1 unite "" "" "ALONE")
-  if(SAMESTATE_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    set_source_files_properties(${unite_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  endif()
-endfunction()
 
 # What nearly every unit reads of the system, read once a target: a third of a build. Off where a missing #include of a
 # source is to be found (presets dev, asan); headers.* show that every header compiles alone.
