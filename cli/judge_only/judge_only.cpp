@@ -24,7 +24,7 @@ namespace {
 Command refusing(CLI::App& app) {
   app.allow_extras()->footer("This build does not have it: the verb says which build does.");
   return [&app]() -> int {
-    throw Error(app.get_name() + ": this build is of the judge alone. " + std::string(kWithEverything));
+    throw Error(app.get_name() + ": this build is of the judge alone. " + kWithEverything);
   };
 }
 
@@ -38,7 +38,7 @@ Command add_goldens(CLI::App& app) { return refusing(app); }
 int merge_mutants(const std::vector<std::string>& files, const MergeOptions&) {
   throw Error((files.empty() ? "merge" : files.front()) +
               ": the table of mutants is joined by a build that has mutants. " +
-              std::string(kWithEverything));
+              kWithEverything);
 }
 
 }  // namespace cli

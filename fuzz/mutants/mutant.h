@@ -32,13 +32,8 @@ struct Mutant {
   [[nodiscard]] KernelTable table() const { return KernelTable(rows, operators); }
 };
 
-/// All of them, by file and fault; none in a build of the judge alone (SAMESTATE_JUDGE_ONLY).
+/// All of them, by file and fault.
 [[nodiscard]] std::span<const Mutant> all_mutants();
-
-/// Says to whoever lacks the mutants, the proofs or the kernels of this repository how to build the command with them.
-inline constexpr std::string_view kWithEverything =
-    "Build the command with -DSAMESTATE_JUDGE_ONLY=OFF (pip: -C cmake.define.SAMESTATE_JUDGE_ONLY=OFF) to have the mutants, "
-    "the proofs and all kernels";
 
 /// Throws Error with the nearest names.
 [[nodiscard]] const Mutant& mutant_named(std::string_view name);

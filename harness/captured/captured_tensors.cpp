@@ -20,7 +20,7 @@ namespace samestate {
 namespace {
 
 template <class... Arguments>
-[[noreturn]] void differs(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+[[noreturn]] void tensor_differs(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
   throw CapturedMismatch(fmt::format(text, std::forward<Arguments>(arguments)...));
 }
 
@@ -113,16 +113,16 @@ CapturedTensors::CapturedTensors(const std::filesystem::path& folder, const Capt
         fault_ = fmt::format("result {} is [{}], and [{}] is asked for", quote(place->second.substr(7)),
                              fmt::join(found, ", "), fmt::join(shape, ", "));
       } else {
-        differs("{} is [{}], and {} has [{}] there at the sizes that the other tensors show",
-                quote(place->second), fmt::join(file_.shape(place->second), ", "), declaration.system,
-                fmt::join(shape, ", "));
+        tensor_differs("{} is [{}], and {} has [{}] there at the sizes that the other tensors show",
+                       quote(place->second), fmt::join(file_.shape(place->second), ", "), declaration.system,
+                       fmt::join(shape, ", "));
       }
     }
     require_values(c, words);
     c.contract = contract(Resolved(c), words);
     resolved_.emplace(c);
     const std::string_view broken = DeclaredLimits(declaration.limits, system).broken_by(c);
-    if (!broken.empty()) differs("outside the declared limit {}", broken);
+    if (!broken.empty()) tensor_differs("outside the declared limit {}", broken);
   } catch (const Error& error) {
     throw CapturedMismatch(error.what());
   }
@@ -131,7 +131,7 @@ CapturedTensors::CapturedTensors(const std::filesystem::path& folder, const Capt
     if (name.starts_with("after.") && !read && !words.ignored.contains(name.substr(6)))
       edited_ = name.substr(6);
     if (name.starts_with("argument.") && !read && !words.ignored.contains(name.substr(9)))
-      differs(
+      tensor_differs(
           "argument {0} is a tensor that the declaration does not name: --argument OURS={0}, or --ignore {0} "
           "where "
           "it changes nothing of what is computed",
@@ -149,7 +149,7 @@ void CapturedTensors::find(const Resolved& r) {
   for (const TensorSpec& spec : signature.inputs) {
     const std::string name = "argument." + theirs(spec.name);
     if (!call_.tensors.contains(name))
-      differs("no tensor for {0}: --argument {0}=NAME says what the function calls it", spec.name);
+      tensor_differs("no tensor for {0}: --argument {0}=NAME says what the function calls it", spec.name);
     places_[std::string(r.system->in_file.input) + spec.name] = name;
   }
   for (std::size_t i = 0; i < signature.outputs.size(); ++i) {
@@ -160,7 +160,8 @@ void CapturedTensors::find(const Resolved& r) {
       place = known;
     if (!place.empty()) continue;
     if (!returned_none(call_, i))
-      differs("no result is {0}, which is asked for by name or at place {1}: --argument {0}=NAME", name, i);
+      tensor_differs("no result is {0}, which is asked for by name or at place {1}: --argument {0}=NAME",
+                     name, i);
     fault_ = fmt::format("the call returned None where {} is asked for", name);
     places_.erase(std::string(r.system->in_file.output) + name);
   }
@@ -179,8 +180,8 @@ void CapturedTensors::require_values(const Case& c, const CapturedWords& words) 
   if (own != nullptr && !words.ignored.contains(epsilon) &&
       system_named(c.system).equation.find("1e-6") != std::string_view::npos) {
     if (static_cast<float>(*own) != static_cast<float>(kEpsilon))
-      differs("argument {} is {:g}, and {} has {:g}: nothing to judge it by", epsilon, *own, c.system,
-              kEpsilon);
+      tensor_differs("argument {} is {:g}, and {} has {:g}: nothing to judge it by", epsilon, *own, c.system,
+                     kEpsilon);
     read.push_back("epsilon");
   }
   for (const auto& [size, value] : c.parameters) {
@@ -206,7 +207,7 @@ std::string CapturedTensors::contract(const Resolved& r, const CapturedWords& wo
     }
     if (fits) return contract.name;
   }
-  differs("none of the contracts {} has the recorded dtypes: --contract NAME", fmt::join(names, ", "));
+  tensor_differs("none of the contracts {} has the recorded dtypes: --contract NAME", fmt::join(names, ", "));
 }
 
 RunFile CapturedTensors::run_file() const {

@@ -50,10 +50,6 @@ Limits limits_of(const Resolved& r, const RecurrentSystem& system, const Sequenc
   return limits;
 }
 
-double root_mean_square(const Vector<double>& x) {
-  return x.size() == 0 ? 0.0 : std::sqrt(x.squaredNorm() / static_cast<double>(x.size()));
-}
-
 /// The lines of `expected` that read what the kernel was given as the equation has it.
 std::string reading(const Given& given, const RecurrentSystem& system, const BatchShape& shape) {
   std::string out;
