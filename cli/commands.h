@@ -24,7 +24,8 @@ using Command = std::function<int()>;
 
 /// Tells whoever has a build of the judge alone, which has no mutants (all_mutants() is empty) and no proofs, how to have them.
 inline constexpr const char* kWithEverything =
-    "Build the command with -DSAMESTATE_JUDGE_ONLY=OFF (pip: -C cmake.define.SAMESTATE_JUDGE_ONLY=OFF) to have the mutants and "
+    "Build the command with -DSAMESTATE_JUDGE_ONLY=OFF (pip: -C cmake.define.SAMESTATE_JUDGE_ONLY=OFF) to "
+    "have the mutants and "
     "the proofs";
 
 Command add_gate(CLI::App& app);

@@ -16,7 +16,7 @@ namespace {
 /// What the shells complete after an option, or in the place of a verb's own argument.
 struct Values {
   std::vector<std::string> words;  ///< those that the parser lets through
-  std::string listed;              ///< the topic of `samestate list` that has them, as kernels; empty: there is none
+  std::string listed;  ///< the topic of `samestate list` that has them, as kernels; empty: there is none
   [[nodiscard]] bool files() const { return words.empty() && listed.empty(); }
 };
 
@@ -114,7 +114,8 @@ std::string bash(const std::vector<VerbWords>& verbs) {
     for (const OptionWords& option : verb.options) {
       if (!option.takes_value) continue;
       std::vector<std::string> patterns;
-      for (const std::string& name : option.names) patterns.push_back(fmt::format("'{} {}'", verb.name, name));
+      for (const std::string& name : option.names)
+        patterns.push_back(fmt::format("'{} {}'", verb.name, name));
       out += fmt::format("      {}) words={} ;;\n", fmt::join(patterns, "|"), bash_words(option.values));
     }
     std::vector<std::string> free = verb.argument.words;
@@ -144,7 +145,7 @@ std::string plain(const std::string& text) {
 std::string zsh_values(const Values& values) {
   if (values.files()) return ":value:_files";
   if (values.listed.empty()) return fmt::format(":value:({})", fmt::join(values.words, " "));
-  return fmt::format(":{0}:_samestate_listed {0}", values.listed);
+  return fmt::format(":{0}: _samestate_listed {0}", values.listed);  // the space: called as it stands
 }
 
 std::string zsh(const std::vector<VerbWords>& verbs) {
@@ -181,16 +182,17 @@ std::string zsh(const std::vector<VerbWords>& verbs) {
          "  esac\n"
          "}\n"
          // Sourced by `source <(..)` the file defines the completion; autoloaded from $fpath it is called.
-         "if [[ \"${funcstack[1]}\" == _samestate ]]; then _samestate \"$@\"; else compdef _samestate samestate; "
+         "if [[ \"${funcstack[1]}\" == _samestate ]]; then _samestate \"$@\"; else compdef _samestate "
+         "samestate; "
          "fi\n";
 }
 
 std::string fish_values(const Values& values) {
   if (values.files()) return " -r -F";
   if (values.listed.empty()) return fmt::format(" -x -a '{}'", fmt::join(values.words, " "));
-  return fmt::format(" -x -a '({})'",
-                     fmt::format("samestate list {} 2>/dev/null | string match -r \"^\\\\S+\" | tail -n +2",
-                                 values.listed));
+  return fmt::format(
+      " -x -a '({})'",
+      fmt::format("samestate list {} 2>/dev/null | string match -r \"^\\\\S+\" | tail -n +2", values.listed));
 }
 
 std::string fish(const std::vector<VerbWords>& verbs) {
@@ -205,8 +207,8 @@ std::string fish(const std::vector<VerbWords>& verbs) {
       std::string names;
       for (const std::string& name : option.names)
         names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
-      out += fmt::format("{}{}{} -d '{}'\n", here, names, option.takes_value ? fish_values(option.values) : "",
-                         plain(option.means));
+      out += fmt::format("{}{}{} -d '{}'\n", here, names,
+                         option.takes_value ? fish_values(option.values) : "", plain(option.means));
     }
     if (!verb.argument.words.empty())
       out += fmt::format("{} -f -a '{}'\n", here, fmt::join(verb.argument.words, " "));

@@ -72,8 +72,8 @@ Command add_help(CLI::App& app) {
       fmt::print("{}", man_page(command, SAMESTATE_VERSION));
     } else if (options->verb.empty()) {
       // CLI::App::help would print the help of this verb, which is the one that was parsed.
-      fmt::print("{}", command.get_formatter()->make_help(&command, command.get_name(),
-                                                          CLI::AppFormatMode::Normal));
+      fmt::print(
+          "{}", command.get_formatter()->make_help(&command, command.get_name(), CLI::AppFormatMode::Normal));
     } else {
       fmt::print("{}", verb_named(command, options->verb).help(command.get_name()));
     }

@@ -37,8 +37,7 @@ Command add_goldens(CLI::App& app) { return refusing(app); }
 
 int merge_mutants(const std::vector<std::string>& files, const MergeOptions&) {
   throw Error((files.empty() ? "merge" : files.front()) +
-              ": the table of mutants is joined by a build that has mutants. " +
-              kWithEverything);
+              ": the table of mutants is joined by a build that has mutants. " + kWithEverything);
 }
 
 }  // namespace cli
