@@ -102,9 +102,9 @@ preset=judge
 [[ -z "$everything" ]] || preset=release
 folder="build/$preset"
 
-# Minutes of processor time that a build without compiler cache took (docs/start of this number: ./gate.sh --build-only under time).
+# Minutes of processor time of a build without compiler cache: the compilers' seconds in build.ninja's log, added up.
 what='the judge' work=20
-[[ "$preset" == judge ]] || what='the whole command' work=41
+[[ "$preset" == judge ]] || what='the whole command' work=32
 [[ "$cuda" == OFF ]] || what="$what and the CUDA kernels" work=$((work + 11))
 say "1. build $what in $folder: about $work minutes of processor time, $(((work + jobs - 1) / jobs)) min with $jobs idle cores; a minute where a compiler cache has it all"
 if [[ -n "$build_only" ]]; then
