@@ -12,7 +12,6 @@
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
 #include "harness/explain/explain_tensors.h"
-#include "harness/systems/tensor_comparison.h"
 #include "oracles/reasons.h"
 #include "oracles/rounding.h"
 
@@ -39,7 +38,7 @@ const char* written(float given, float left) {
 std::string of_nobodys_rows(const TensorLawTrace& trace) {
   std::vector<std::string> what;
   for (const TensorLawComparison& comparison : trace) {
-    if (comparison.first != tensor_laws_detail::kRowsGiven) continue;
+    if (comparison.first != kRowsGiven) continue;
     for (const TensorLawPair& pair : comparison.pairs) {
       const Matrix<double> allowed = pair.first.tolerance + pair.second.tolerance;
       for (Index i = 0; i < pair.rows; ++i) {

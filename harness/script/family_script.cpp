@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "harness/script/script_parts.h"
+#include "oracles/batch_edit.h"
 #include "oracles/head_bound.h"
-#include "oracles/laws/edit.h"
 #include "oracles/systems/numpy_text.h"
 #include "reference/error.h"
 

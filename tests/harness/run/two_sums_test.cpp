@@ -170,7 +170,7 @@ TEST(MoreExact, ReproNamesTheContractThatRoundsNothingBetween) {
   const Record record = of_contract("bf16_io", "bf16", "normal", &trace);
   const Resolved r(parse_case(record.line));
   ASSERT_TRUE(is_about_the_contract(r, record.judgement));
-  const Neighbours near = neighbours_of(r, run_file_of(record, trace), 60.0);
+  const Neighbours near = neighbours_of(r, trace, 60.0);
   EXPECT_NE(std::ranges::find(near.passes, "bf16_io"), near.passes.end()) << near.text();
 }
 

@@ -4,8 +4,8 @@
 #include <random>
 
 #include "harness/cases/system.h"
+#include "harness/run/law_subject.h"
 #include "oracles/contracts.h"
-#include "oracles/laws/law.h"
 
 namespace samestate {
 namespace {
