@@ -5,5 +5,6 @@ if(NOT EXISTS ${samestate_program})
   message(FATAL_ERROR "SAMESTATE_BUILD=${SAMESTATE_BUILD}: there is no cli/samestate in it; name a build folder, as build/release")
 endif()
 install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" --install \"${SAMESTATE_BUILD}\" --component command --strip
-  --prefix \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\" COMMAND_ERROR_IS_FATAL ANY)" COMPONENT command)
+  --prefix \"\${CMAKE_INSTALL_PREFIX}\" COMMAND_ERROR_IS_FATAL ANY)" COMPONENT command)
+add_custom_target(samestate) # what python/pyproject.toml asks to be built
 include(release)

@@ -37,7 +37,7 @@ inside() {
   checks=$((checks + 1))
   invocation="${*:2}"
   code=0
-  env -i HOME="$folder" PATH="$1" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$python_path" timeout 240 "${@:2}" >out 2>err || code=$?
+  timeout 240 env -i HOME="$folder" PATH="$1" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$python_path" "${@:2}" >out 2>err || code=$?
 }
 cat >mine.py <<'END'
 import numpy as np
@@ -110,7 +110,7 @@ invocation=cpack
 cmake -S "$root" -B pack "-DSAMESTATE_BUILD=$build" -DSAMESTATE_CARRY=ON >said 2>&1 || complain "no packing: $(tail -3 said)"
 (cd pack && cpack -G TGZ -D 'CPACK_COMPONENTS_ALL=command;pages;carried;python') >said 2>&1 || complain "no tarball: $(tail -3 said)"
 mkdir tarball && tar -xzf pack/*.tar.gz -C tarball --strip-components=1
-mkdir tools && ln -s "$environment/bin/python" tools/python3
+mkdir tools && printf '#!/bin/sh\nexec "%s/bin/python" "$@"\n' "$environment" >tools/python3 && chmod +x tools/python3
 python_path="$folder/tarball/lib/python3/dist-packages"
 used 'the tarball' "$folder/tarball/bin:$folder/tools" tarball/share
 carries tarball/lib
