@@ -99,7 +99,7 @@ in_root "$work/build" 'cd /made
   /tools/bin/auditwheel -q repair -w . raw/*.whl
   cmake -S /source -B pack -DSAMESTATE_BUILD=/source/build/judge -DSAMESTATE_CARRY=ON >>log
   cd pack
-  cpack -G TGZ -D "CPACK_COMPONENTS_ALL=command;pages;carried;python" >>../log
+  cpack -G TGZ -D CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY=ON -D "CPACK_COMPONENTS_ALL=command;pages;carried;python" >>../log
   cpack -G DEB -D "CPACK_COMPONENTS_ALL=command;pages;python" >>../log
   mv *.tar.gz *.deb ..' || fail "the files: $(tail -3 "$work/build/made/log")"
 # What auditwheel adds would be a library without a licence beside it.

@@ -108,7 +108,7 @@ pip uninstall --quiet --yes samestate >said
 # The .deb and the tarball, unpacked: the tarball's command has its libraries beside it, the .deb names packages that have them.
 invocation=cpack
 cmake -S "$root" -B pack "-DSAMESTATE_BUILD=$build" -DSAMESTATE_CARRY=ON >said 2>&1 || complain "no packing: $(tail -3 said)"
-(cd pack && cpack -G TGZ -D 'CPACK_COMPONENTS_ALL=command;pages;carried;python') >said 2>&1 || complain "no tarball: $(tail -3 said)"
+(cd pack && cpack -G TGZ -D CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY=ON -D 'CPACK_COMPONENTS_ALL=command;pages;carried;python') >said 2>&1 || complain "no tarball: $(tail -3 said)"
 mkdir tarball && tar -xzf pack/*.tar.gz -C tarball --strip-components=1
 mkdir tools && printf '#!/bin/sh\nexec "%s/bin/python" "$@"\n' "$environment" >tools/python3 && chmod +x tools/python3
 python_path="$folder/tarball/lib/python3/dist-packages"
