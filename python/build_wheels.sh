@@ -96,7 +96,7 @@ in_root "$work/build" 'cd /made
   settings=(--config-settings=cmake.define.SAMESTATE_BUILD=/source/build/judge --config-settings=cmake.define.SAMESTATE_CARRY=ON)
   /tools/bin/pip wheel -q --no-deps --no-build-isolation -w raw "${settings[@]}" /source/python
   /tools/bin/auditwheel show raw/*.whl
-  /tools/bin/auditwheel -q repair -w . raw/*.whl
+  PATH=/tools/bin:$PATH /tools/bin/auditwheel repair -w . raw/*.whl
   cmake -S /source -B pack -DSAMESTATE_BUILD=/source/build/judge -DSAMESTATE_CARRY=ON >>log
   cd pack
   cpack -G TGZ -D CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY=ON -D "CPACK_COMPONENTS_ALL=command;pages;carried;python" >>../log
