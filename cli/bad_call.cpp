@@ -78,7 +78,6 @@ std::string bad_call(const CLI::App& app, const CLI::ParseError& error, std::spa
     return names;
   };
   const std::string all_verbs = "`samestate --help` has them all";
-  if (words.empty()) return "no verb, as in `samestate gate`; " + all_verbs;
   const std::string& first = words.front();
   if (first.starts_with('-')) {
     const std::string name = no_option(app, words);

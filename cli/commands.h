@@ -22,6 +22,12 @@ enum Exit : int {
 
 using Command = std::function<int()>;
 
+/// Tells whoever has a build of the judge alone, which has no mutants (all_mutants() is empty) and no proofs, how to have them.
+inline constexpr const char* kWithEverything =
+    "Build the command with -DSAMESTATE_JUDGE_ONLY=OFF (pip: -C cmake.define.SAMESTATE_JUDGE_ONLY=OFF) to "
+    "have the mutants and "
+    "the proofs";
+
 Command add_gate(CLI::App& app);
 Command add_fuzz(CLI::App& app);
 Command add_repro(CLI::App& app);
@@ -45,5 +51,8 @@ Command add_scale(CLI::App& app);
 Command add_serve(CLI::App& app);
 Command add_tolerance(CLI::App& app);
 Command add_explain(CLI::App& app);
+Command add_help(CLI::App& app);
+Command add_version(CLI::App& app);
+Command add_completion(CLI::App& app);
 
 }  // namespace samestate::cli

@@ -154,8 +154,9 @@ int run_explain(ExplainOptions options) {
     throw Error(
         fmt::format("explain {}: no such word, contract, point, regime, law, system, form, key, size, edge, "
                     "bug or mutant{}; "
-                    "`samestate explain` lists the words",
-                    options.word, near.empty() ? "" : fmt::format("; near: {}", fmt::join(near, ", "))));
+                    "`samestate explain` lists the words{}",
+                    options.word, near.empty() ? "" : fmt::format("; near: {}", fmt::join(near, ", ")),
+                    all_mutants().empty() ? "; this build has no mutants and no bugs" : ""));
   }
   if (options.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();

@@ -65,6 +65,10 @@ Neighbours tried_neighbours(const Resolved& r, const Trace& run, const std::vect
 Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double seconds) {
   Explanation e = explain(r, trace);
   if (e.differs.empty()) return e;
+  if (all_mutants().empty()) {
+    e.patterns.emplace_back("(this build has no mutants, so no known mistake was looked for)");
+    return e;
+  }
   const Likeness like = mutants_like(r, trace, seconds);
   for (const Mutant* m : like.mutants)
     e.patterns.push_back(fmt::format("{} (mutant {})", m->summary, m->name));

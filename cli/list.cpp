@@ -348,6 +348,8 @@ Command add_list(CLI::App& app) {
                             : what == "coverage"                       ? list_coverage(options->evidence)
                                                                        : list_regimes();
     print(listing, options->json);
+    if (all_mutants().empty() && (what == "mutants" || what == "kernels" || what == "coverage"))
+      fmt::print(stderr, "samestate: this build is of the judge alone. {}.\n", kWithEverything);
     return static_cast<int>(kPass);
   };
 }

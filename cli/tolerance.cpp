@@ -178,6 +178,7 @@ std::string nothing_tried(const Case& c, const BlindSpot& blind) {
                                                       "; of {} others no time was left, give more "
                                                       "--mutants",
                                                       blind.unreached);
+  if (all_mutants().empty()) return "this build has no mutants to try";
   if (blind.all == 0) return fmt::format("there is no mutant of {}", c.system);
   if (blind.tried > 0)
     return fmt::format("all of {} mutants tried give the right values on these data{}", blind.tried, left);
