@@ -98,6 +98,8 @@ void add_explanation(Page& page, const Explanation& e) {
   for (const std::string& line : e.differs) page.line("{}{}", std::exchange(title, "          "), line);
   title = "looks like";
   for (const std::string& line : e.patterns) page.line("{} {}", std::exchange(title, "          "), line);
+  title = "tried     ";
+  for (const std::string& line : e.tried) page.line("{}{}", std::exchange(title, "          "), line);
   title = "values    ";
   for (const ExplainedValue& v : e.values) {
     page.line("{}{}: {} {:.9g}, {} {:.9g}", std::exchange(title, "          "), v.place, e.expected,
@@ -122,7 +124,7 @@ std::string record_page(const Record& record, bool json) {
 }
 
 CaseExplanation lists_of(const Explanation& e) {
-  CaseExplanation out{e.differs, e.patterns, {}, {}, ""};
+  CaseExplanation out{e.differs, e.patterns, e.tried};
   for (const ExplainedValue& v : e.values) out.values.push_back({v.place, v.expected, v.actual});
   for (const BoundTerm& term : e.terms) out.terms.emplace_back(term.name, term.value);
   return out;

@@ -120,7 +120,7 @@ void write_script(const ScriptOptions& options, ScriptWords words, const Record&
     words.sentence += ".";
     for (std::string pattern : explanation.patterns) {
       // A mutant's name says nothing to whom the script is given.
-      if (const std::size_t mutant = pattern.rfind(" (mutant "); mutant != pattern.npos)
+      if (const std::size_t mutant = pattern.rfind(kOfMutant); mutant != pattern.npos)
         pattern.erase(mutant);
       words.sentence += fmt::format(" It looks like this: {}.", pattern);
     }

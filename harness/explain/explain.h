@@ -36,6 +36,7 @@ struct Explanation {
   std::vector<ContractHint> contracts;
   std::vector<ExplainedValue> values;  ///< around the worst place
   std::vector<BoundTerm> terms;        ///< of the row's bound there (BOUNDS 7)
+  std::vector<std::string> tried;      ///< how much was run to find the patterns, and which limit ended that
   std::string expected = "expected";   ///< what the first number of `values` is called
   std::string actual = "actual";
 };

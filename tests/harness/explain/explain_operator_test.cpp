@@ -118,7 +118,7 @@ const Known kKnown[] = {
      }))},
     {"OneOutput", kLine, "only S: the other output(s) are right", kKernel,
      miswritten([](ChangedCall& call) { call.output("S")[5] += 3.0F; })},
-    {"OneSequence", kLine, "only sequence(s) 1 of 2", kKernel,
+    {"OneSequence", kLine, "only sequence 1 of 2", kKernel,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
        return o(b, t, j) + (b == 1 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
      }))},
