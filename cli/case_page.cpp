@@ -9,6 +9,7 @@
 #include "cli/explained.h"
 #include "cli/interrupt.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "fixtures/run_file.h"
 #include "harness/processes/workers.h"
 #include "harness/systems/saved_run.h"
@@ -34,9 +35,10 @@ std::string deeper_line(const Record& deeper) {
 /// Prints a page, and after it, or in its object, what the deeper look finds that it leaves open; a failure found there is the exit
 /// code.
 void print_page(const std::string& page, bool open, const PageOptions& options, int& code) {
-  if (!open || !options.deeper) return fmt::print("{}", page);
+  const std::string shown = options.json ? page : for_terminal(page);
+  if (!open || !options.deeper) return fmt::print("{}", shown);
   // A person reads the first verdict while the second is sought.
-  if (!options.json) fmt::print("{}", page);
+  if (!options.json) fmt::print("{}", shown);
   std::fflush(stdout);
   const Record deeper = options.deeper();
   if (is_repeatable_failure(deeper.judgement.verdict) && deeper.judgement.verdict != Verdict::timeout)
@@ -44,7 +46,7 @@ void print_page(const std::string& page, bool open, const PageOptions& options, 
   if (options.json)
     fmt::print("{}", with_deeper(page, deeper));
   else
-    fmt::print("{}\n", deeper_line(deeper));
+    fmt::print("{}", for_terminal(deeper_line(deeper) + "\n"));
 }
 
 }  // namespace
@@ -140,7 +142,8 @@ int print_apart(const std::function<std::string()>& body, const std::function<Re
     // No limit was hit, so that it says nothing of the kernel.
     const bool stopped = outcome.how == "interrupt";
     if (stopped) record.judgement.verdict = Verdict::skipped;
-    fmt::print("{}", record_page(record, options.json));
+    const std::string text = record_page(record, options.json);
+    fmt::print("{}", options.json ? text : for_terminal(text));
     return stopped ? static_cast<int>(kVacuous) : exit_code_of(lost->verdict);
   }
   const std::size_t end = outcome.text.find('\n');

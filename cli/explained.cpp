@@ -112,8 +112,7 @@ Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelT
   reruns.slice(1.0);
   // In this order: what is known by name, what turns it on and off, what the values look like, and what says less.
   std::vector<std::string> first, turned_on, last;
-  for (const SettingRule& rule : settings)
-    (says_less(rule.text) ? last : turned_on).push_back(rule.text);
+  for (const SettingRule& rule : settings) (says_less(rule.text) ? last : turned_on).push_back(rule.text);
   for (const Mutant* m : like.mutants) {
     // What depends on a setting is no mistake of the equation that is there without it, however like it the values are.
     const bool fits = turned_on.empty() || (!of_runs && passes_without(*m, settings, reruns));
@@ -177,7 +176,8 @@ std::string looks_like(const Record& failed, const std::vector<Case>& others, co
         const Resolved r(c);
         const Explanation e = explain_failure(r, trace, table, others, seconds / 2);
         // A known mistake says more than the places where it shows.
-        if (!e.patterns.empty() && e.patterns.front().find(kOfMutant) != std::string::npos) return e.patterns.front();
+        if (!e.patterns.empty() && e.patterns.front().find(kOfMutant) != std::string::npos)
+          return e.patterns.front();
         if (e.patterns.empty() || !is_of_key(e.patterns.front())) {
           // Where roundings stay within their bound, neither a place nor a setting is the cause.
           if (!trace.outputs.empty() && is_about_the_contract(r, record.judgement)) {

@@ -18,11 +18,11 @@ const char* noun_of(Norm norm) {
 }
 
 /// ", 16 times as much as" or ", 0.4 times"; empty where there is nothing to divide by.
-std::string times(double x, double of) {
+std::string times_of(double x, double of) {
   return of > 0.0 && std::isfinite(of) ? fmt::format(" ({:.3g} times that)", x / of) : "";
 }
 
-Answer::Kind kind_of(const Answer& a, double size) {
+Answer::Kind answer_kind(const Answer& a, double size) {
   if (!std::isfinite(a.allowed)) return Answer::Kind::unknown;
   if (a.observed > a.allowed) return Answer::Kind::wrong;
   if (a.observed <= kRoom * a.expected) return Answer::Kind::as_expected;
@@ -30,7 +30,7 @@ Answer::Kind kind_of(const Answer& a, double size) {
   return a.allowed > kVacuousOutput * size ? Answer::Kind::unknown : Answer::Kind::allowed;
 }
 
-std::string sentence_of(const Answer& a, const Study& study) {
+std::string answer_sentence(const Answer& a, const Study& study) {
   const Record& record = study.first.record;
   const bool pair = !study.other.empty();
   const std::string what = fmt::format("{}: a {} {} of {:.4g}", a.output, noun_of(a.norm),
@@ -38,12 +38,13 @@ std::string sentence_of(const Answer& a, const Study& study) {
   const std::string made =
       pair ? fmt::format("{} and {} differ by {:.3g}", record.kernel, study.other, a.expected)
            : fmt::format("{} makes {:.3g}", record.kernel, a.expected);
-  const std::string of = study.failure.empty() ? made + times(a.observed, a.expected)
-                                               : fmt::format("{} fails, so that nothing is to be expected of it",
-                                                             record.kernel);
-  const std::string who = pair ? "two correct kernels" : fmt::format("a correct kernel of {}", record.contract);
-  const std::string most =
-      fmt::format("{} may {} {:.3g}{}", who, pair ? "differ by" : "make", a.allowed, times(a.observed, a.allowed));
+  const std::string of =
+      study.failure.empty() ? made + times_of(a.observed, a.expected)
+                            : fmt::format("{} fails, so that nothing is to be expected of it", record.kernel);
+  const std::string who =
+      pair ? "two correct kernels" : fmt::format("a correct kernel of {}", record.contract);
+  const std::string most = fmt::format("{} may {} {:.3g}{}", who, pair ? "differ by" : "make", a.allowed,
+                                       times_of(a.observed, a.allowed));
   switch (a.kind) {
     case Answer::Kind::as_expected:
       return fmt::format("{} is as expected: {}, and {}.", what, of, most);
@@ -55,8 +56,8 @@ std::string sentence_of(const Answer& a, const Study& study) {
       break;
   }
   return std::isfinite(a.allowed)
-             ? fmt::format("{} cannot be judged: {}, but {} on these data, which is as much as the output.", what,
-                           of, most)
+             ? fmt::format("{} cannot be judged: {}, but {} on these data, which is as much as the output.",
+                           what, of, most)
              : fmt::format("{} cannot be judged: {}, and there is no bound for it on these data.", what, of);
 }
 
@@ -65,8 +66,7 @@ std::string sentence_of(const Answer& a, const Study& study) {
 const char* name_of(Norm norm) { return norm == Norm::max ? "max" : norm == Norm::rms ? "rms" : "rel"; }
 
 const std::map<std::string, Norm>& norms() {
-  static const std::map<std::string, Norm> all = {
-      {"max", Norm::max}, {"rms", Norm::rms}, {"rel", Norm::rel}};
+  static const std::map<std::string, Norm> all = {{"max", Norm::max}, {"rms", Norm::rms}, {"rel", Norm::rel}};
   return all;
 }
 
@@ -79,9 +79,10 @@ std::vector<Observed> observed_of(const std::vector<std::string>& words) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), one.error);
     if (error != std::errc{} || end != text.data() + text.size() || !(one.error >= 0.0) ||
         !std::isfinite(one.error))
-      throw Error(fmt::format("--observed {}: an error is a finite number from 0 on, as 0.02 or "
-                              "final_state=0.02",
-                              word));
+      throw Error(
+          fmt::format("--observed {}: an error is a finite number from 0 on, as 0.02 or "
+                      "final_state=0.02",
+                      word));
     out.push_back(std::move(one));
   }
   return out;
@@ -97,9 +98,9 @@ const char* Answer::word() const {
 std::vector<Answer> answers_of(const std::vector<Observed>& observed, Norm norm, const Study& study) {
   std::vector<Answer> out;
   for (const Observed& one : observed) {
-    const auto m = one.output.empty()
-                       ? study.outputs.begin()
-                       : std::ranges::find(study.outputs, one.output, [](const Measured& x) { return x.of.output; });
+    const auto m = one.output.empty() ? study.outputs.begin()
+                                      : std::ranges::find(study.outputs, one.output,
+                                                          [](const Measured& x) { return x.of.output; });
     if (m == study.outputs.end()) {
       std::vector<std::string> names;
       for (const Measured& x : study.outputs) names.push_back(x.of.output);
@@ -111,10 +112,12 @@ std::vector<Answer> answers_of(const std::vector<Observed>& observed, Norm norm,
     a.expected = norm == Norm::max   ? m->of.measured.element
                  : norm == Norm::rms ? m->of.measured.rms
                                      : m->relative;
-    a.allowed = norm == Norm::max ? m->of.limit.element : norm == Norm::rms ? m->of.limit.rms : m->relative_limit;
+    a.allowed = norm == Norm::max   ? m->of.limit.element
+                : norm == Norm::rms ? m->of.limit.rms
+                                    : m->relative_limit;
     if (!study.failure.empty()) a.expected = 0.0;
-    a.kind = study.vacuous.empty() ? kind_of(a, size) : Answer::Kind::unknown;
-    a.sentence = sentence_of(a, study);
+    a.kind = study.vacuous.empty() ? answer_kind(a, size) : Answer::Kind::unknown;
+    a.sentence = answer_sentence(a, study);
     out.push_back(std::move(a));
   }
   return out;
@@ -123,13 +126,15 @@ std::vector<Answer> answers_of(const std::vector<Observed>& observed, Norm norm,
 std::string text_of(const std::vector<Answer>& answers) {
   std::string out;
   for (const Answer& answer : answers) out += fmt::format("observed  {}\n", answer.sentence);
-  return out + (answers.front().norm == Norm::rel
-                    ? ""
-                    : "          The numbers are of this line's data; --norm rel does not depend on their scale.\n");
+  return out + (answers.front().norm == Norm::rel ? ""
+                                                  : "          The numbers are of this line's data; --norm "
+                                                    "rel does not depend on their scale.\n");
 }
 
 Exit code_of(const std::vector<Answer>& answers) {
-  const auto any = [&](Answer::Kind kind) { return std::ranges::find(answers, kind, &Answer::kind) != answers.end(); };
+  const auto any = [&](Answer::Kind kind) {
+    return std::ranges::find(answers, kind, &Answer::kind) != answers.end();
+  };
   return any(Answer::Kind::wrong) ? kFail : any(Answer::Kind::unknown) ? kVacuous : kPass;
 }
 

@@ -63,16 +63,17 @@ TolerancesOfCase tolerances_or_why(const Case& c, const KernelTable& table) {
 }
 
 /// What the second run of the same data makes of the first: errors are differences, limits are sums.
-void compare(OneSeed& one, const TolerancesOfCase& other) {
+void hold_against(OneSeed& one, const TolerancesOfCase& other) {
   TolerancesOfCase& of = one.of;
   const auto same = [](const OutputBlock& a, const OutputBlock& b) {
     return a.output == b.output && a.sequence == b.sequence && a.head == b.head &&
            a.values.rows() == b.values.rows() && a.values.cols() == b.values.cols();
   };
   if (!std::ranges::equal(of.expected, other.expected, same))
-    throw Error(fmt::format("--against: {} and {} do not return the same outputs; change keys that leave "
-                            "their shapes as they are, as form=recurrent or contract=fp32",
-                            of.record.line, other.record.line));
+    throw Error(
+        fmt::format("--against: {} and {} do not return the same outputs; change keys that leave "
+                    "their shapes as they are, as form=recurrent or contract=fp32",
+                    of.record.line, other.record.line));
   struct Sums {
     double difference = 0.0, inputs = 0.0, elements = 0.0;  // squares
     double largest_input = 0.0;
@@ -98,7 +99,8 @@ void compare(OneSeed& one, const TolerancesOfCase& other) {
     sum.elements += static_cast<double>(difference.size());
     ErrorSize& measured = output->measured;
     measured.element = std::max(measured.element, difference.maxCoeff());
-    measured.row = std::max(measured.row, output->state ? difference.norm() : difference.rowwise().norm().maxCoeff());
+    measured.row =
+        std::max(measured.row, output->state ? difference.norm() : difference.rowwise().norm().maxCoeff());
     sum.largest_input = std::max(sum.largest_input, inputs.maxCoeff());
     // From here on the first is held against the second.
     of.expected[b].values = other.actual[b].values;
@@ -122,12 +124,12 @@ OneSeed one_seed(const Case& c, const KernelTable& table, const std::optional<Ca
     return tolerances_or_why(one, table);
   };
   OneSeed one{at(c)};
-  if (against) compare(one, at(*against));
+  if (against) hold_against(one, at(*against));
   return one;
 }
 
 /// Adds a seed to the study.
-void add(Study& study, const Contract& contract, const OneSeed& one) {
+void add_seed(Study& study, const Contract& contract, const OneSeed& one) {
   const TolerancesOfCase& now = one.of;
   for (const OutputTolerance& of : now.outputs) {
     const auto [at, added] = study.place.try_emplace(of.output, study.outputs.size());
@@ -171,9 +173,10 @@ Case other_case(const Case& c, const std::string& keys) {
     const std::string_view text(word.begin(), word.end());
     const std::string_view key = text.substr(0, text.find('='));
     if (!text.empty() && std::ranges::find(kSameData, key) == kSameData.end())
-      throw Error(fmt::format("--against '{}': {} changes more than the kernel, and both run on the data of the "
-                              "line; keys that may differ are {}",
-                              keys, key, fmt::join(kSameData, ", ")));
+      throw Error(
+          fmt::format("--against '{}': {} changes more than the kernel, and both run on the data of the "
+                      "line; keys that may differ are {}",
+                      keys, key, fmt::join(kSameData, ", ")));
   }
   Case other = c;
   other.kernel.clear();
@@ -204,7 +207,7 @@ Study study_of(const Case& c, const KernelTable& table, const StudyOptions& opti
           study.failure =
               fmt::format("seed {:#x}: {}", c.seed + static_cast<std::uint64_t>(i), judgement_line(j));
         }
-        add(study, contract, one);
+        add_seed(study, contract, one);
         if (i == 0) study.first = std::move(one.of);
         ++study.seeds;
       } catch (...) {

@@ -24,7 +24,8 @@ struct Measured {
   double rtol = 0.0, atol = 0.0;  ///< kRoom times what was measured
   double bound_atol = 0.0;        ///< that no correct kernel fails, by the gate's limits
   double rms_ratio = 0.0, bound_ratio = 0.0;
-  double relative = 0.0, relative_limit = 0.0;  ///< RMS of the error over that of what is expected, before rounding
+  double relative = 0.0,
+         relative_limit = 0.0;  ///< RMS of the error over that of what is expected, before rounding
 };
 
 struct Study {

@@ -213,9 +213,8 @@ int run_sweep(SweepCommand options) {
     }
     for (const SweepCase& point : plan.points) {
       const std::string key = key_of(point.series, point.curve, format_case(point.c));
-      const auto there = std::ranges::find_if(file.points, [&](const Measurement& m) {
-        return key_of(m.series, m.curve, m.record.line) == key;
-      });
+      const auto there = std::ranges::find_if(
+          file.points, [&](const Measurement& m) { return key_of(m.series, m.curve, m.record.line) == key; });
       if (there != file.points.end() && done.contains(key)) answered.push_back(*there);
     }
   }
@@ -330,10 +329,12 @@ Command add_sweep(CLI::App& app) {
                  "instead of the series: KEY=VALUE,VALUE.., any key of the case line; given again, each "
                  "further one makes curves");
   app.add_option("--chunks", options->chunks, "16,64,256: short for --over chunk=16,64,256")->check(named());
-  app.add_option("--T", options->sweep.T, "tokens of the cases of --over (without --over: of chunks 16 to 256)")
+  app.add_option("--T", options->sweep.T,
+                 "tokens of the cases of --over (without --over: of chunks 16 to 256)")
       ->check(CLI::Range(std::int64_t{1}, kLargestExtent));
-  app.add_option("--case", options->sweep.from,
-                 "the case line that --over begins with; default: one head of 128 x 128, T=1024, in each contract")
+  app.add_option(
+         "--case", options->sweep.from,
+         "the case line that --over begins with; default: one head of 128 x 128, T=1024, in each contract")
       ->check(named());
   app.add_option(
       "--kernel", options->sweep.kernel,

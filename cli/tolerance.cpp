@@ -19,6 +19,7 @@
 #include "cli/study.h"
 #include "cli/subject_log.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "fuzz/mutants/plain_test.h"
 #include "harness/cases/keys.h"
 #include "harness/processes/workers.h"
@@ -80,11 +81,11 @@ std::string head_of(const Case& c, const Study& study) {
                      study.failure.empty() ? name_of(record.judgement.verdict) : "fail");
 }
 
-std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
+std::string text_of(const Case& c, const Study& study, const BlindSpot& blind, std::size_t columns) {
   const bool pair = !study.other.empty();
   std::string out = head_of(c, study) + "\n";
-  std::vector<std::vector<std::string>> rows = {
-      {pair ? "difference of" : "error of", "what", "RMS", "RMS / size", "row, 2-norm", "element", "element / size"}};
+  std::vector<std::vector<std::string>> rows = {{pair ? "difference of" : "error of", "what", "RMS",
+                                                 "RMS / size", "row, 2-norm", "element", "element / size"}};
   for (const Measured& m : study.outputs) {
     const OutputTolerance& of = m.of;
     const auto row = [&](const char* what, double rms, double a_row, double element) {
@@ -93,16 +94,18 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
     };
     row("expect: measured, the largest of the seeds", of.measured.rms, of.measured.row, of.measured.element);
     if (!std::isnan(of.predicted)) row("expect: predicted by the bound", of.predicted, kNaN, kNaN);
-    row(pair ? "at most: two correct kernels, by the gate" : "at most: a correct kernel, by the gate", of.limit.rms, of.limit.row, of.limit.element);
+    row(pair ? "at most: two correct kernels, by the gate" : "at most: a correct kernel, by the gate",
+        of.limit.rms, of.limit.row, of.limit.element);
     row("at most: any rounding, worst case", kNaN, of.worst_case, kNaN);
   }
-  out += aligned(rows);
+  out += aligned(rows, columns);
   out += "size: the RMS of what is expected:";
   for (const Measured& m : study.outputs) out += fmt::format(" {} {:.3g}", m.of.output, m.of.size);
   out += ". A row of a state is the state of a head (Frobenius norm).\n\n";
   if (!study.same_inputs)
-    out += "The two contracts round the data to different formats: what that makes of them is part of the "
-           "difference.\n\n";
+    out +=
+        "The two contracts round the data to different formats: what that makes of them is part of the "
+        "difference.\n\n";
   if (!study.vacuous.empty()) return out + "vacuous: " + study.vacuous + "\n";
   const std::string beside = pair ? "other" : "expected";
   if (!study.failure.empty()) {
@@ -116,8 +119,8 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
         "plain tests, as tight as this kernel allows ({:g} times the largest error of the seeds):\n", kRoom);
   }
   for (const Measured& m : study.failure.empty() ? study.outputs : std::vector<Measured>()) {
-    out += fmt::format("  torch.testing.assert_close({0}, {0}_{3}, rtol={1:.3g}, atol={2:.3g})\n", m.of.output,
-                       m.rtol, m.atol, beside);
+    out += fmt::format("  torch.testing.assert_close({0}, {0}_{3}, rtol={1:.3g}, atol={2:.3g})\n",
+                       m.of.output, m.rtol, m.atol, beside);
     out += fmt::format("  assert ({0} - {0}_{2}).norm() <= {1:.3g} * {0}_{2}.norm()\n", m.of.output,
                        m.rms_ratio, beside);
   }
@@ -238,7 +241,8 @@ std::string with_code(Exit code, const std::string& text) {
   return fmt::format("{}\n{}", static_cast<int>(code), text);
 }
 
-std::string table_text(const Case& c, const KernelTable& table, const StudyOptions& options, bool json) {
+std::string table_text(const Case& c, const KernelTable& table, const StudyOptions& options, bool json,
+                       std::size_t columns) {
   std::vector<std::vector<std::string>> rows = {{"changed", "output", "RMS / size", "predicted", "at most",
                                                  "element / size", "rtol", "atol", "RMS ratio"}};
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -273,7 +277,7 @@ std::string table_text(const Case& c, const KernelTable& table, const StudyOptio
       fmt::format(
           "case      {}\n{}RMS and element are measured, the largest of {} seed(s); predicted and at most "
           "are the bound's; rtol, atol and RMS ratio leave {:g} times what was measured.\n",
-          format_case(c), aligned(rows), options.seeds, kRoom) +
+          format_case(c), aligned(rows, columns), options.seeds, kRoom) +
           failures + vacuous);
 }
 
@@ -292,24 +296,27 @@ int run_tolerance(const ToleranceOptions& options) {
     require_promise(*how.against, table);
   }
   if (options.table && (how.against || !observed.empty()))
-    throw Error("--table has a row for each setting, and --observed and --against ask about one: leave one out");
+    throw Error(
+        "--table has a row for each setting, and --observed and --against ask about one: leave one out");
   const double mutants = seconds_of("--mutants", options.mutants);
+  const std::size_t columns = columns_of_stdout();  // which the process that measures does not have
   note_interrupts();
   const JobResult done = run_interruptibly(
       [&]() -> std::string {
         try {
-          if (options.table) return table_text(c, table, how, options.json);
+          if (options.table) return table_text(c, table, how, options.json, columns);
           const Study study = study_of(c, table, how);
           const std::vector<Answer> answers = answers_of(observed, options.norm, study);
           if (!answers.empty() && !options.json)
-            return with_code(code_of(answers), head_of(c, study) + text_of(answers));
+            return with_code(code_of(answers),
+                             laid_out(head_of(c, study) + text_of(answers), columns, false));
           // Mutants are held against what is expected, and here another kernel stands in its place.
           const bool blinded = study.gives_tests() && answers.empty() && study.other.empty();
           const BlindSpot blind =
               blinded ? blind_spot(c, study.first, rules_of(study), mutants) : BlindSpot();
           const Exit code = answers.empty() ? study.code() : code_of(answers);
-          return with_code(code,
-                           options.json ? json_text(study, blind, answers) : text_of(c, study, blind));
+          return with_code(
+              code, options.json ? json_text(study, blind, answers) : text_of(c, study, blind, columns));
         } catch (const NothingRan& nothing) {
           return with_code(kNothingRan, fmt::format("samestate: {}\n", nothing.what()));
         }
@@ -346,7 +353,8 @@ Command add_tolerance(CLI::App& app) {
       "  samestate tolerance LINE --against form=recurrent --observed 0.02\n\n"
       "A case of a few thousand tokens and channels takes seconds a seed, and the mutants up to 20 s more: "
       "--seeds 2, --mutants 0.\n\n"
-      "Exit 0, 1 where the kernel fails on a seed or an observed error is wrong, 2 for bad input, 3 where nothing can be judged or an "
+      "Exit 0, 1 where the kernel fails on a seed or an observed error is wrong, 2 for bad input, 3 where "
+      "nothing can be judged or an "
       "interrupt left seeds or\nmutants out, 5 where it crashed.");
   app.add_option("line", options->line, "the case line, quoted")->required();
   app.add_option("--kernel", options->kernel, "measure this kernel instead of the one that the line names")
@@ -356,9 +364,10 @@ Command add_tolerance(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::Range(1, 10000));
   app.add_option("--mutants", options->mutants, "time for the mutants (0: none)")->capture_default_str();
-  app.add_option("--observed", options->observed,
-                 "an error that you measured, of the first output, or OUTPUT=ERROR (repeatable): says whether it "
-                 "is what to expect, allowed or wrong")
+  app.add_option(
+         "--observed", options->observed,
+         "an error that you measured, of the first output, or OUTPUT=ERROR (repeatable): says whether it "
+         "is what to expect, allowed or wrong")
       ->take_all()
       ->allow_extra_args(false)
       ->check(named());
@@ -367,9 +376,10 @@ Command add_tolerance(CLI::App& app) {
                  "square; rel, their 2-norm over that of the output")
       ->transform(CLI::CheckedTransformer(norms()))
       ->default_str("max");
-  app.add_option("--against", options->against,
-                 "compare with a second kernel on the same data, instead of with the equations: the keys in which "
-                 "its line differs, as 'form=recurrent contract=fp32'")
+  app.add_option(
+         "--against", options->against,
+         "compare with a second kernel on the same data, instead of with the equations: the keys in which "
+         "its line differs, as 'form=recurrent contract=fp32'")
       ->check(named());
   app.add_flag("--table", options->table, "a row for each T, chunk, width and contract beside the line's");
   app.add_flag("--json", options->json, "machine-readable");

@@ -366,10 +366,22 @@ std::int64_t& size_in(Case& c, std::string_view name) {
 
 std::string meant_key(std::string_view name, std::span<const std::string_view> known) {
   static constexpr std::pair<Text, Text> kElsewhere[] = {
-      {"dtype", "contract"},   {"precision", "contract"}, {"batch", "B"},    {"batch_size", "B"},
-      {"seqlen", "T"},         {"seq_len", "T"},          {"length", "T"},   {"tokens", "T"},
-      {"chunk_size", "chunk"}, {"BT", "chunk"},           {"head_dim", "dk"}, {"num_heads", "Hv"},
-      {"H", "Hv"},             {"cu_seqlens", "lengths"}, {"h0", "state"},   {"initial_state", "state"},
+      {"dtype", "contract"},
+      {"precision", "contract"},
+      {"batch", "B"},
+      {"batch_size", "B"},
+      {"seqlen", "T"},
+      {"seq_len", "T"},
+      {"length", "T"},
+      {"tokens", "T"},
+      {"chunk_size", "chunk"},
+      {"BT", "chunk"},
+      {"head_dim", "dk"},
+      {"num_heads", "Hv"},
+      {"H", "Hv"},
+      {"cu_seqlens", "lengths"},
+      {"h0", "state"},
+      {"initial_state", "state"},
   };
   std::vector<Text> near;
   for (const auto& [other, key] : kElsewhere) {

@@ -174,9 +174,8 @@ class Trials {
         size("chunk", failing_.chunk, {{failing_.T, "T"}}, [](Case& c, auto v) { c.chunk = v; });
       });
     if (r.form->decodes)
-      keys.emplace_back([=, this] {
-        size("prefill", failing_.prefill, chunk, [](Case& c, auto v) { c.prefill = v; });
-      });
+      keys.emplace_back(
+          [=, this] { size("prefill", failing_.prefill, chunk, [](Case& c, auto v) { c.prefill = v; }); });
     if (failing_.lengths.empty())
       keys.emplace_back([this] { size("B", failing_.B, {}, [](Case& c, auto v) { c.B = v; }); });
     if (failing_.lengths.size() > 1) keys.emplace_back([this] { sequences(); });
@@ -321,7 +320,8 @@ class Trials {
       if (passes(c)) passing.push_back(form.name);
     }
     if (!passing.empty())
-      out_.weak.push_back(fmt::format("only in form={}: passes in {}", failing_.form, fmt::join(passing, ", ")));
+      out_.weak.push_back(
+          fmt::format("only in form={}: passes in {}", failing_.form, fmt::join(passing, ", ")));
   }
 
   void without_law() {

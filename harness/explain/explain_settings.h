@@ -18,7 +18,7 @@ inline constexpr std::string_view kByCount = "depends on earlier calls in the pr
 
 /// One thing that turns a failure on.
 struct SettingRule {
-  std::string text;             ///< "only with final=in_place: passes with final=apart"
+  std::string text;                 ///< "only with final=in_place: passes with final=apart"
   std::optional<Case> passes = {};  ///< the case without the setting
 };
 

@@ -31,10 +31,10 @@ void Reruns::slice(double share) {
 
 std::string Reruns::text() const {
   const double took = std::chrono::duration<double>(Clock::now() - begin_).count();
-  return fmt::format("{} reruns with one key changed at a time, {:.1f} s{}", runs_, took,
-                     cut_ ? fmt::format("; the limit of {} reruns and {:g} s left some values untried", most_,
-                                        seconds_)
-                          : "");
+  return fmt::format(
+      "{} reruns with one key changed at a time, {:.1f} s{}", runs_, took,
+      cut_ ? fmt::format("; the limit of {} reruns and {:g} s left some values untried", most_, seconds_)
+           : "");
 }
 
 }  // namespace samestate

@@ -264,17 +264,17 @@ class SweepPlan {
       if (!options_.kernel.empty()) out.front().kernel = options_.kernel;
     } else {
       const std::string system = options_.system.empty() ? "gated_delta_rule" : options_.system;
-      const auto row = std::ranges::find(operator_sweeps(), system,
-                                         [](const OperatorSweep& x) { return x.system.name; });
+      const auto row =
+          std::ranges::find(operator_sweeps(), system, [](const OperatorSweep& x) { return x.system.name; });
       std::vector<std::string_view> contracts = {"fp32", "tf32", "bf16", "fp16"};
       for (const KernelRow& kernel : table_.all()) {
         if (kernel.name != options_.kernel) continue;
         contracts.assign(kernel.contracts.begin(), kernel.contracts.end());
       }
       for (const std::string_view contract : contracts) {
-        Case c = system_named(system).of_family()     ? base(system, contract, "normal")
-                 : row != operator_sweeps().end()      ? base(*row, contract, "normal")
-                                                       : system_named(system).standard();
+        Case c = system_named(system).of_family() ? base(system, contract, "normal")
+                 : row != operator_sweeps().end() ? base(*row, contract, "normal")
+                                                  : system_named(system).standard();
         c.contract = contract;
         c.kernel = options_.kernel;
         if (!options_.kernel.empty()) c.form = table_.row_named(options_.kernel).form;
@@ -310,8 +310,9 @@ class SweepPlan {
       }
     }
     if (points_.empty())
-      throw Error(fmt::format("{} promises none of these contracts; `samestate list kernels` says what it does",
-                              options_.kernel.empty() ? "no kernel here" : options_.kernel));
+      throw Error(
+          fmt::format("{} promises none of these contracts; `samestate list kernels` says what it does",
+                      options_.kernel.empty() ? "no kernel here" : options_.kernel));
   }
 
   /// The value of number `i` of the drawn axis: a number is its own place, and a name stands where it was given.
@@ -349,7 +350,8 @@ std::span<const SweepSeries> sweep_series() { return kSeries; }
 SweepAxis axis_of(const std::string& text) {
   const std::size_t equals = text.find('=');
   SweepAxis axis{text.substr(0, equals), {}};
-  for (const auto& word : std::views::split(text.substr(equals == text.npos ? text.size() : equals + 1), ',')) {
+  for (const auto& word :
+       std::views::split(text.substr(equals == text.npos ? text.size() : equals + 1), ',')) {
     if (!word.empty()) axis.values.emplace_back(word.begin(), word.end());
   }
   if (axis.key.empty() || axis.values.empty())

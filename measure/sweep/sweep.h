@@ -34,8 +34,9 @@ struct SweepOptions {
   /// Axes of a sweep of one's own instead of the series: the first is drawn, the others are curves. The kernel may then be
   /// of any form.
   std::vector<SweepAxis> over = {};
-  std::string from = {};  ///< with `over`: the case line to begin with; empty: a head of 128 x 128, in each contract
-  std::int64_t T = 0;     ///< with `over`: its tokens; 0: those of the line
+  std::string from =
+      {};  ///< with `over`: the case line to begin with; empty: a head of 128 x 128, in each contract
+  std::int64_t T = 0;  ///< with `over`: its tokens; 0: those of the line
 };
 
 /// "chunk=16,64,256". Throws Error for what is no key with values.

@@ -44,8 +44,8 @@ Baseline read_baseline(const std::filesystem::path& path) {
   if (!text) throw Error(path.string() + ": cannot be read; make it with --write-baseline");
   const Json json = Json::parse(*text, nullptr, false);
   if (json.is_discarded())
-    throw Error(fmt::format("{}: no baseline, since it is not JSON: {}; make one with --write-baseline", path.string(),
-                            json_error(*text)));
+    throw Error(fmt::format("{}: no baseline, since it is not JSON: {}; make one with --write-baseline",
+                            path.string(), json_error(*text)));
   if (!json.is_object() || !json.contains("schema") || !json["schema"].is_number_integer()) {
     throw Error(path.string() + ": no baseline; make one with --write-baseline");
   }

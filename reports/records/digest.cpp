@@ -158,8 +158,10 @@ std::string board_json(const Board& board, const std::vector<BoardChange>& chang
 Board parse_board(const std::string& text, const std::string& name) {
   const Json all = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (all.is_discarded())
-    throw Error(fmt::format("{}: no board, since it is not JSON: {}; name a folder of records, or what `samestate board --json` printed",
-                            name, json_error(text)));
+    throw Error(
+        fmt::format("{}: no board, since it is not JSON: {}; name a folder of records, or what `samestate "
+                    "board --json` printed",
+                    name, json_error(text)));
   if (!all.is_object() || all.value("format", Json()) != kFormat || !all.contains("rows"))
     throw Error(fmt::format(
         "{}: no board; name a folder of records, or what `samestate board --json` printed", name));

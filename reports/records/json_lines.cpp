@@ -427,7 +427,7 @@ RecordFile read_json_lines(const std::filesystem::path& path) {
   RecordFile result;
   OpenRun open;
   std::int64_t line_number = 0;
-  std::string why;  // the damaged line is no JSON
+  std::string why;           // the damaged line is no JSON
   std::int64_t damaged = 0;  // number of a line that is no JSON: the last of its run, or an error
   for (std::string line; next_line(file, line);) {
     if (line.size() > kLongestLine) {

@@ -34,7 +34,9 @@ double relative(const Measurement& m) { return m.rms_error / m.size; }
 
 /// Of chunks that pass: how error and operations go with them.
 std::string which_chunk(const Points& passing) {
-  const auto by_error = [](const Measurement* a, const Measurement* b) { return a->rms_error < b->rms_error; };
+  const auto by_error = [](const Measurement* a, const Measurement* b) {
+    return a->rms_error < b->rms_error;
+  };
   const Measurement* least = *std::ranges::min_element(passing, by_error);
   const Measurement* flat = nullptr;
   const Measurement* cheap = nullptr;
@@ -44,9 +46,10 @@ std::string which_chunk(const Points& passing) {
   }
   std::string text = flat == passing.back()
                          ? fmt::format("a larger chunk costs no accuracy up to {:g}", flat->x)
-                         : fmt::format("a larger chunk costs no accuracy up to {:g}, and {:g} has {:.3g} times the "
-                                       "least error",
-                                       flat->x, passing.back()->x, passing.back()->rms_error / least->rms_error);
+                         : fmt::format(
+                               "a larger chunk costs no accuracy up to {:g}, and {:g} has {:.3g} times the "
+                               "least error",
+                               flat->x, passing.back()->x, passing.back()->rms_error / least->rms_error);
   if (cheap != nullptr) text += fmt::format("; operations are least at {:g}", cheap->x);
   return text;
 }
@@ -64,8 +67,10 @@ std::string answer(Points points, const std::string& key) {
   const auto verb = [](const Points& of, const char* one, const char* several) {
     return of.size() == 1 ? one : several;
   };
-  if (!passing.empty()) parts.push_back(fmt::format("{} {}", values(passing, key), verb(passing, "passes", "pass")));
-  if (!failing.empty()) parts.push_back(fmt::format("{} {}", values(failing, key), verb(failing, "fails", "fail")));
+  if (!passing.empty())
+    parts.push_back(fmt::format("{} {}", values(passing, key), verb(passing, "passes", "pass")));
+  if (!failing.empty())
+    parts.push_back(fmt::format("{} {}", values(failing, key), verb(failing, "fails", "fail")));
   if (!open.empty())
     parts.push_back(fmt::format("nothing can be said of {} ({})", values(open, key),
                                 name_of(open.front()->record.judgement.verdict)));

@@ -90,8 +90,8 @@ TEST(KeysThatMatter, FindsTheKeyOfAPlantedFault) {
 
 // What other forms, contracts and the run without the law say is told last: much that is wrong is wrong there alone.
 TEST(KeysThatMatter, OtherFormsAndContractsAreWeak) {
-  const KernelTable table = faulty::planted_table(
-      [](const Kernel& base, const Arguments& a, const Contract& contract) {
+  const KernelTable table =
+      faulty::planted_table([](const Kernel& base, const Arguments& a, const Contract& contract) {
         const Outcome outcome = base.run(a, contract);
         if (contract.name == "bf16" && a.cu_seqlens.present())
           faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });

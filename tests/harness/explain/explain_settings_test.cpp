@@ -113,8 +113,7 @@ TEST(ExplainSettings, ASeedIsNoCause) {
   for (int seed = 1; seed < 20; ++seed) {
     const Case c = parse_case(kLine + fmt::format(" seed={}", seed));
     if (run_case(c, table).judgement.verdict != Verdict::fail) continue;
-    for (const std::string& text : settings_of(c, table))
-      EXPECT_EQ(text.find("seed="), text.npos) << text;
+    for (const std::string& text : settings_of(c, table)) EXPECT_EQ(text.find("seed="), text.npos) << text;
   }
 }
 
