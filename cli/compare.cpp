@@ -34,7 +34,7 @@ Command add_compare(CLI::App& app) {
       "not gone; "
       "other seeds, shards and options\nof the two are named.");
   app.add_option("before", options->before, "JSON Lines of gate, fuzz or sweep")->required();
-  app.add_option("after", options->after, "the same, later")->required();
+  app.add_option("after", options->after, "the same of a later run: two are compared")->required();
   app.add_option("--factor", options->factor, "a ratio may grow by this much")
       ->capture_default_str()
       ->check(number_in(1.0, 1e12));
