@@ -17,6 +17,7 @@ inline constexpr double kMostInterpreted = 6.0;
 
 /// "an interpreter runs my.kernel: 83 small calls, about 4 minutes on 2 threads": what the cases of kernels that an
 /// interpreter runs take, so that a person knows how long to wait; empty where there is none of them.
-[[nodiscard]] std::string interpreted_text(std::span<const Case> cases, const KernelTable& table, int threads);
+[[nodiscard]] std::string interpreted_text(std::span<const Case> cases, const KernelTable& table,
+                                           int threads);
 
 }  // namespace samestate

@@ -53,6 +53,11 @@ printf '{\n "mutants": [\n  {"killed": true,}\n]}\n' >comma.json
 bad '--mutants line 3 column 19' report one.jsonl --out made --mutants comma.json "${quiet[@]}"
 bad 'given twice' report one.jsonl ./one.jsonl --out made "${quiet[@]}"
 bad 'no such folder' report one.jsonl --out made --no-plots --evidence nowhere
+# Evidence of CUDA kernels is no part of a report about those of the CPU, unless it is asked for.
+run 0 report one.jsonl --out evident --no-plots
+! grep -q '<section id="evidence"' evident/index.html || complain 'a report of the CPU shows what a GPU did'
+run 0 report one.jsonl --out evident --no-plots --evidence "$examples/../../reports/evidence"
+grep -q '<section id="evidence"' evident/index.html || complain 'evidence that was asked for is missing'
 "$samestate" equations --id GDN-17 --json >equations.json
 bad "without 'killed'" report one.jsonl --out made --mutants equations.json "${quiet[@]}"
 truncate -s 1G sparse.jsonl

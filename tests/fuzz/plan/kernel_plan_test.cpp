@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 #include <string>
 
@@ -83,8 +84,8 @@ TEST(KernelPlan, AnInterpretersMinutesAreTold) {
   const std::string text = interpreted_text(cases, interpreted, 2);
   int calls = 0, minutes = 0;
   ASSERT_EQ(std::sscanf(text.c_str(),
-                        "an interpreter runs cpu.retention.recurrent: %d small calls, about %d minute", &calls,
-                        &minutes),
+                        "an interpreter runs cpu.retention.recurrent: %d small calls, about %d minute",
+                        &calls, &minutes),
             2)
       << text;
   EXPECT_EQ(calls, std::ssize(cases));
