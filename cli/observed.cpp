@@ -65,9 +65,8 @@ std::string answer_sentence(const Answer& a, const Study& study) {
 
 const char* name_of(Norm norm) { return norm == Norm::max ? "max" : norm == Norm::rms ? "rms" : "rel"; }
 
-const std::map<std::string, Norm>& norms() {
-  static const std::map<std::string, Norm> all = {{"max", Norm::max}, {"rms", Norm::rms}, {"rel", Norm::rel}};
-  return all;
+Norm norm_named(std::string_view name) {
+  return name == "max" ? Norm::max : name == "rms" ? Norm::rms : Norm::rel;
 }
 
 std::vector<Observed> observed_of(const std::vector<std::string>& words) {

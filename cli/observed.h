@@ -1,7 +1,7 @@
 #pragma once
 
-#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/study.h"
@@ -16,8 +16,8 @@ enum class Norm {
   rel   ///< their 2-norm over that of what is expected
 };
 [[nodiscard]] const char* name_of(Norm norm);
-/// By name, for the parser of options.
-[[nodiscard]] const std::map<std::string, Norm>& norms();
+/// The norm of that name, which is one of max, rms and rel.
+[[nodiscard]] Norm norm_named(std::string_view name);
 
 /// An error that was measured; `output` is empty for the first output.
 struct Observed {

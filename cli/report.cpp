@@ -39,7 +39,7 @@ std::set<std::string> kernels_in(const std::vector<ReportSource>& sources) {
   for (const ReportSource& source : sources) {
     for (const Record& r : source.content.records) out.insert(r.kernel);
     for (const Measurement& m : source.content.points) out.insert(m.record.kernel);
-    for (const auto& timed : source.content.timings) out.insert(timed.record.kernel);
+    for (const auto& timed : source.content.timings) out.insert(timed.timed.record.kernel);
   }
   return out;
 }

@@ -36,7 +36,7 @@ struct ToleranceOptions {
   std::string line, kernel, timeout = "10m", mutants = "20s";
   std::string against;
   std::vector<std::string> plugins, observed;
-  Norm norm = Norm::max;
+  std::string norm = "max";
   int seeds = 8, threads = default_threads();
   bool table = false, json = false;
 };
@@ -306,7 +306,7 @@ int run_tolerance(const ToleranceOptions& options) {
         try {
           if (options.table) return table_text(c, table, how, options.json, columns);
           const Study study = study_of(c, table, how);
-          const std::vector<Answer> answers = answers_of(observed, options.norm, study);
+          const std::vector<Answer> answers = answers_of(observed, norm_named(options.norm), study);
           if (!answers.empty() && !options.json)
             return with_code(code_of(answers),
                              laid_out(head_of(c, study) + text_of(answers), columns, false));
@@ -374,8 +374,8 @@ Command add_tolerance(CLI::App& app) {
   app.add_option("--norm", options->norm,
                  "what was measured: max, the largest error of an element; rms, the root of the errors' mean "
                  "square; rel, their 2-norm over that of the output")
-      ->transform(CLI::CheckedTransformer(norms()))
-      ->default_str("max");
+      ->capture_default_str()
+      ->check(CLI::IsMember({"max", "rms", "rel"}));
   app.add_option(
          "--against", options->against,
          "compare with a second kernel on the same data, instead of with the equations: the keys in which "
