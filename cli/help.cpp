@@ -29,7 +29,7 @@ std::string beside_each_other(const std::string& left, std::string_view right, s
 /// A line of a list or an example: "  left    right".
 struct HelpRow {
   std::size_t indent = 0;
-  std::string left, right;
+  std::string left = {}, right = {};
   std::size_t column = 0;  ///< where the right part begins
 
   [[nodiscard]] std::string text() const {
