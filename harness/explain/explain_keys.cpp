@@ -321,15 +321,14 @@ class Trials {
     }
     if (!passing.empty())
       out_.weak.push_back(
-          fmt::format("only in form={}: passes in {}", failing_.form, fmt::join(passing, ", ")));
+          fmt::format("passes in form={}, and fails in form={}", fmt::join(passing, ", "), failing_.form));
   }
 
   void without_law() {
     if (failing_.law.empty()) return;
     Case c = failing_;
     c.law.clear();
-    if (passes(c))
-      out_.weak.push_back(fmt::format("only with law={}: without the law the same data pass", failing_.law));
+    if (passes(c)) out_.weak.push_back(fmt::format("passes without law={}, on the same data", failing_.law));
   }
 
   /// A contract of fewer roundings, which allows less.
@@ -338,7 +337,7 @@ class Trials {
     c.contract = "fp32";
     if (c.contract != failing_.contract && passes(c))
       out_.weak.push_back(
-          fmt::format("only with contract={}: passes with contract={}", failing_.contract, c.contract));
+          fmt::format("passes with contract={}, and fails with contract={}", c.contract, failing_.contract));
   }
 
   /// Other data of the same kind.
