@@ -147,7 +147,8 @@ void read_axes(SweepCommand& options) {
   for (const std::string& text : options.over) options.sweep.over.push_back(axis_of(text));
 }
 
-/// Where --kernel names none: the kernel that was brought, chunked where the sweep varies chunks, since nobody who brings one asks about another.
+/// Where --kernel names none: the kernel that was brought, chunked where the sweep varies chunks, since nobody who brings
+/// one asks about another.
 std::string swept_kernel(const SweepCommand& options, const KernelTable& table) {
   if (!options.sweep.kernel.empty() || table.added().empty()) return options.sweep.kernel;
   std::vector<std::string_view> names;

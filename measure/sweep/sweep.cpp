@@ -271,6 +271,9 @@ class SweepPlan {
         if (kernel.name != options_.kernel) continue;
         contracts.assign(kernel.contracts.begin(), kernel.contracts.end());
       }
+      // An axis of contracts gives each its own.
+      if (std::ranges::find(options_.over, "contract", &SweepAxis::key) != options_.over.end())
+        contracts.resize(1);
       for (const std::string_view contract : contracts) {
         Case c = system_named(system).of_family() ? base(system, contract, "normal")
                  : row != operator_sweeps().end() ? base(*row, contract, "normal")
@@ -288,26 +291,38 @@ class SweepPlan {
     return out;
   }
 
+  /// The case with another value of a key. As in a line that does not name them, values are as wide as keys and as many
+  /// heads have them, where they were so before.
+  [[nodiscard]] static Case with_value(const Case& c, const std::string& key, const std::string& value) {
+    Case out = with_keys(c, fmt::format("{}={}", key, value));
+    if (key == "dk" && c.dv == c.dk) out.dv = out.dk;
+    if (key == "Hk" && c.Hv == c.Hk) out.Hv = out.Hk;
+    return out;
+  }
+
   void over() {
     const SweepAxis& drawn = options_.over.front();
-    for (const Case& begin : begins()) {
-      // Each combination of the other axes is a curve.
-      std::vector<std::pair<std::string, Case>> curves = {
-          {fmt::format("{} {} {}", begin.system, begin.contract, begin.regime), begin}};
-      for (const SweepAxis& axis : std::span(options_.over).subspan(1)) {
-        std::vector<std::pair<std::string, Case>> more;
-        for (const auto& [name, c] : curves) {
-          for (const std::string& value : axis.values) {
-            const std::string part = fmt::format("{}={}", axis.key, value);
-            more.emplace_back(name + " " + part, with_keys(c, part));
-          }
-        }
-        curves = std::move(more);
-      }
+    std::vector<std::pair<std::string, Case>> curves;  // what tells them apart beside contract and regime
+    for (Case& c : begins()) curves.emplace_back("", std::move(c));
+    // Each combination of the other axes is a curve.
+    for (const SweepAxis& axis : std::span(options_.over).subspan(1)) {
+      const bool named = axis.key == "contract" || axis.key == "regime";
+      std::vector<std::pair<std::string, Case>> more;
       for (const auto& [name, c] : curves) {
-        for (std::size_t i = 0; i < drawn.values.size(); ++i)
-          put_over(name, with_keys(c, fmt::format("{}={}", drawn.key, drawn.values[i])), i);
+        for (const std::string& value : axis.values)
+          more.emplace_back(named ? name : fmt::format("{} {}={}", name, axis.key, value),
+                            with_value(c, axis.key, value));
       }
+      curves = std::move(more);
+    }
+    for (const auto& [name, c] : curves) {
+      const auto unless_drawn = [&](std::string_view key, const std::string& value) {
+        return drawn.key == key ? "" : " " + value;
+      };
+      const std::string curve =
+          c.system + unless_drawn("contract", c.contract) + unless_drawn("regime", c.regime) + name;
+      for (std::size_t i = 0; i < drawn.values.size(); ++i)
+        put_over(curve, with_value(c, drawn.key, drawn.values[i]), i);
     }
     if (points_.empty())
       throw Error(
@@ -316,7 +331,7 @@ class SweepPlan {
   }
 
   /// The value of number `i` of the drawn axis: a number is its own place, and a name stands where it was given.
-  void put_over(const std::string& curve, Case c, std::size_t i) {
+  void put_over(const std::string& curve, const Case& c, std::size_t i) {
     const SweepAxis& drawn = options_.over.front();
     // A series that is there anyway is drawn as it is.
     const std::string series = drawn.key == "T" ? "length" : drawn.key;
@@ -355,7 +370,7 @@ SweepAxis axis_of(const std::string& text) {
     if (!word.empty()) axis.values.emplace_back(word.begin(), word.end());
   }
   if (axis.key.empty() || axis.values.empty())
-    throw Error(fmt::format("{}: write KEY=VALUE,VALUE.., as chunk=16,64,256", text));
+    throw Error(fmt::format("--over {}: write KEY=VALUE,VALUE.., as chunk=16,64,256", text));
   return axis;
 }
 

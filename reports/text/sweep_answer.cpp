@@ -17,6 +17,8 @@ using Points = std::vector<const Measurement*>;
 
 /// The value of `key` in the point's line; empty where the line leaves it out.
 std::string value_in(const Measurement& m, const std::string& key) {
+  if (key == "contract") return m.record.contract;
+  if (key == "regime") return m.record.regime;
   const std::string& line = m.record.line;
   const std::size_t at = line.find(" " + key + "=");
   if (at == line.npos) return fmt::format("{:g}", m.x);
