@@ -181,6 +181,11 @@ Case other_case(const Case& c, const std::string& keys) {
   Case other = c;
   other.kernel.clear();
   other = with_keys(std::move(other), keys);
+  // What the other form has no use for is none of its keys.
+  if (const CaseForm* form = Resolved(c).system->form(other.form); form != nullptr) {
+    if (!form->chunked && keys.find("chunk=") == keys.npos) other.chunk = Case{}.chunk;
+    if (!form->decodes && keys.find("prefill=") == keys.npos) other.prefill = Case{}.prefill;
+  }
   // A kernel that the line names is that of its form.
   if (other.kernel.empty() && other.form == c.form) other.kernel = c.kernel;
   (void)Resolved(other);

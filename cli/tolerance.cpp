@@ -295,6 +295,7 @@ int run_tolerance(const ToleranceOptions& options) {
     how.against = about_brought(other_case(c, options.against), table);
     require_promise(*how.against, table);
   }
+  if (planned_record(c, table).device != "cpu") how.threads = 1;
   if (options.table && (how.against || !observed.empty()))
     throw Error(
         "--table has a row for each setting, and --observed and --against ask about one: leave one out");
