@@ -65,7 +65,7 @@ Command add_board(CLI::App& app) {
       "  samestate board peers                             Markdown, printed\n"
       "  samestate board peers --html board.html           one page\n"
       "  samestate board peers --json > board.json         a digest: what is kept when the records are gone\n"
-      "  samestate board board.json new --json > both.json a digest with the runs in `new`, which replace "
+      "  samestate board board.json new --json > both.json    a digest with the runs in `new`, which replace "
       "their rows\n"
       "  samestate board peers --since board.json          and what changed since\n\n"
       "Exit 0, 1 where something is worse than --since has it, 2 for bad input: a file that is no record, "

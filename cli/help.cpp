@@ -26,21 +26,61 @@ std::string beside_each_other(const std::string& left, std::string_view right, s
   return out + wrapped(right, kHelpColumns, column, column) + "\n";
 }
 
+/// The words of a command; a case line in quotes is one.
+std::vector<std::string> arguments_of(std::string_view command) {
+  std::vector<std::string> out;
+  bool quoted = false, fresh = true;
+  for (const char c : command) {
+    quoted = quoted != (c == '\'');
+    if (c == ' ' && !quoted) {
+      fresh = true;
+      continue;
+    }
+    if (fresh) out.emplace_back();
+    fresh = false;
+    out.back() += c;
+  }
+  return out;
+}
+
+/// A command over several lines, each but the last with a backslash at its end, so that a shell takes it as it stands.
+std::string continued(std::string_view command, std::size_t begin) {
+  std::string out;
+  std::size_t column = begin;
+  for (const std::string& word : arguments_of(command)) {
+    if (!out.empty() && column + 1 + word.size() + 2 > kHelpColumns) {
+      out += " \\\n" + std::string(kBelowExample, ' ');
+      column = kBelowExample;
+    } else if (!out.empty()) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+  return out;
+}
+
 /// A line of a list or an example: "  left    right".
 struct HelpRow {
   std::size_t indent = 0;
   std::string left = {}, right = {};
   std::size_t column = 0;  ///< where the right part begins
 
+  [[nodiscard]] bool is_example() const {
+    return left.starts_with("samestate ") || left.starts_with("mpirun ");
+  }
+
   [[nodiscard]] std::string text() const {
-    std::string out(indent, ' ');
-    out += left;
+    const std::string blanks(indent, ' ');
+    std::string out = blanks + (indent + left.size() <= kHelpColumns ? left
+                                : is_example()                       ? continued(left, indent)
+                                               : wrapped(left, kHelpColumns, indent, indent));
     if (right.empty()) return out + "\n";
-    const bool example = left.starts_with("samestate ") || left.starts_with("mpirun ");
     const std::string line =
         out + std::string(std::max<std::size_t>(column, out.size() + 2) - out.size(), ' ');
     if (line.size() + right.size() <= kHelpColumns) return line + right + "\n";
-    if (!example) return line + wrapped(right, kHelpColumns, line.size(), line.size()) + "\n";
+    if (!is_example()) return line + wrapped(right, kHelpColumns, line.size(), line.size()) + "\n";
     return out + "\n" + std::string(kBelowExample, ' ') +
            wrapped(right, kHelpColumns, kBelowExample, kBelowExample) + "\n";
   }
