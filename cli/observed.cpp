@@ -22,15 +22,15 @@ std::string times_of(double x, double of) {
   return of > 0.0 && std::isfinite(of) ? fmt::format(" ({:.3g} times that)", x / of) : "";
 }
 
-Answer::Kind answer_kind(const Answer& a, double size) {
-  if (!std::isfinite(a.allowed)) return Answer::Kind::unknown;
-  if (a.observed > a.allowed) return Answer::Kind::wrong;
-  if (a.observed <= kRoom * a.expected) return Answer::Kind::as_expected;
+ObservedAnswer::Kind answer_kind(const ObservedAnswer& a, double size) {
+  if (!std::isfinite(a.allowed)) return ObservedAnswer::Kind::unknown;
+  if (a.observed > a.allowed) return ObservedAnswer::Kind::wrong;
+  if (a.observed <= kRoom * a.expected) return ObservedAnswer::Kind::as_expected;
   // A bound as large as the output lets everything pass.
-  return a.allowed > kVacuousOutput * size ? Answer::Kind::unknown : Answer::Kind::allowed;
+  return a.allowed > kVacuousOutput * size ? ObservedAnswer::Kind::unknown : ObservedAnswer::Kind::allowed;
 }
 
-std::string answer_sentence(const Answer& a, const Study& study) {
+std::string answer_sentence(const ObservedAnswer& a, const Study& study) {
   const Record& record = study.first.record;
   const bool pair = !study.other.empty();
   const std::string what = fmt::format("{}: a {} {} of {:.4g}", a.output, noun_of(a.norm),
@@ -46,13 +46,13 @@ std::string answer_sentence(const Answer& a, const Study& study) {
   const std::string most = fmt::format("{} may {} {:.3g}{}", who, pair ? "differ by" : "make", a.allowed,
                                        times_of(a.observed, a.allowed));
   switch (a.kind) {
-    case Answer::Kind::as_expected:
+    case ObservedAnswer::Kind::as_expected:
       return fmt::format("{} is as expected: {}, and {}.", what, of, most);
-    case Answer::Kind::allowed:
+    case ObservedAnswer::Kind::allowed:
       return fmt::format("{} is allowed, but more than expected: {}, and {}.", what, of, most);
-    case Answer::Kind::wrong:
+    case ObservedAnswer::Kind::wrong:
       return fmt::format("{} is wrong: {}, and {}.", what, of, most);
-    case Answer::Kind::unknown:
+    case ObservedAnswer::Kind::unknown:
       break;
   }
   return std::isfinite(a.allowed)
@@ -87,15 +87,15 @@ std::vector<Observed> observed_of(const std::vector<std::string>& words) {
   return out;
 }
 
-const char* Answer::word() const {
+const char* ObservedAnswer::word() const {
   return kind == Kind::as_expected ? "as expected"
          : kind == Kind::allowed   ? "allowed"
          : kind == Kind::wrong     ? "wrong"
                                    : "unknown";
 }
 
-std::vector<Answer> answers_of(const std::vector<Observed>& observed, Norm norm, const Study& study) {
-  std::vector<Answer> out;
+std::vector<ObservedAnswer> answers_of(const std::vector<Observed>& observed, Norm norm, const Study& study) {
+  std::vector<ObservedAnswer> out;
   for (const Observed& one : observed) {
     const auto m = one.output.empty() ? study.outputs.begin()
                                       : std::ranges::find(study.outputs, one.output,
@@ -106,7 +106,7 @@ std::vector<Answer> answers_of(const std::vector<Observed>& observed, Norm norm,
       throw Error(fmt::format("--observed {}={:g}: the case has no output {}; its outputs are {}", one.output,
                               one.error, one.output, fmt::join(names, ", ")));
     }
-    Answer a{.output = m->of.output, .norm = norm, .observed = one.error};
+    ObservedAnswer a{.output = m->of.output, .norm = norm, .observed = one.error};
     const double size = norm == Norm::max ? m->of.largest : norm == Norm::rms ? m->of.size : 1.0;
     a.expected = norm == Norm::max   ? m->of.measured.element
                  : norm == Norm::rms ? m->of.measured.rms
@@ -115,26 +115,26 @@ std::vector<Answer> answers_of(const std::vector<Observed>& observed, Norm norm,
                 : norm == Norm::rms ? m->of.limit.rms
                                     : m->relative_limit;
     if (!study.failure.empty()) a.expected = 0.0;
-    a.kind = study.vacuous.empty() ? answer_kind(a, size) : Answer::Kind::unknown;
+    a.kind = study.vacuous.empty() ? answer_kind(a, size) : ObservedAnswer::Kind::unknown;
     a.sentence = answer_sentence(a, study);
     out.push_back(std::move(a));
   }
   return out;
 }
 
-std::string text_of(const std::vector<Answer>& answers) {
+std::string text_of(const std::vector<ObservedAnswer>& answers) {
   std::string out;
-  for (const Answer& answer : answers) out += fmt::format("observed  {}\n", answer.sentence);
+  for (const ObservedAnswer& answer : answers) out += fmt::format("observed  {}\n", answer.sentence);
   return out + (answers.front().norm == Norm::rel ? ""
                                                   : "          The numbers are of this line's data; --norm "
                                                     "rel does not depend on their scale.\n");
 }
 
-Exit code_of(const std::vector<Answer>& answers) {
-  const auto any = [&](Answer::Kind kind) {
-    return std::ranges::find(answers, kind, &Answer::kind) != answers.end();
+Exit code_of(const std::vector<ObservedAnswer>& answers) {
+  const auto any = [&](ObservedAnswer::Kind kind) {
+    return std::ranges::find(answers, kind, &ObservedAnswer::kind) != answers.end();
   };
-  return any(Answer::Kind::wrong) ? kFail : any(Answer::Kind::unknown) ? kVacuous : kPass;
+  return any(ObservedAnswer::Kind::wrong) ? kFail : any(ObservedAnswer::Kind::unknown) ? kVacuous : kPass;
 }
 
 }  // namespace samestate::cli

@@ -29,7 +29,7 @@ struct Observed {
 [[nodiscard]] std::vector<Observed> observed_of(const std::vector<std::string>& words);
 
 /// Where an observed error stands.
-struct Answer {
+struct ObservedAnswer {
   enum class Kind {
     as_expected,  ///< no more than kRoom times what the kernel makes
     allowed,      ///< more than that, and no more than a correct kernel may make
@@ -48,13 +48,13 @@ struct Answer {
 };
 
 /// Throws Error for an output that the case does not have.
-[[nodiscard]] std::vector<Answer> answers_of(const std::vector<Observed>& observed, Norm norm,
-                                             const Study& study);
+[[nodiscard]] std::vector<ObservedAnswer> answers_of(const std::vector<Observed>& observed, Norm norm,
+                                                     const Study& study);
 
 /// The sentences, and what their numbers are of.
-[[nodiscard]] std::string text_of(const std::vector<Answer>& answers);
+[[nodiscard]] std::string text_of(const std::vector<ObservedAnswer>& answers);
 
 /// 1 where an observed error is wrong, 3 where nothing is known of one.
-[[nodiscard]] Exit code_of(const std::vector<Answer>& answers);
+[[nodiscard]] Exit code_of(const std::vector<ObservedAnswer>& answers);
 
 }  // namespace samestate::cli

@@ -178,7 +178,8 @@ nlohmann::ordered_json json_of(const Measured& m, const Study& study) {
           {"bound_rms_ratio", safe(m.bound_ratio)}};
 }
 
-std::string json_text(const Study& study, const BlindSpot& blind, const std::vector<Answer>& answers) {
+std::string json_text(const Study& study, const BlindSpot& blind,
+                      const std::vector<ObservedAnswer>& answers) {
   nlohmann::ordered_json out = {{"line", study.first.record.line},
                                 {"kernel", study.first.record.kernel},
                                 {"against", study.other},
@@ -187,7 +188,7 @@ std::string json_text(const Study& study, const BlindSpot& blind, const std::vec
                                 {"vacuous", study.vacuous},
                                 {"outputs", nlohmann::ordered_json::array()}};
   for (const Measured& m : study.outputs) out["outputs"].push_back(json_of(m, study));
-  for (const Answer& answer : answers)
+  for (const ObservedAnswer& answer : answers)
     out["observed"].push_back({{"output", answer.output},
                                {"norm", name_of(answer.norm)},
                                {"observed", json_of(answer.observed)},
@@ -307,7 +308,7 @@ int run_tolerance(const ToleranceOptions& options) {
         try {
           if (options.table) return table_text(c, table, how, options.json, columns);
           const Study study = study_of(c, table, how);
-          const std::vector<Answer> answers = answers_of(observed, norm_named(options.norm), study);
+          const std::vector<ObservedAnswer> answers = answers_of(observed, norm_named(options.norm), study);
           if (!answers.empty() && !options.json)
             return with_code(code_of(answers),
                              laid_out(head_of(c, study) + text_of(answers), columns, false));

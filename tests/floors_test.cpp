@@ -158,7 +158,7 @@ const std::map<std::string, std::set<std::string>> kMayLink = {
     {"oracles/proofs", {"samestate_oracles", "samestate_fixtures", "samestate_multiprecision"}},
     {"fixtures", {}},
     {"harness", {"samestate_oracles", "samestate_optimized", "samestate_fixtures"}},
-    {"reports", {"samestate_records"}},
+    {"reports", {"samestate_records", "samestate_fixtures"}},
     {"measure", {"samestate_harness"}},
     {"fuzz", {"samestate_harness"}},
     {"cli", {"samestate_fuzz", "samestate_measure", "samestate_proofs", "samestate_reports"}},
