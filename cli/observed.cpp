@@ -13,8 +13,8 @@
 namespace samestate::cli {
 namespace {
 
-const char* noun_of(Norm norm) {
-  return norm == Norm::max ? "largest" : norm == Norm::rms ? "RMS" : "relative RMS";
+const char* noun_of(ErrorNorm norm) {
+  return norm == ErrorNorm::max ? "largest" : norm == ErrorNorm::rms ? "RMS" : "relative RMS";
 }
 
 /// ", 16 times as much as" or ", 0.4 times"; empty where there is nothing to divide by.
@@ -63,10 +63,12 @@ std::string answer_sentence(const ObservedAnswer& a, const Study& study) {
 
 }  // namespace
 
-const char* name_of(Norm norm) { return norm == Norm::max ? "max" : norm == Norm::rms ? "rms" : "rel"; }
+const char* name_of(ErrorNorm norm) {
+  return norm == ErrorNorm::max ? "max" : norm == ErrorNorm::rms ? "rms" : "rel";
+}
 
-Norm norm_named(std::string_view name) {
-  return name == "max" ? Norm::max : name == "rms" ? Norm::rms : Norm::rel;
+ErrorNorm norm_named(std::string_view name) {
+  return name == "max" ? ErrorNorm::max : name == "rms" ? ErrorNorm::rms : ErrorNorm::rel;
 }
 
 std::vector<Observed> observed_of(const std::vector<std::string>& words) {
@@ -94,7 +96,8 @@ const char* ObservedAnswer::word() const {
                                    : "unknown";
 }
 
-std::vector<ObservedAnswer> answers_of(const std::vector<Observed>& observed, Norm norm, const Study& study) {
+std::vector<ObservedAnswer> answers_of(const std::vector<Observed>& observed, ErrorNorm norm,
+                                       const Study& study) {
   std::vector<ObservedAnswer> out;
   for (const Observed& one : observed) {
     const auto m = one.output.empty() ? study.outputs.begin()
@@ -107,13 +110,13 @@ std::vector<ObservedAnswer> answers_of(const std::vector<Observed>& observed, No
                               one.error, one.output, fmt::join(names, ", ")));
     }
     ObservedAnswer a{.output = m->of.output, .norm = norm, .observed = one.error};
-    const double size = norm == Norm::max ? m->of.largest : norm == Norm::rms ? m->of.size : 1.0;
-    a.expected = norm == Norm::max   ? m->of.measured.element
-                 : norm == Norm::rms ? m->of.measured.rms
-                                     : m->relative;
-    a.allowed = norm == Norm::max   ? m->of.limit.element
-                : norm == Norm::rms ? m->of.limit.rms
-                                    : m->relative_limit;
+    const double size = norm == ErrorNorm::max ? m->of.largest : norm == ErrorNorm::rms ? m->of.size : 1.0;
+    a.expected = norm == ErrorNorm::max   ? m->of.measured.element
+                 : norm == ErrorNorm::rms ? m->of.measured.rms
+                                          : m->relative;
+    a.allowed = norm == ErrorNorm::max   ? m->of.limit.element
+                : norm == ErrorNorm::rms ? m->of.limit.rms
+                                         : m->relative_limit;
     if (!study.failure.empty()) a.expected = 0.0;
     a.kind = study.vacuous.empty() ? answer_kind(a, size) : ObservedAnswer::Kind::unknown;
     a.sentence = answer_sentence(a, study);
@@ -125,9 +128,10 @@ std::vector<ObservedAnswer> answers_of(const std::vector<Observed>& observed, No
 std::string text_of(const std::vector<ObservedAnswer>& answers) {
   std::string out;
   for (const ObservedAnswer& answer : answers) out += fmt::format("observed  {}\n", answer.sentence);
-  return out + (answers.front().norm == Norm::rel ? ""
-                                                  : "          The numbers are of this line's data; --norm "
-                                                    "rel does not depend on their scale.\n");
+  return out + (answers.front().norm == ErrorNorm::rel
+                    ? ""
+                    : "          The numbers are of this line's data; --norm "
+                      "rel does not depend on their scale.\n");
 }
 
 Exit code_of(const std::vector<ObservedAnswer>& answers) {

@@ -10,14 +10,14 @@
 namespace samestate::cli {
 
 /// What of the errors of an output was measured.
-enum class Norm {
+enum class ErrorNorm {
   max,  ///< the largest absolute error of an element
   rms,  ///< the root of the mean of their squares
   rel   ///< their 2-norm over that of what is expected
 };
-[[nodiscard]] const char* name_of(Norm norm);
+[[nodiscard]] const char* name_of(ErrorNorm norm);
 /// The norm of that name, which is one of max, rms and rel.
-[[nodiscard]] Norm norm_named(std::string_view name);
+[[nodiscard]] ErrorNorm norm_named(std::string_view name);
 
 /// An error that was measured; `output` is empty for the first output.
 struct Observed {
@@ -38,7 +38,7 @@ struct ObservedAnswer {
   };
   Kind kind = Kind::unknown;
   std::string output;
-  Norm norm = Norm::max;
+  ErrorNorm norm = ErrorNorm::max;
   double observed = 0.0;
   double expected = 0.0;  ///< measured, the largest of the seeds
   double allowed = 0.0;   ///< infinite without a bound
@@ -48,7 +48,7 @@ struct ObservedAnswer {
 };
 
 /// Throws Error for an output that the case does not have.
-[[nodiscard]] std::vector<ObservedAnswer> answers_of(const std::vector<Observed>& observed, Norm norm,
+[[nodiscard]] std::vector<ObservedAnswer> answers_of(const std::vector<Observed>& observed, ErrorNorm norm,
                                                      const Study& study);
 
 /// The sentences, and what their numbers are of.
