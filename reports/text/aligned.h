@@ -19,4 +19,7 @@ namespace samestate {
 /// its row.
 [[nodiscard]] std::string aligned(const std::vector<std::vector<std::string>>& rows, std::size_t width = 0);
 
+/// The words of a text in lines of at most `columns`, each under the indent, without an end of the last one.
+[[nodiscard]] std::string wrapped(std::string_view text, std::string_view indent, std::size_t columns);
+
 }  // namespace samestate
