@@ -13,6 +13,7 @@
 #include "fixtures/quote.h"
 #include "harness/processes/line_process.h"
 #include "harness/systems/recurrent_system.h"
+#include "oracles/reasons.h"
 #include "reports/records/evidence.h"
 #include "reports/records/files.h"
 #include "reports/records/summary.h"
