@@ -67,14 +67,12 @@ Command add_board(CLI::App& app) {
       "\n"
       "  samestate board peers                             Markdown, printed\n"
       "  samestate board peers --html board.html           one page\n"
-      "  samestate board peers --json > board.json         a digest: what is kept when the records "
-      "are gone\n"
-      "  samestate board board.json new --json > both.json a digest with the runs in `new`, which "
-      "replace their rows\n"
-      "  samestate board peers --since board.json          and what changed since\n"
-      "\n"
-      "Exit 0; 1 if something is worse than in --since; 2 for bad input: a file that is not a "
-      "record, damaged, or a folder\n"
+      "  samestate board peers --json > board.json         a digest: what is kept when the records are gone\n"
+      "  samestate board board.json new --json > both.json    a digest with the runs in `new`, which replace "
+      "their rows\n"
+      "  samestate board peers --since board.json          and what changed since\n\n"
+      "Exit 0, 1 where something is worse than --since has it, 2 for bad input: a file that is no record, "
+      "damaged, or a folder\n"
       "without a case.");
   app.add_option("folder", options->folders, "folders of records and digests, or digests")
       ->required()

@@ -38,8 +38,8 @@ Command add_compare(CLI::App& app) {
       "are counted and do not\n"
       "count as gone. Differences in seeds, shards and options are named.");
   app.add_option("before", options->before, "JSON Lines of gate, fuzz or sweep")->required();
-  app.add_option("after", options->after, "a later record")->required();
-  app.add_option("--factor", options->factor, "the factor by which a ratio may grow")
+  app.add_option("after", options->after, "the same of a later run: two are compared")->required();
+  app.add_option("--factor", options->factor, "a ratio may grow by this much")
       ->capture_default_str()
       ->check(number_in(1.0, 1e12));
   app.add_option("--kernels", options->kernels,

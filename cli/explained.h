@@ -9,12 +9,13 @@
 
 namespace samestate::cli {
 
-/// The explanation of a run, with the mutants that give exactly these values; starts none after `seconds`.
+/// The explanation of a failing run, the mutants that give just these values at its head; starts none after `seconds`.
 [[nodiscard]] Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double seconds = 10.0);
 
-/// The same, first the settings and sizes without which the case passes: what depends on one is no mistake of the equation,
-/// however like it the values are. Contracts are named that pass all of `others` that were tried, failures of the same
-/// kernel in the same run; without any, of cases near this one.
+/// The same, with the settings and sizes without which the case passes, found by rerunning it with one key changed at a
+/// time: at most Reruns::kMost reruns in half of `seconds`, which Explanation::tried says. A mutant heads the list unless
+/// it fails without a setting without which the kernel passes. Contracts are named that pass all of `others` that were
+/// tried, failures of the same kernel in the same run; without any, of cases near this one.
 [[nodiscard]] Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelTable& table,
                                           const std::vector<Case>& others = {}, double seconds = 10.0);
 

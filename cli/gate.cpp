@@ -22,6 +22,7 @@
 #include "cli/ranks.h"
 #include "cli/subject_log.h"
 #include "cli/table.h"
+#include "fuzz/plan/interpreted.h"
 #include "harness/cases/system.h"
 #include "harness/records/hash.h"
 #include "harness/subjects/subject.h"
@@ -211,6 +212,8 @@ int run_gate(GateOptions options) {
   const GatePlan plan = gate_plan(options.plan, table, corpus);
   if (options.list) return print_plan(plan.plan, options.json, options.why);
   if (options.each_device) require_cuda(plan.plan.cases, table);
+  if (const std::string text = interpreted_text(plan.plan.cases, table, options.threads); !text.empty())
+    fmt::print(stderr, "samestate: {}\n", text);
   GateResult result;
   result.run = this_run(accelerator(), options.plugins, options.commit);
   result.run.gpus = texts_of(devices.get());

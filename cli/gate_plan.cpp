@@ -170,7 +170,8 @@ GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
   const std::int64_t most = options.plan.max_cases;
   if (most > 0 && total > most) {
     plan.keep_at_most(most);
-    out.notes.push_back(fmt::format("--max-cases kept {} of {} planned cases.", most, total));
+    out.notes.push_back(fmt::format("--max-cases kept {} of {} planned cases{}.", most, total,
+                                    2 * most < total ? ": most faults need more" : ""));
   }
   out.plan = std::move(plan);
   out.total = std::ssize(out.plan.cases);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <set>
@@ -17,6 +18,7 @@
 #include "fuzz/plan/refusals.h"
 #include "harness/cases/case_line.h"
 #include "harness/processes/other_tuning.h"
+#include "oracles/reasons.h"
 #include "reference/error.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
@@ -30,8 +32,10 @@
 namespace samestate::cli {
 namespace {
 
-/// How many kinds of failures are run again for an explanation, and the seconds for each.
+/// Kinds of failures that are run again to say what they look like: so many, and more of them, within the time of so many,
+/// until as many look like a known mutant; and the seconds that one may take.
 constexpr std::size_t kExplainedKinds = 5;
+constexpr std::size_t kMostExplainedKinds = 12;
 constexpr double kExplainSeconds = 12.0;
 constexpr double kExplainFast = 4.0;
 
@@ -107,15 +111,23 @@ void count_refusals(GateResult& result,
 }
 
 void explain_kinds(GateResult& result, const KernelTable& table, bool fast) {
-  std::size_t explained = 0;
+  const double seconds = fast ? kExplainFast : kExplainSeconds;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto late = [&] {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+    return spent.count() > seconds * static_cast<double>(kExplainedKinds);
+  };
+  std::size_t explained = 0, known = 0;
   for (const FailureGroup& group : failure_groups(result.records)) {
     Record& example = result.records[group.example];
     if (example.looks_like.empty()) example.looks_like = configuration_to_blame(example);
     if (example.judgement.verdict != Verdict::fail && example.looks_like.empty()) continue;
-    if (explained++ == kExplainedKinds || interrupted()) return;
+    const bool enough = known >= kExplainedKinds || explained == kMostExplainedKinds || late();
+    if ((explained >= kExplainedKinds && enough) || interrupted()) return;
+    ++explained;
     if (example.looks_like.empty())
-      example.looks_like = looks_like(example, other_failures(result.records, example), table,
-                                      fast ? kExplainFast : kExplainSeconds);
+      example.looks_like = looks_like(example, other_failures(result.records, example), table, seconds);
+    known += example.looks_like.find(kOfMutant) != std::string::npos ? 1 : 0;
     if (!example.looks_like.empty())
       result.end.looks_like[std::to_string(result.numbers[group.example])] = example.looks_like;
   }

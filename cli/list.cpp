@@ -13,6 +13,7 @@
 #include "cli/filter.h"
 #include "cli/listing.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "fuzz/mutants/mutant.h"
 #include "harness/cases/key_words.h"
 #include "harness/cases/system.h"
@@ -255,7 +256,7 @@ void print(const Listing& listing, bool json) {
     if (const auto more = std::ranges::count(names, ' '); more >= kNamed)
       names = fmt::format("{} of {}", more + 1, systems().size());
   }
-  fmt::print("{}", aligned(rows));
+  fmt::print("{}", aligned(rows, columns_of_stdout()));
 }
 
 /// A block a convention: what it is about and whose declarations have it, then what the subject is given under each value, the

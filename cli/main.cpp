@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/first_screen.h"
 #include "cli/flashinfer_bench.h"
+#include "cli/help.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
 #include "harness/records/line_file.h"
@@ -89,6 +91,7 @@ int main(int argc, char** argv) {
       "Exit codes: 0 pass, 1 numerical failure, 2 bad input, 3 vacuous or too little covered, 4 flaky, 5 "
       "crash,\n"
       "77 nothing could run here.");
+  app.formatter(std::make_shared<cli::HelpFormatter>());  // which verbs take over
   app.set_version_flag("-V,--version", std::string("samestate ") + SAMESTATE_VERSION);
   app.require_subcommand(1);
 

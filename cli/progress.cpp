@@ -56,7 +56,10 @@ void Progress::step(double ratio, bool failed, double work) {
     part = std::max(part, seconds / budget_);
   }
   const std::string of_total = total_ > 0 ? fmt::format("/{}", total_) : "";
-  draw(fmt::format("{}{}  {:.0f} cases/s  worst ratio {}  failures {}{}{}", done_, of_total, rate,
+  // An interpreter takes seconds a case.
+  const std::string speed =
+      rate >= 1.0 ? fmt::format("{:.0f} cases/s", rate) : fmt::format("{:.1f} s a case", 1.0 / rate);
+  draw(fmt::format("{}{}  {}  worst ratio {}  failures {}{}{}", done_, of_total, speed,
                    worst_ < 1e6 ? fmt::format("{:.3f}", worst_) : fmt::format("{:.1e}", worst_), failures_,
                    compiling_ >= 1.0 ? fmt::format("  compiling {:.0f} s", compiling_) : "",
                    std::isfinite(left) ? fmt::format("  {:.0f} s left", left) : ""),

@@ -324,8 +324,7 @@ Command add_repro(CLI::App& app) {
       "  form=chunked chunk=64 B=1 T=64 Hk=1 Hv=Hk dk=64 dv=dk contract=fp32 regime=normal state=none "
       "seed=0\n"
       "  heads=interleaved l2norm=0 scale=dk^-1/2 layout=dense final=apart unowned=0,0 repeat=0\n\n"
-      "  samestate repro 'v1 gated_delta_rule chunk=16 T=65 Hk=2 Hv=4 dk=16 dv=8 contract=bf16 regime=slow "
-      "seed=0x2a'\n"
+      "  samestate repro 'v1 gated_delta_rule chunk=16 T=65 dk=16 contract=bf16 regime=slow'\n"
       "  samestate gate --system retention --regime slow --list | samestate repro -");
   app.add_option("line", options->line,
                  "the case line, quoted; - reads lines from stdin, one after the other")

@@ -13,6 +13,7 @@
 #include "fixtures/quote.h"
 #include "harness/processes/line_process.h"
 #include "harness/systems/recurrent_system.h"
+#include "oracles/reasons.h"
 #include "reports/records/evidence.h"
 #include "reports/records/files.h"
 #include "reports/records/summary.h"
@@ -121,7 +122,7 @@ void write_script(const ScriptOptions& options, ScriptWords words, const Record&
     words.sentence += ".";
     for (std::string pattern : explanation.patterns) {
       // The recipient of the script does not know a mutant's name.
-      if (const std::size_t mutant = pattern.rfind(" (mutant "); mutant != pattern.npos)
+      if (const std::size_t mutant = pattern.rfind(kOfMutant); mutant != pattern.npos)
         pattern.erase(mutant);
       words.sentence += fmt::format(" It looks like this: {}.", pattern);
     }

@@ -48,6 +48,9 @@ inline constexpr std::string_view kNotRunAgain = " case(s) before it; not run ag
 inline constexpr std::string_view kOnlyAfter = "only after ";
 inline constexpr std::string_view kKeepsSomething = "The kernel keeps something from call to call: ";
 
+/// In what a failure looks like, before the name of a known mutant that gives the same values.
+inline constexpr std::string_view kOfMutant = " (mutant ";
+
 /// Follows the reason of a failure that was repeated with another tuner setting; the setting and the result
 /// follow.
 inline constexpr std::string_view kWithOtherTuning = "with --autotune ";

@@ -1,6 +1,10 @@
 #include "fuzz/plan/interpreted.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "harness/cases/keys.h"
@@ -37,6 +41,25 @@ double interpreted_seconds(const KernelRow& kernel, const Case& c) {
   const double one = chunked ? chunks * (kOfChunk + kOfTile * width * widest)
                              : sequences * kOfChunk + tokens * (kOfToken + kOfTile / 16.0 * width * widest);
   return heads * one * (c.law.empty() ? 1.0 : kLaw) * (c.repeat ? kRepeat : 1.0);
+}
+
+std::string interpreted_text(std::span<const Case> cases, const KernelTable& table, int threads) {
+  if (std::ranges::none_of(table.all(), &KernelRow::interpreted)) return "";
+  std::set<std::string> names;
+  double seconds = 0.0;
+  std::int64_t calls = 0;
+  for (const Case& c : cases) {
+    const KernelRow& kernel = *table.choose(Resolved(c)).named;
+    if (!kernel.interpreted) continue;
+    names.insert(kernel.name);
+    seconds += interpreted_seconds(kernel, c);
+    ++calls;
+  }
+  if (calls == 0) return "";
+  const double minutes = seconds / 60.0 / std::max(threads, 1);
+  return fmt::format("an interpreter runs {}: {} small calls, about {:.0f} minute{} on {} thread{}",
+                     fmt::join(names, ", "), calls, std::max(minutes, 1.0), minutes < 1.5 ? "" : "s", threads,
+                     threads == 1 ? "" : "s");
 }
 
 }  // namespace samestate

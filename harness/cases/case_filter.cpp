@@ -145,7 +145,7 @@ KeyCondition condition_of(std::string_view text, std::string_view option) {
   }
   if (std::find(known.begin(), known.end(), key) == known.end()) {
     throw Error(fmt::format("{} {}: unknown key '{}'{}; known keys: {}", option, text, key,
-                            near_text(key, known), fmt::join(known, ", ")));
+                            meant_key(key, known), fmt::join(known, ", ")));
   }
   KeyCondition out{std::string(key), {}};
   for (const std::string_view value : split(text.substr(equals + 1), ',')) {

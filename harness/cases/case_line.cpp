@@ -79,8 +79,8 @@ Case parse_case(std::string_view line) {
       for (const CaseSize& other : system.sizes) {
         if (other.own) known.push_back(other.name);
       }
-      throw Error(fmt::format("unknown key '{}' in case line of {}: known keys are {}", name, c.system,
-                              fmt::join(known, ", ")));
+      throw Error(fmt::format("unknown key '{}' in case line of {}{}; known keys are {}", name, c.system,
+                              meant_key(name, known), fmt::join(known, ", ")));
     }
     if (equals == std::string_view::npos || equals + 1 == parts[i].size()) {
       throw Error(fmt::format("key '{}' has no value: write {}=VALUE", name, name));

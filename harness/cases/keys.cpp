@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "harness/cases/layout.h"
+#include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
 
@@ -343,7 +344,12 @@ Case with_keys(Case c, std::string_view part) {
       continue;
     }
     const Key* key = key_named(name);
-    if (key == nullptr) throw Error(fmt::format("unknown key '{}'", name));
+    if (key == nullptr) {
+      std::vector<Text> known;
+      for (const Key& one : keys()) known.push_back(one.name);
+      for (const auto& [size, unused] : c.parameters) known.push_back(size);
+      throw Error(fmt::format("unknown key '{}'{}", name, meant_key(name, known)));
+    }
     key->parse(c, value);
     if (name == "lengths") c.T = standard_tokens(c);
   }
@@ -357,6 +363,33 @@ const std::int64_t& size_in(const Case& c, std::string_view name) {
 }
 std::int64_t& size_in(Case& c, std::string_view name) {
   return const_cast<std::int64_t&>(size_in(std::as_const(c), name));
+}
+
+std::string meant_key(std::string_view name, std::span<const std::string_view> known) {
+  static constexpr std::pair<Text, Text> kElsewhere[] = {
+      {"dtype", "contract"},
+      {"precision", "contract"},
+      {"batch", "B"},
+      {"batch_size", "B"},
+      {"seqlen", "T"},
+      {"seq_len", "T"},
+      {"length", "T"},
+      {"tokens", "T"},
+      {"chunk_size", "chunk"},
+      {"BT", "chunk"},
+      {"head_dim", "dk"},
+      {"num_heads", "Hv"},
+      {"H", "Hv"},
+      {"cu_seqlens", "lengths"},
+      {"h0", "state"},
+      {"initial_state", "state"},
+  };
+  std::vector<Text> near;
+  for (const auto& [other, key] : kElsewhere) {
+    if (other == name && std::ranges::find(known, key) != known.end()) near.push_back(key);
+  }
+  if (near.empty()) near = nearest_names(name, known);
+  return near.empty() ? "" : fmt::format("; perhaps {}=", fmt::join(near, "= or "));
 }
 
 std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,

@@ -56,6 +56,10 @@ struct Key {
 [[nodiscard]] std::int64_t& size_in(Case& c, std::string_view name);
 [[nodiscard]] const std::int64_t& size_in(const Case& c, std::string_view name);
 
+/// For an unknown key: "; perhaps contract=", by the names that other programs have for keys (dtype, batch_size, seq_len ..)
+/// and by what is spelt nearly alike among `known`; empty where nothing is near.
+[[nodiscard]] std::string meant_key(std::string_view name, std::span<const std::string_view> known);
+
 /// Reads a whole number of the line. Throws Error.
 [[nodiscard]] std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,
                                         std::int64_t most);

@@ -189,6 +189,22 @@ std::string second_chunk_text(const std::vector<Index>& wrong, Index chunk, Inde
                              : fmt::format("token {} of the second chunk", wrong.front() - chunk));
 }
 
+std::string sequences_text(const std::vector<Index>& wrong, const std::vector<Index>& all) {
+  if (wrong.empty() || wrong.size() >= all.size()) return "";
+  if (wrong.size() == 1) return fmt::format("only sequence {} of {}", wrong[0], all.back() + 1);
+  // From one on, all that have tokens.
+  const auto first = std::ranges::find(all, wrong.front());
+  if (std::ranges::equal(wrong, std::ranges::subrange(first, all.end())))
+    return first - all.begin() == 1 ? std::string("every sequence but the first")
+                                    : fmt::format("only from sequence {} on", wrong.front());
+  if (wrong.size() == all.size() - 1) {
+    for (const Index n : all) {
+      if (!std::ranges::binary_search(wrong, n)) return fmt::format("every sequence but {}", n);
+    }
+  }
+  return fmt::format("only sequences {} of {}", ranges_text(wrong), all.back() + 1);
+}
+
 std::string ranges_text(const std::vector<Index>& sorted) {
   std::string out;
   int pieces = 0;
@@ -209,20 +225,12 @@ std::vector<std::string> place_patterns(const Resolved& r, const std::vector<Hea
   token_patterns(r, heads, out);
   const std::vector<Index> sequences = wrong_of(heads, [](const HeadDifference& d) { return d.sequence; });
   const std::vector<Index> wrong_heads = wrong_of(heads, [](const HeadDifference& d) { return d.head; });
-  const Index N = heads.empty() ? 0 : heads.back().sequence + 1;
   std::set<Index> with_tokens;  // states alone could be wrong, too
   for (const HeadDifference& d : heads) {
     if (d.o.rows() > 0) with_tokens.insert(d.sequence);
   }
-  if (with_tokens.size() > 1 && sequences.size() == 1)
-    out.push_back(fmt::format("only sequence {} of {}", sequences[0], N));
-  if (with_tokens.size() > 2 && sequences.size() == with_tokens.size() - 1) {
-    for (const Index n : with_tokens) {
-      if (!std::binary_search(sequences.begin(), sequences.end(), n)) {
-        out.push_back(n == 0 ? "every sequence but the first" : fmt::format("every sequence but {}", n));
-      }
-    }
-  }
+  if (std::string text = sequences_text(sequences, {with_tokens.begin(), with_tokens.end()}); !text.empty())
+    out.push_back(std::move(text));
   if (r.c.Hv > 1 && std::ssize(wrong_heads) < r.c.Hv) {
     std::vector<Index> differing;
     for (Index h = 0; h < r.c.Hv; ++h) {
@@ -262,6 +270,10 @@ std::vector<std::string> place_patterns(const Resolved& r, const std::vector<Hea
   return out;
 }
 
+bool sums_gates(const Resolved& r) {
+  return r.form->chunked && !r.unchunked() && r.system->has(Property::decay);
+}
+
 double constant_factor(const Matrix<double>& expected, const Matrix<double>& actual) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   double square = 0.0, product = 0.0, whole = 0.0, size = 0.0;
@@ -283,7 +295,9 @@ double constant_factor(const Matrix<double>& expected, const Matrix<double>& act
   return std::sqrt(rest) <= (1.0 - kExplainedShare) * std::sqrt(whole) ? factor : nan;
 }
 
-std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& heads, bool everywhere) {
+std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& heads, bool everywhere,
+                                         bool summed) {
+  constexpr double kNearOne = 1e-3;  // fp32 sums of a chunk's g of up to -1000 differ by less
   std::vector<std::string> out;
   for (const bool state : {false, true}) {
     std::vector<double> expected, actual;
@@ -316,11 +330,16 @@ std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& head
     const std::string_view what = state        ? "the final state is the right one"
                                   : everywhere ? "o is the right one"
                                                : "the wrong rows of o are the right ones";
+    const bool near_one = std::max(std::abs(least - 1.0), std::abs(most - 1.0)) < kNearOne;
+    const std::string_view why =
+        state && summed && near_one
+            ? ": the decay to a chunk's end is from another sum of g than that of its tokens"
+            : "";
     if (const double factor = factor_from(0); !std::isnan(factor)) {
-      out.push_back(fmt::format("{} times {:.6g}", what, factor));
+      out.push_back(fmt::format("{} times {:.6g}{}", what, factor, why));
     } else if (own == count && count > 1) {
-      out.push_back(
-          fmt::format("in each head {} times a factor of its own, {:.6g} to {:.6g}", what, least, most));
+      out.push_back(fmt::format("in each head {} times a factor of its own, {:.6g} to {:.6g}{}", what, least,
+                                most, why));
     }
   }
   return out;
@@ -393,7 +412,7 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
   if (zero_o) out.push_back("the wrong rows of o are all zero");
   if (zero_state) out.push_back("the final state is all zero");
   if (transposed) out.push_back("the final state is the transposed of the right one");
-  std::ranges::move(factor_patterns(heads, false), std::back_inserter(out));
+  std::ranges::move(factor_patterns(heads, false, sums_gates(r)), std::back_inserter(out));
   if (right_in_bf16) return out;  // for integers and powers of two no rounding shows
   const Contract& contract = r.promised;
   if ((contract.output == Format::bf16 || contract.output == Format::fp16) &&

@@ -51,10 +51,14 @@ void find_wrong(HeadDifference& d, double state_tolerance);
 [[nodiscard]] std::vector<std::string> value_patterns(const Resolved& r, const Outputs& outputs,
                                                       const std::vector<HeadDifference>& heads);
 
-/// "the final state is the right one times 0.999", the same for o, and for each head by its own factor if
-/// they do not share one. Looks at the wrong rows and states; with `everywhere` at all of them.
+/// True if the case's kernel sums g over chunks.
+[[nodiscard]] bool sums_gates(const Resolved& r);
+
+/// "the final state is the right one times 0.999", the same of o, of each head by a factor of its own where they share
+/// none. Of the wrong rows and states; with `everywhere` of all. `summed`: chunks sum g, so that a factor of the state near 1
+/// is called that of another sum of g.
 [[nodiscard]] std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& heads,
-                                                       bool everywhere);
+                                                       bool everywhere, bool summed);
 
 /// The single mistakes in the equation that give the kernel's values.
 [[nodiscard]] std::vector<std::string> mistakes(const Resolved& r, const Family& family, const Batch& batch,
@@ -68,6 +72,10 @@ void find_wrong(HeadDifference& d, double state_tolerance);
 /// `chunk` of the `tokens` and the first of the wrong ones (sorted) is in the second chunk; else empty. If
 /// only one chunk is wrong, its wrong tokens must reach its end.
 [[nodiscard]] std::string second_chunk_text(const std::vector<Index>& wrong, Index chunk, Index tokens);
+
+/// "only sequence 1 of 2", "every sequence but the first", "only from sequence 2 on": what the wrong ones of the sequences
+/// that have tokens are, both sorted; empty where it is all of them or none of these.
+[[nodiscard]] std::string sequences_text(const std::vector<Index>& wrong, const std::vector<Index>& all);
 
 /// "0, 2..5 and 9"; at most four ranges.
 [[nodiscard]] std::string ranges_text(const std::vector<Index>& sorted);

@@ -212,13 +212,17 @@ Judgement packing(const LawSubject& s) {
     if (packed.out.final_state[i] == expected) continue;
     Judgement j;
     j.verdict = Verdict::fail;
-    j.gate = "exact";
+    j.gate = "exact state";
     j.ratio = std::numeric_limits<double>::infinity();
     j.expected = static_cast<double>(expected);
     j.actual = static_cast<double>(packed.out.final_state[i]);
+    j.error = std::abs(j.actual - j.expected);
+    const auto row = static_cast<std::int64_t>(i) / shape.dv;  // [Hv, dk, dv]
+    j.worst.token = row % shape.dk;
+    j.worst.channel = static_cast<std::int64_t>(i) % shape.dv;
     j.reason = fmt::format("the final state of an empty sequence is {} and must be its initial state {}",
                            j.actual, j.expected);
-    worst.add(std::move(j), 0, 0);
+    worst.add(std::move(j), 0, row / shape.dk);
     break;
   }
   return worst.take();

@@ -22,12 +22,27 @@ struct SweepCase {
   double work = 1.0;  ///< a rough relative cost of measuring it, to estimate the remaining time
 };
 
+/// A key of the case line and the values that a sweep gives it.
+struct SweepAxis {
+  std::string key;
+  std::vector<std::string> values;
+};
+
 struct SweepOptions {
   bool quick = false;  ///< smaller shapes and fewer points
   std::string series;  ///< only this one; empty means all
   std::string system;  ///< only this one; empty means all
   std::string kernel;  ///< the chunked kernel under test of its system; empty means the CPU kernels
+  /// Axes of a sweep of one's own instead of the series: the first is drawn, the others are curves. The kernel may then be
+  /// of any form.
+  std::vector<SweepAxis> over = {};
+  std::string from =
+      {};  ///< with `over`: the case line to begin with; empty: a head of 128 x 128, in each contract
+  std::int64_t T = 0;  ///< with `over`: its tokens; 0: those of the line
 };
+
+/// "chunk=16,64,256". Throws Error for what is no key with values.
+[[nodiscard]] SweepAxis axis_of(const std::string& text);
 
 /// What a series varies, for titles and --help.
 struct SweepSeries {

@@ -73,6 +73,7 @@ std::string theme_rules() {
     ++number;
   };
   for (const PaletteEntry& entry : palette()) add(entry);
+  add(failure_colour());
   for (const PaletteEntry& entry : inks()) add(entry);
   return fmt::format(
       ":root{{{0}}}\n@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{1}}}}}\n"

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "fixtures/json_syntax.h"
 #include "reference/error.h"
 #include "reports/page/html.h"
 #include "reports/page/html_table.h"
@@ -300,6 +301,9 @@ std::string html_listing(const std::string& json, const std::string& id, const s
                          const std::string& intro) {
   using Json = nlohmann::ordered_json;
   const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_discarded())
+    throw Error(fmt::format("--{}: not JSON: {}; give it what `samestate {} --json` printed", id,
+                            json_error(json), id));
   const Json* rows = &parsed;
   if (parsed.is_object()) {
     for (const auto& [key, value] : parsed.items()) {

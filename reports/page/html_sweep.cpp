@@ -89,7 +89,8 @@ std::string advice_table(const ReportData& data) {
        {"least FLOPs at", true, "chunk with the fewest operations a token, by the cost model"},
        {"least bytes at", true, "chunk with the least traffic a token, by the cost model"},
        {"worst ratio", true, "error over bound, over all chunks"},
-       {"worst condition", true, "of the triangular system of a chunk"}});
+       {"worst condition", true, "of the triangular system of a chunk"}},
+      /*stacked=*/true);
   const auto at = [&](std::int64_t i) -> const Measurement& {
     return data.points[static_cast<std::size_t>(i)].measurement;
   };
@@ -144,9 +145,11 @@ std::string html_answers(const ReportInput& input, const ReportData& data) {
   if (!data.points.empty()) {
     const std::vector<Record> records = records_of(data);
     const Summary summary = summarise(records);
-    out += "<h3>Did the sweep pass?</h3>\n" + headline(summary, "points") + standing_out(records, "point");
+    // What was asked comes before what is remarkable: on a telephone one of them is on the first screen.
+    out += "<h3>Did the sweep pass?</h3>\n" + headline(summary, "points") + advice_table(data) +
+           standing_out(records, "point");
   }
-  return out + html_fastest(data) + advice_table(data) + "</section>\n";
+  return out + html_fastest(data) + "</section>\n";
 }
 
 std::string html_sweep(const ReportData& data, const std::vector<std::string>& svgs) {
@@ -157,7 +160,7 @@ std::string html_sweep(const ReportData& data, const std::vector<std::string>& s
         "<p class=\"warn\">Drawn without plots; the numbers are under <a href=\"#points\">All "
         "points</a>.</p>\n";
   out +=
-      "<p>Colour is the contract; dots are RMS errors, triangles the largest element, dashes the bound: the "
+      "<p>Colour is the contract; dots are RMS errors, squares the largest element, dashes the bound: the "
       "RMS error that it predicts, or of an operator the RMS of the worst case. Errors are over the RMS of "
       "the "
       "exact output. Every mark copies the command that repeats its case.</p>\n";

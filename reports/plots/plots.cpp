@@ -97,9 +97,9 @@ const char* style_of(Curve::Style style) {
       return "with lines lw 1.6";
     case Curve::Style::dots:
       return "with points pt 7 ps 0.6";
-    case Curve::Style::line_triangles:
+    case Curve::Style::line_squares:
       return "with lines lw 0.7";
-    case Curve::Style::triangles:
+    case Curve::Style::squares:
       return "with points pt 8 ps 0.8";
     case Curve::Style::line:
       return "with lines lw 1.4";
@@ -118,7 +118,7 @@ const char* key_style_of(Curve::Style style) {
   switch (style) {
     case Curve::Style::line_dots:
       return "with linespoints pt 7 ps 0.55 lw 1.6";
-    case Curve::Style::line_triangles:
+    case Curve::Style::line_squares:
       return "with linespoints pt 8 ps 0.7 lw 0.7";
     default:
       return style_of(style);
@@ -126,13 +126,17 @@ const char* key_style_of(Curve::Style style) {
 }
 
 /// Returns the marks drawn over the line, which readers can point at; nullptr if the style has none.
+const char* colour_of(std::size_t index) {
+  return index == kFailureColour ? failure_colour().light : palette()[index % palette().size()].light;
+}
+
 const char* marker_of(Curve::Style style) {
   switch (style) {
     case Curve::Style::line_dots:
     case Curve::Style::dots:
       return "pt 7 ps 0.6";
-    case Curve::Style::line_triangles:
-    case Curve::Style::triangles:
+    case Curve::Style::line_squares:
+    case Curve::Style::squares:
       return "pt 8 ps 0.8";
     default:
       return nullptr;
@@ -191,9 +195,9 @@ void add_figure(std::string& script, const Figure& figure, const std::string& ou
     if (rows.empty()) continue;
     const std::string block = fmt::format("$d{}", parts.size());
     data += fmt::format("{} << EOD\n{}EOD\n", block, rows);
-    const std::string colour = palette()[curve.colour % palette().size()].light;
+    const std::string colour = colour_of(curve.colour);
     const char* marker = marker_of(curve.style);
-    const bool joined = curve.style != Curve::Style::dots && curve.style != Curve::Style::triangles;
+    const bool joined = curve.style != Curve::Style::dots && curve.style != Curve::Style::squares;
     if (joined) {
       parts.push_back(
           fmt::format("{} using 1:2 {} lc rgb '{}' notitle", block, style_of(curve.style), colour));
@@ -209,8 +213,7 @@ void add_figure(std::string& script, const Figure& figure, const std::string& ou
     parts.push_back(fmt::format("{} {} lc rgb '{}' notitle", *figure.limit, style_of(Curve::Style::dashes),
                                 inks()[1].light));
   for (const LegendEntry& entry : figure.legend) {
-    const std::string colour =
-        entry.colour ? palette()[*entry.colour % palette().size()].light : inks()[1].light;
+    const std::string colour = entry.colour ? colour_of(*entry.colour) : inks()[1].light;
     parts.push_back(fmt::format("keyentry {} lc rgb '{}' title {}", key_style_of(entry.style), colour,
                                 literal(entry.text)));
   }
@@ -232,10 +235,15 @@ bool Figure::empty() const {
 
 const std::vector<PaletteEntry>& palette() {
   static const std::vector<PaletteEntry> colours = {
-      {"#0072b2", "#56b4e9"}, {"#009e73", "#2fcf9f"}, {"#d55e00", "#ff8a3d"}, {"#cc79a7", "#e79ac6"},
+      {"#0072b2", "#56b4e9"}, {"#009e73", "#2fcf9f"}, {"#7a52a3", "#b79ae0"}, {"#cc79a7", "#e79ac6"},
       {"#b07d00", "#f0b429"}, {"#3a9bd6", "#8fd0f5"}, {"#6b6b6b", "#b8b8b8"},
   };
   return colours;
+}
+
+const PaletteEntry& failure_colour() {
+  static const PaletteEntry colour{"#d55e00", "#ff8a3d"};
+  return colour;
 }
 
 const std::vector<PaletteEntry>& inks() {

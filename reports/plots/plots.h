@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,19 +18,22 @@ struct Mark {
   std::int64_t point = -1;  ///< what clicking on it refers to: an index of the page's points; -1 for nothing
 };
 
+/// The one colour that says that something is wrong: no contract and no kernel has it.
+inline constexpr std::size_t kFailureColour = std::numeric_limits<std::size_t>::max();
+
 struct Curve {
   enum class Style {
-    line_dots,       ///< filled dots, joined
-    dots,            ///< filled dots
-    line_triangles,  ///< open triangles, joined by a thin line
-    triangles,
+    line_dots,     ///< filled dots, joined
+    dots,          ///< filled dots
+    line_squares,  ///< open squares, joined by a thin line
+    squares,
     line,
     dashes,        ///< joined, dashed
     dashed_ticks,  ///< short bars, not joined
     bars,
   };
-  std::string name;        ///< shown when a mark is pointed at
-  std::size_t colour = 0;  ///< index into the palette (Okabe and Ito), modulo its size
+  std::string name;        ///< of a mark, when it is pointed at
+  std::size_t colour = 0;  ///< of the palette, counted modulo its size, or kFailureColour
   Style style = Style::line_dots;
   std::vector<Mark> marks;
 };
@@ -88,6 +92,8 @@ struct PaletteEntry {
   const char* dark;
 };
 [[nodiscard]] const std::vector<PaletteEntry>& palette();
+/// What kFailureColour is.
+[[nodiscard]] const PaletteEntry& failure_colour();
 /// Text, frame and grid, in the same way.
 [[nodiscard]] const std::vector<PaletteEntry>& inks();
 

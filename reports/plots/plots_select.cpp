@@ -125,7 +125,7 @@ Figure ratio_figure(std::span<const Record> records) {
   figure.x = {"ratio = error / bound, in steps of 0.05", 0, false, false, {}};
   figure.y = {"cases", 0, true, false, {}};
   Curve within{"", 0, Curve::Style::bars, {}};
-  Curve above{"", 2, Curve::Style::bars, {}};
+  Curve above{"", kFailureColour, Curve::Style::bars, {}};
   for (std::size_t bin = 0; bin < counts.size(); ++bin) {
     if (counts[bin] == 0 && bin == kEdges.size()) continue;
     (bin == kEdges.size() ? above : within)
@@ -134,7 +134,8 @@ Figure ratio_figure(std::span<const Record> records) {
   if (judged == exact) return figure;
   figure.curves = {within, above};
   figure.legend = {{"within the bound", 0, Curve::Style::bars}};
-  if (!above.marks.empty()) figure.legend.push_back({"above it, or not a number", 2, Curve::Style::bars});
+  if (!above.marks.empty())
+    figure.legend.push_back({"above it, or not a number", kFailureColour, Curve::Style::bars});
   figure.caption = fmt::format(
       "Ratios of {} judged cases ({} of them exactly 0 and not drawn); mass near 0 means a loose bound, mass "
       "near 1 a gate that would see a little more error. An output that is rounded once has half an ulp as "

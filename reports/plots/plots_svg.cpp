@@ -19,8 +19,7 @@ struct Symbol {
 };
 constexpr std::array kSymbols = {
     Symbol{"gpPt6", "<path fill='currentColor' stroke='none' d='M-1,0a1,1 0 1 0 2,0a1,1 0 1 0 -2,0z'"},
-    Symbol{"gpPt7",
-           "<path stroke-width='.3' fill='none' stroke='currentColor' d='M0,-1.33L-1.33,.67L1.33,.67z'"},
+    Symbol{"gpPt7", "<path stroke-width='.3' fill='none' stroke='currentColor' d='M-1,-1H1V1H-1z'"},
     Symbol{"gpPt14", "<path stroke-width='.45' fill='none' stroke='currentColor' d='M-1.6,0H1.6'"},
 };
 
@@ -165,6 +164,7 @@ std::string svg_file(const std::string& fragment) {
     }
   };
   for (const PaletteEntry& entry : palette()) add(entry);
+  add(failure_colour());
   for (const PaletteEntry& entry : inks()) add(entry);
   const std::size_t open = fragment.find(">\n");
   if (open == fragment.npos) return fragment;

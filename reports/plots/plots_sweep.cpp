@@ -158,15 +158,15 @@ class GroupBuilder {
     const bool joined = !series_.regime_varies;
     Figure figure = begin(kind, fmt::format("{} by {}", title, series_.title), y_label);
     const auto dots = joined ? Curve::Style::line_dots : Curve::Style::dots;
-    const auto triangles = joined ? Curve::Style::line_triangles : Curve::Style::triangles;
+    const auto squares = joined ? Curve::Style::line_squares : Curve::Style::squares;
     const auto dashes = joined ? Curve::Style::dashes : Curve::Style::dashed_ticks;
     for (const auto& [contract, points] : curves_) {
       figure.curves.push_back(curve(contract, points, "bound", dashes, bound));
-      figure.curves.push_back(curve(contract, points, "largest error", triangles, max));
+      figure.curves.push_back(curve(contract, points, "largest error", squares, max));
       figure.curves.push_back(curve(contract, points, "RMS error", dots, rms));
     }
     figure.legend.push_back({"RMS, measured", {}, dots});
-    figure.legend.push_back({"largest, measured", {}, triangles});
+    figure.legend.push_back({"largest, measured", {}, squares});
     figure.legend.push_back(
         {worst_case(at(curves_.front().second.front())) ? "RMS, worst case" : "RMS, bound", {}, dashes});
     figure.caption = fmt::format(
@@ -219,7 +219,7 @@ class GroupBuilder {
     Figure figure = begin("cost", fmt::format("work and traffic by {}", series_.title), "per token and head");
     figure.y.label = "FLOP or byte, per token and head";
     figure.legend = {{"floating-point operations", 5, Curve::Style::line_dots},
-                     {"bytes to and from memory", 6, Curve::Style::line_triangles}};
+                     {"bytes to and from memory", 6, Curve::Style::line_squares}};
     const std::vector<std::int64_t>* longest = nullptr;
     for (const auto& [contract, points] : curves_) {
       if (longest == nullptr || points.size() > longest->size()) longest = &points;
@@ -227,7 +227,7 @@ class GroupBuilder {
     if (series_.regime_varies || series_.name == "length" || longest == nullptr)
       return figure;  // it is constant
     Curve flops{"operations", 5, Curve::Style::line_dots, {}};
-    Curve bytes{"bytes", 6, Curve::Style::line_triangles, {}};
+    Curve bytes{"bytes", 6, Curve::Style::line_squares, {}};
     for (const std::int64_t i : *longest) {
       flops.marks.push_back({at(i).x, at(i).flops, i});
       bytes.marks.push_back({at(i).x, at(i).bytes, i});

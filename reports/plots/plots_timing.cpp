@@ -68,8 +68,8 @@ class TimingFigure {
         "call could take at the rates measured in the same run (dashes){}; lower is better.",
         all_[members_.front()].device, decode ? "" : fmt::format("B = {}, ", t.B), sizes_text(t),
         !with_peer() ? ""
-        : decode     ? ", and the peer (triangles)"
-                     : ", and the peer (triangles), whose float32 products may be tf32");
+        : decode     ? ", and the peer (squares)"
+                     : ", and the peer (squares), whose float32 products may be tf32");
     std::size_t colour = 0;
     const std::set<std::pair<std::string, std::string>> curves = names();
     const bool one_kernel = curves.begin()->first == curves.rbegin()->first;  // sorted by kernel
@@ -80,13 +80,13 @@ class TimingFigure {
       add(figure, name, colour, Curve::Style::line_dots, kernel, contract,
           [](const TimedCase& c) { return c.time.median; });
       add(figure, "floor of " + name, colour, Curve::Style::dashes, kernel, contract, floor_of);
-      add(figure, "peer of " + name, colour, Curve::Style::line_triangles, kernel, contract,
+      add(figure, "peer of " + name, colour, Curve::Style::line_squares, kernel, contract,
           [](const TimedCase& c) { return c.peer_time.median; });
       ++colour;
     }
     figure.legend.push_back({"kernel", {}, Curve::Style::line_dots});
     figure.legend.push_back({"floor", {}, Curve::Style::dashes});
-    if (with_peer()) figure.legend.push_back({"peer", {}, Curve::Style::line_triangles});
+    if (with_peer()) figure.legend.push_back({"peer", {}, Curve::Style::line_squares});
     return figure;
   }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "fixtures/json_syntax.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
 
@@ -42,6 +43,9 @@ Baseline read_baseline(const std::filesystem::path& path) {
   const std::optional<std::string> text = text_of(path);
   if (!text) throw Error(path.string() + ": cannot be read; make it with --write-baseline");
   const BaselineJson json = BaselineJson::parse(*text, nullptr, false);
+  if (json.is_discarded())
+    throw Error(fmt::format("{}: no baseline, since it is not JSON: {}; make one with --write-baseline",
+                            path.string(), json_error(*text)));
   if (!json.is_object() || !json.contains("schema") || !json["schema"].is_number_integer()) {
     throw Error(path.string() + ": no baseline; make one with --write-baseline");
   }

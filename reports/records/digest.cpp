@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "fixtures/json_syntax.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
 #include "reports/records/json_fields.h"
@@ -158,6 +159,11 @@ std::string board_json(const Board& board, const std::vector<BoardChange>& chang
 
 Board parse_board(const std::string& text, const std::string& name) {
   const Json all = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (all.is_discarded())
+    throw Error(
+        fmt::format("{}: no board, since it is not JSON: {}; name a folder of records, or what `samestate "
+                    "board --json` printed",
+                    name, json_error(text)));
   if (!all.is_object() || all.value("format", Json()) != kFormat || !all.contains("rows"))
     throw Error(fmt::format(
         "{}: no board; name a folder of records, or what `samestate board --json` printed", name));

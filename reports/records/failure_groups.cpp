@@ -188,6 +188,8 @@ std::string likely_cause(const Judgement& j) {
   if (gate == "element")
     return j.reason.substr(0, j.reason.find(':')) +
            " is beyond its worst case: no rounding of the contract explains it";
+  if (gate == "law" && j.reason.starts_with("the two runs "))
+    return "o: " + without_numbers(j.reason);  // what is said of final states begins with kFinalState
   if (gate == "row" || gate == "head" || gate == "hard" || state) {
     const std::string_view what = state ? "the state" : "o";
     return j.hard_ratio > 1.0
@@ -259,9 +261,12 @@ std::vector<FailureGroup> failure_groups(std::span<const Record> records) {
     }
     ranked.emplace_back(rank, std::move(group));
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first < b.first : a.second.cases > b.second.cases;
-  });
+  const auto place = [&](const auto& one) {
+    const bool known = records[one.second.example].looks_like.find(kOfMutant) != std::string::npos;
+    return std::tuple(one.first, !known, -one.second.cases);
+  };
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
   std::vector<FailureGroup> out;
   for (auto& [rank, group] : ranked) out.push_back(std::move(group));
   return out;

@@ -32,8 +32,8 @@ struct FailureGroup {
 /// beyond its worst case".
 [[nodiscard]] std::string likely_cause(const Judgement& judgement);
 
-/// Gate memory first, then crash, timeout, fail and flaky, and within each the most cases first. The records
-/// that passed are used for FailureGroup::only.
+/// Gate memory first, then crash, timeout, fail and flaky; of each first those whose example looks like a known mutant, then
+/// the most cases. The records that passed are read for FailureGroup::only.
 [[nodiscard]] std::vector<FailureGroup> failure_groups(std::span<const Record> records);
 
 /// "412 of cpu.x.chunked, form decode, law split: CAUSE (only with l2norm=1)", one line.

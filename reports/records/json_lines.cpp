@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "fixtures/json_syntax.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
 #include "reports/records/json_fields.h"
@@ -426,6 +427,7 @@ RecordFile read_json_lines(const std::filesystem::path& path) {
   RecordFile result;
   OpenRun open;
   std::int64_t line_number = 0;
+  std::string why;           // the damaged line is no JSON
   std::int64_t damaged = 0;  // number of a line that is not JSON: the last one of its run, or an error
   for (std::string line; next_line(file, line);) {
     if (line.size() > kLongestLine) {
@@ -437,10 +439,16 @@ RecordFile read_json_lines(const std::filesystem::path& path) {
     const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     const bool begins_run = object.is_object() && object.value("event", Json()) == "run";
     if (damaged && !begins_run)
-      throw Error(
-          fmt::format("{}:{}: not JSON, and not the last line of its run; take the line out to read the rest",
-                      path.string(), damaged));
+      throw Error(fmt::format(
+          "{}:{}: not JSON ({}), and not the last line of its run; take the line out to read the rest",
+          path.string(), damaged, why));
     damaged = object.is_discarded() ? line_number : 0;
+    if (damaged) why = json_error(line);
+    // A line that was cut off begins as a whole one does.
+    if (damaged && !line.starts_with('{'))
+      throw Error(fmt::format("{}:{}: not JSON Lines: {}; name a file that --jsonl or sweep --out wrote{}",
+                              path.string(), damaged, why,
+                              path.extension() == ".md" ? ", from which the Markdown was made" : ""));
     if (damaged) ++result.cut_lines;
     if (damaged) continue;
     try {

@@ -15,9 +15,10 @@ struct CaseExplanation {
     std::string place;
     double expected, actual;
   };
-  std::vector<std::string> differs, looks_like;
-  std::vector<Value> values;
-  std::vector<std::pair<std::string, double>> terms;
+  std::vector<std::string> differs = {}, looks_like = {};
+  std::vector<std::string> tried = {};  ///< how much was run to find what it looks like
+  std::vector<Value> values = {};
+  std::vector<std::pair<std::string, double>> terms = {};
   std::string contract =
       {};  ///< what contracts near the case's say about a run that fails the twin; empty if not requested
 };

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "fixtures/json_syntax.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"
 
@@ -112,7 +113,9 @@ MutantRow parse_mutant_line(const std::string& line) {
 NamedMutants parse_mutants(const std::string& name, const std::string& text) {
   const MutantsJson json = MutantsJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded())
-    throw Error(name + ": no JSON, or cut: its shard was killed, or the disk was full; run that shard again");
+    throw Error(fmt::format(
+        "{}: no JSON, or cut: {}; its shard was killed, or the disk was full: run that shard again", name,
+        json_error(text)));
   try {
     NamedMutants out{name, {}, {}};
     const MutantsJson rows = field<MutantsJson>(json, "mutants");
