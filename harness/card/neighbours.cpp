@@ -64,7 +64,7 @@ class Neighbourhood {
   [[nodiscard]] bool up() const { return Clock::now() >= end_ || (stop_ && stop_()); }
 
   [[nodiscard]] double distance(const Contract& c) {
-    const Distance d = distance_.of(0, c);
+    const OutputDistance d = distance_.of(0, c);
     return std::sqrt(std::max(d[0], 1e-9) * std::max(d[1], 1e-9));
   }
 

@@ -137,7 +137,7 @@ TEST(TwoSums, AWrongDecayToTheEndDies) {
   }
 }
 
-const char* const kLine =
+const char* const kTwoSumsLine =
     "v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked chunk=64 T=192 dk=64 dv=64 contract={} "
     "regime={} state=random seed=0x5";
 
@@ -146,7 +146,7 @@ Record of_contract(const char* does, const std::string& promised, const char* re
   const Contract& kept = contract_named(does);
   const KernelTable table = faulty::planted_table(
       [&](const Kernel& base, const Arguments& a, const Contract&) { return base.run(a, kept); });
-  return run_case(parse_case(fmt::format(fmt::runtime(kLine), promised, regime)), table, 1, trace);
+  return run_case(parse_case(fmt::format(fmt::runtime(kTwoSumsLine), promised, regime)), table, 1, trace);
 }
 
 TEST(MoreExact, TheFailureNamesTheContractToPasteAndItPasses) {
