@@ -252,11 +252,11 @@ std::vector<Mutant> ranks_mutants() {
       out,
       {"F", "bf16_maps", "maps of parts travel in bf16, by a kernel that promises bf16 operands", kOnlyBf16},
       kAll);
-  add<Bf16Reached>(out,
-                   {"F", "bf16_reached",
-                    "the state that reaches a part travels in bf16, by a kernel that promises bf16 operands",
-                    kOnlyBf16},
-                   kAll);
+  add<Bf16Reached>(
+      out,
+      {"F", "bf16_reached",
+       "the state that reaches a part travels in bf16, by a kernel that promises bf16 operands", kOnlyBf16},
+      kAll);
   add<Bf16Composition>(out,
                        {"F", "bf16_composition",
                         "M S is a product of bf16, by a kernel that promises bf16 operands", kOnlyBf16},

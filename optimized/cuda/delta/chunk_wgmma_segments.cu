@@ -29,7 +29,8 @@ template <bool norm>
 __global__ void __launch_bounds__(kSplitThreads, 1)
     map_kernel(const __grid_constant__ SegmentCall call, const __grid_constant__ Maps maps) {
   extern __shared__ __align__(1024) unsigned char bytes[];
-  SAMESTATE_SEGMENTS((map_grid_block<norm>(*reinterpret_cast<MapGridShared*>(bytes), call, maps, blockIdx.x)));
+  SAMESTATE_SEGMENTS(
+      (map_grid_block<norm>(*reinterpret_cast<MapGridShared*>(bytes), call, maps, blockIdx.x)));
 }
 
 __global__ void __launch_bounds__(kSplitThreads, 1)
@@ -127,7 +128,8 @@ class SegmentedCall {
  private:
   static std::vector<float> identity(int n) {
     std::vector<float> x(static_cast<std::size_t>(n) * static_cast<std::size_t>(n), 0.0F);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) x[i * static_cast<std::size_t>(n) + i] = 1.0F;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i)
+      x[i * static_cast<std::size_t>(n) + i] = 1.0F;
     return x;
   }
 
@@ -204,9 +206,10 @@ Timing time(const Arguments& a, const Contract& contract, const TimingRequest& r
         std::vector<std::unique_ptr<SegmentedCall>> calls;
         calls.push_back(std::make_unique<SegmentedCall>(packed, a, sizes));
         const int copies = copies_beyond_cache(calls.front()->bytes(), request);
-        while (std::ssize(calls) < copies)
-          calls.push_back(std::make_unique<SegmentedCall>(packed, a, sizes));
-        const auto at = [&](int copy) -> const SegmentedCall& { return *calls[static_cast<std::size_t>(copy)]; };
+        while (std::ssize(calls) < copies) calls.push_back(std::make_unique<SegmentedCall>(packed, a, sizes));
+        const auto at = [&](int copy) -> const SegmentedCall& {
+          return *calls[static_cast<std::size_t>(copy)];
+        };
         TimedCalls timed = measure(
             copies, request, [&](int copy, cudaStream_t stream) { at(copy).enqueue(stream); },
             [&](int copy, cudaStream_t stream) { at(copy).poison(stream); });

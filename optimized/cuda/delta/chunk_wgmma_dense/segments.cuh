@@ -2,28 +2,30 @@
 
 #include "optimized/cuda/delta/chunk_wgmma_dense/split.cuh"
 
-/// Segments of a sequence side by side, for few heads and many tokens, where one chain of chunks leaves most multiprocessors idle.
-/// The grid of the maps: helper blocks prepare the chunks as in the split form, and of each segment that another follows map blocks
-/// carry [I | 0] through its chunks to [M | N] (BOUNDS 5.3). Composition in order (ranks/compose.cuh) makes the state
-/// that reaches a segment, and the grid of the outputs runs the state blocks of the split form from there.
-/// Segments are the sequences of `SegmentCall::prefill`. M, N and the states between segments are fp32, and both maps read the same
-/// rounded T: any other choice costs two to three digits of the state where keys repeat or beta is small.
+/// Segments of a sequence side by side, for few heads and many tokens, where one chain of chunks leaves most
+/// multiprocessors idle. In the grid of the maps helper blocks prepare the chunks as in the split form, and map blocks carry
+/// [I | 0] through the chunks of each segment that another follows, to [M | N] (BOUNDS 5.3). Composition in order
+/// (ranks/compose.cuh) makes the state that reaches a segment, and the grid of the outputs runs the chain of the split form
+/// from there. Segments are the sequences of `SegmentCall::prefill`. M, N and the states between segments are fp32, and both
+/// maps read the same rounded T: M or the states in 16 bit, or another T for M, cost the state one to three digits where
+/// keys repeat or beta is small.
 namespace samestate::cuda {
 
 inline constexpr int kMapColumns = 2 * kTileColumns;  ///< of a map block, half of them a warpgroup
 
 /// One call.
 struct SegmentCall {
-  Prefill prefill;                   ///< its sequences are the segments in the order of their tokens; no states
-  std::int64_t passing = 0;          ///< segments that another follows
-  const int* numbers = nullptr;      ///< [segments]: by which composition knows them, below `passing` where another follows
-  const int* places = nullptr;       ///< [passing]: the segment of that number
-  const int* sequences = nullptr;    ///< [segments]: whose tokens they are
-  const float* unit = nullptr;       ///< [dk, dk]: the identity
-  float* M = nullptr;                ///< [passing, Hv, dk, dk]
-  float* N = nullptr;                ///< [passing, Hv, dk, dv]
-  const float* reached = nullptr;    ///< [segments by number, Hv, dk, dv]: the states from which they start
-  float* final_state = nullptr;      ///< [sequences, Hv, dk, dv]; null: not wanted
+  Prefill prefill;           ///< its sequences are the segments in the order of their tokens; no states
+  std::int64_t passing = 0;  ///< segments that another follows
+  const int* numbers =
+      nullptr;  ///< [segments]: by which composition knows them, below `passing` where another follows
+  const int* places = nullptr;     ///< [passing]: the segment of that number
+  const int* sequences = nullptr;  ///< [segments]: whose tokens they are
+  const float* unit = nullptr;     ///< [dk, dk]: the identity
+  float* M = nullptr;              ///< [passing, Hv, dk, dk]
+  float* N = nullptr;              ///< [passing, Hv, dk, dv]
+  const float* reached = nullptr;  ///< [segments by number, Hv, dk, dv]: the states from which they start
+  float* final_state = nullptr;    ///< [sequences, Hv, dk, dv]; null: not wanted
 };
 
 SAMESTATE_HOST_DEVICE inline std::int64_t segment_helpers(const SegmentCall& x) {
@@ -80,8 +82,9 @@ static_assert(sizeof(MapGridShared) <= 227 * 1024,
 
 struct NoOutput {};
 
-/// 64 columns of M, or of N (`values`), through the chunks of a segment: the chain of pipelined.cuh without O. The unit's work in chunk n:
-/// U, keys 0-63 (4 products) | U, keys 64-127 (4) | X of chunk n + 1, keys 0-63 (4) | X, keys 64-127 (4) | V' of chunk n + 1 (4).
+/// 64 columns of M, or of N (`values`), through the chunks of a segment: the chain of pipelined.cuh without O. The unit's
+/// work in chunk n: U, keys 0-63 (4 products) | U, keys 64-127 (4) | X of chunk n + 1, keys 0-63 (4) | X, keys 64-127 (4) |
+/// V' of chunk n + 1 (4).
 template <bool values>
 struct MapState : StateParts<MapShared, true, NoOutput> {
   using Base = StateParts<MapShared, true, NoOutput>;
@@ -266,8 +269,8 @@ SAMESTATE_DEVICE Task output_task(const SegmentCall& call, std::int64_t block) {
   return x;
 }
 
-/// Block `block` of output_grid_blocks(): 64 value columns of a segment from the state that reached it; the last of a sequence leaves
-/// the final state. The grid of the maps has ended.
+/// Block `block` of output_grid_blocks(): 64 value columns of a segment from the state that reached it; the last of a
+/// sequence leaves the final state. The grid of the maps has ended.
 SAMESTATE_DEVICE void output_grid_block(StateShared& s, const SegmentCall& call, const Maps& maps,
                                         std::int64_t block) {
   const Prefill& c = call.prefill;

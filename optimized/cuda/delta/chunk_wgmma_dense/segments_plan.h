@@ -27,10 +27,10 @@ namespace samestate::cuda {
   return rows;
 }
 
-/// The segments of a call (Arguments::cuts; those without tokens are left out), in the order of their tokens, and how their maps are
-/// composed.
+/// The segments of a call (Arguments::cuts; those without tokens are left out), in the order of their tokens, and how their
+/// maps are composed.
 struct SegmentPlan {
-  std::vector<std::int64_t> offsets;  ///< [segments + 1]: rows of the call's tensors
+  std::vector<std::int64_t> offsets;            ///< [segments + 1]: rows of the call's tensors
   std::vector<int> numbers, places, sequences;  ///< as in SegmentCall
   std::vector<ranks::Chain> chains;             ///< of each sequence
   std::vector<std::int64_t> order;              ///< of the chains, numbers
@@ -60,7 +60,8 @@ struct SegmentPlan {
     const ranks::Held& held = part(by_tokens[i]);
     plan.offsets.push_back(held.row);
     plan.sequences.push_back(static_cast<int>(held.part.sequence));
-    if (by_tokens[i] < share.passing) plan.places[static_cast<std::size_t>(by_tokens[i])] = static_cast<int>(i);
+    if (by_tokens[i] < share.passing)
+      plan.places[static_cast<std::size_t>(by_tokens[i])] = static_cast<int>(i);
   }
   const calls::Part* const last = by_tokens.empty() ? nullptr : &part(by_tokens.back()).part;
   plan.offsets.push_back(last ? plan.offsets.back() + last->end - last->begin : 0);
