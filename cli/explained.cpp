@@ -48,7 +48,7 @@ bool passes_all(const std::string& own, const std::string& contract, const std::
 }
 
 /// Those near the case and under which `others` pass too.
-Neighbours tried_neighbours(const Resolved& r, const RunFile& run, const std::vector<Case>& others,
+Neighbours tried_neighbours(const Resolved& r, const Trace& run, const std::vector<Case>& others,
                             const KernelTable& table, double seconds) {
   Neighbours near = neighbours_of(r, run, seconds / 2, interrupted);
   const std::size_t found = near.passes.size();
@@ -108,9 +108,10 @@ Case exactly(Case c) {
   return c;
 }
 
-void print_neighbours(const RunFile& run, double seconds, const KernelTable* table) {
+void print_neighbours(const RunFile& file, double seconds, const KernelTable* table) {
   if (seconds <= 0.0) return;
-  const Resolved r(parse_case(run.case_line));
+  const Resolved r(parse_case(file.case_line));
+  const Trace run = run_in_file(r, file);
   note_interrupts();
   if (table == nullptr) {
     fmt::print("contract  {}\n", neighbours_of(r, run, seconds, interrupted).text());
@@ -128,7 +129,7 @@ std::string run_left_in(const RunFile& run) {
   const int file = ::mkstemp(path.data());
   if (file < 0) return "";
   ::close(file);
-  write_run_file(path, run);
+  write_run_file(path, run, named_shapes);
   return path;
 }
 
@@ -149,8 +150,7 @@ std::string looks_like(const Record& failed, const std::vector<Case>& others, co
           // Where roundings stay within their bound, neither a place nor a setting is the cause.
           if (!trace.outputs.empty() && is_about_the_contract(r, record.judgement)) {
             const std::vector<Case> near = others.empty() ? cases_near(c) : others;
-            const Neighbours found =
-                tried_neighbours(r, run_file_of(record, trace), near, table, seconds / 4);
+            const Neighbours found = tried_neighbours(r, trace, near, table, seconds / 4);
             if (!found.passes.empty()) return found.text();
           }
           return e.patterns.empty() ? "" : e.patterns.front();

@@ -29,7 +29,7 @@ namespace samestate::cli {
 
 /// Prints the contracts near the run's under which it passes, looked for in this process, where an interrupt ends it; with
 /// `table` those alone under which the kernel's failures near this case pass too.
-void print_neighbours(const RunFile& run, double seconds, const KernelTable* table = nullptr);
+void print_neighbours(const RunFile& file, double seconds, const KernelTable* table = nullptr);
 
 /// A file of the run for the process that asks for its neighbours and removes it; empty where none can be made.
 [[nodiscard]] std::string run_left_in(const RunFile& run);

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <string>
 
 #include "cli/commands.h"
 #include "cli/filter.h"
@@ -35,7 +36,6 @@ struct ExportOptions {
 std::optional<Case> as_one_call(Case c) {
   const Resolved r(c);
   if (r.law != nullptr || r.form->decodes || r.c.ranks > 1 || c.lead + c.slack > 0) return std::nullopt;
-  if (r.system->in_file.none() && (c.T == 0 || c.B == 0)) return std::nullopt;
   c.layout = Case{}.layout, c.final_state = Case{}.final_state, c.repeat = false;
   c.kernel.clear();
   return c;
@@ -87,7 +87,7 @@ int run_export(ExportOptions options) {
   const std::int64_t most = options.plan.max_cases;
   options.plan.max_cases = 0;
   std::vector<Case> cases;
-  std::set<std::string> seen;
+  std::map<std::string, std::string> forms;  ///< by line: of a kernel that has the case
   std::int64_t of_devices = 0;
   for (const Case& c : plan_cases(table, options.plan)) {
     std::optional<Case> one = as_one_call(c);
@@ -100,7 +100,7 @@ int run_export(ExportOptions options) {
       ++of_devices;
       continue;
     }
-    if (seen.insert(format_case(*one)).second) cases.push_back(std::move(*one));
+    if (forms.emplace(format_case(*one), kernel.form).second) cases.push_back(std::move(*one));
   }
   if (of_devices > 0)
     fmt::print(
@@ -116,8 +116,12 @@ int run_export(ExportOptions options) {
   for (std::int64_t i = 0; i < count; ++i) {
     const Case& c = cases[static_cast<std::size_t>(i * total / count)];
     const std::string name = fmt::format("{:05}.safetensors", i);
-    write_run_file(fs::path(options.out) / name, unwritten_run(Resolved(c), "elsewhere"));
-    nlohmann::ordered_json entry{{"file", name}, {"line", format_case(c)}};
+    Record record;
+    record.line = format_case(c);
+    record.kernel = "elsewhere";
+    const Trace run = unwritten_run(Resolved(c), forms.at(record.line));
+    write_run_file(fs::path(options.out) / name, run_file_of(record, run), named_shapes);
+    nlohmann::ordered_json entry{{"file", name}, {"line", record.line}};
     if (options.expected) {
       const std::string beside = fmt::format("{:05}.expected.safetensors", i);
       write_expected(fs::path(options.out) / beside, c, table);

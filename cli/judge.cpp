@@ -134,7 +134,7 @@ Command add_judge(CLI::App& app) {
       const bool asked = *budget != "0" && is_about_the_contract(r, record.judgement);
       if (*json) {
         CaseExplanation lists = lists_of(e);
-        if (asked) lists.contract = neighbours_of(r, run, seconds_of("--card-budget", *budget)).text();
+        if (asked) lists.contract = neighbours_of(r, trace, seconds_of("--card-budget", *budget)).text();
         return with_code(case_json(record, lists), record.judgement.verdict);
       }
       Page page;

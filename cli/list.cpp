@@ -256,6 +256,20 @@ void print(const Listing& listing, bool json) {
   fmt::print("{}", aligned(rows));
 }
 
+/// A block a convention: what it is about and whose declarations have it, then what the subject is given under each value, the
+/// default first. At most 80 columns.
+void print_conventions() {
+  constexpr std::size_t kColumns = 80, kValues = 15;
+  for (const Convention& row : conventions()) {
+    fmt::print("{}: {} ({})\n", row.key, row.about, name_of(row.of));
+    for (const ConventionValue& value : row.values) {
+      std::string text = wrapped(value.gives, std::string(kValues, ' '), kColumns);
+      const std::string word = fmt::format("  {} ", value.word);
+      fmt::print("{}\n", text.replace(0, word.size(), word));
+    }
+  }
+}
+
 /// A block a kernel: variants, what each keeps and takes, and below why.
 void print_variants(const std::vector<std::string>& plugins) {
   const KernelTable table = kernel_table(plugins);
@@ -310,6 +324,10 @@ Command add_list(CLI::App& app) {
     if (options->evidence != data_folder("evidence") && !std::filesystem::is_directory(options->evidence))
       throw Error(options->evidence +
                   ": no such folder of evidence; name one that `samestate gate --jsonl` wrote to");
+    if (what == "conventions" && !options->json) {
+      print_conventions();
+      return static_cast<int>(kPass);
+    }
     if (what == "kernels" && options->variants && !options->json) {
       print_variants(options->plugins);
       return static_cast<int>(kPass);

@@ -62,7 +62,7 @@ Listing list_coverage(const std::string& evidence_folder) {
     const std::vector<Case> shapes = bench_cases(
         table, {.kernels = {}, .system = std::string(s->name), .device = "cpu", .lines = {}, .quick = false});
     out.rows.push_back({std::string(s->name), count(std::ssize(s->forms)), count(proved),
-                        s->in_file.none() ? "derived" : "running error", count(std::ssize(s->laws)),
+                        s->of_family() ? "derived" : "running error", count(std::ssize(s->laws)),
                         count(std::ssize(s->regimes)), count(std::ssize(cpu)), count(std::ssize(cuda)),
                         evidence_of(cuda, evidence), count(mutants), count(std::ssize(shapes)),
                         s->kernel_rows.empty() ? "-" : "yes"});

@@ -154,7 +154,7 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
     e = explain_failure(Resolved(c), trace, table);
   }
   if (!options.dump.empty()) make_parent_folder(options.dump);
-  if (!options.dump.empty()) write_run_file(options.dump, run_file_of(record, trace));
+  if (!options.dump.empty()) write_run_file(options.dump, run_file_of(record, trace), named_shapes);
   if (!options.script.file.empty()) write_script(options.script, words, record, trace, e);
   const Resolved r(c);
   const bool open = leaves_open(record.judgement, options.deeper);
@@ -163,7 +163,7 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
       card_budget > 0.0 && !trace.outputs.empty() && is_about_the_contract(r, record.judgement);
   if (options.json) {
     CaseExplanation lists = lists_of(e);
-    if (asked) lists.contract = neighbours_of(r, run_file_of(record, trace), card_budget).text();
+    if (asked) lists.contract = neighbours_of(r, trace, card_budget).text();
     return with_code(case_json(record, lists), record.judgement.verdict, "", open);
   }
   Page page;

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Writes a page: registers and barriers of every CUDA kernel, as the assembler says them. usage: cmake/census.sh PAGE [NVCC]
+# Writes a page of registers and barriers of every CUDA kernel, as the assembler said them when BUILD was built.
+# usage: cmake/census.sh PAGE [BUILD, default build/release]
 set -euo pipefail
 root="$(cd "$(dirname "$0")/.." && pwd)"
 made="$(realpath -m "$1")"
-nvcc="${2:-nvcc}"
+build="$(realpath -m "${2:-$root/build/release}")"
+nvcc="$(sed -n 's/^CMAKE_CUDA_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")"
 cd "$root/optimized/cuda"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
@@ -16,8 +18,9 @@ page="$work/page"
   echo 'The fast kernels may not spill; the generic ones (`*_generic.cu`) may. Shared memory is asked for at launch (`ChainShared`, `PrepareShared`, `SplitShared` ... of each).'
   for source in */*.cu delta/ranks/device_share.cu; do
     case "$source" in host/* | products/product_library.cu | *_trace.cu) continue ;; esac
-    cmake -DNVCC="$nvcc" -DSOURCE_DIR="$root" -DSOURCE="$root/optimized/cuda/$source" -DOUTPUT="$work/cubin" -DGENERIC=ON \
-      -DSECTION="$work/section" -P "$root/cmake/ptxas_messages.cmake" >&2
+    cmake -DSOURCE="$source" -DGENERIC=ON -DSECTION="$work/section" \
+      -DMESSAGES="$build/optimized/CMakeFiles/samestate_optimized.dir/cuda/$source.o.messages" \
+      -P "$root/cmake/ptxas_messages.cmake" >&2
     echo
     cat "$work/section"
   done

@@ -4,6 +4,8 @@
 # CMake 3.25 knows no C++20 for CUDA. Native code for sm_90a, PTX for what comes after it.
 set(device_flags -std=c++20 -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_90,code=compute_90)
 set_property(GLOBAL PROPERTY SAMESTATE_DEVICE_FLAGS "${device_flags}")
+# Links to the few targets whose sources ask whether the kernels are there, so that all others compile alike with and without.
+add_library(samestate_has_cuda INTERFACE)
 if(NOT SAMESTATE_CUDA)
   return()
 endif()
@@ -29,11 +31,14 @@ set_property(GLOBAL PROPERTY SAMESTATE_NVCC ${CMAKE_CUDA_COMPILER})
 
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu)
 target_sources(samestate_optimized PRIVATE ${cuda_sources})
-target_compile_definitions(samestate_optimized PUBLIC SAMESTATE_HAVE_CUDA=1)
+target_compile_definitions(samestate_has_cuda INTERFACE SAMESTATE_HAVE_CUDA=1)
+target_compile_definitions(samestate_optimized PRIVATE SAMESTATE_HAVE_CUDA=1)
 target_link_libraries(samestate_optimized PRIVATE CUDA::cudart_static)
-set_target_properties(samestate_optimized PROPERTIES CUDA_ARCHITECTURES OFF)
+# The assembler is asked for its figures while it compiles, so that no test has to compile a kernel again to read them.
+set_target_properties(samestate_optimized PROPERTIES CUDA_ARCHITECTURES OFF
+  CUDA_COMPILER_LAUNCHER "sh;${PROJECT_SOURCE_DIR}/cmake/keep_messages.sh;${CMAKE_CUDA_COMPILER_LAUNCHER}")
 # 554: nvcc takes the constrained conversion of a view for one to itself.
 target_compile_options(samestate_optimized PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:${device_flags}
-    --diag-suppress=554 -Werror=all-warnings
+    --diag-suppress=554 -Werror=all-warnings -Xptxas=-v
     -Xcompiler=-Wall,-Wextra,-Wconversion,-Wno-sign-conversion,-Werror>)

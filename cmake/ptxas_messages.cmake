@@ -1,19 +1,12 @@
-# cmake -DNVCC=... -DSOURCE_DIR=... -DSOURCE=... -DOUTPUT=... [-DLAUNCHER=...] [-DGENERIC=ON] [-DSECTION=FILE] -P ptxas_messages.cmake
-# Fails where the assembler says of the fast kernels in SOURCE that it serialises asynchronous products (C7510 to C7520, each
-# of which costs a factor), ignores setmaxnreg, spills registers or uses local memory; of GENERIC ones these may be. Registers
-# and barriers of every kernel are the section that SECTION writes (cmake/census.sh). ALLOWED: a line of stack and spills, word for word, that one of the kernels may have.
-# LAUNCHER: a compiler cache, which keeps what the assembler said with an object file, but of no cubin.
-set(kind -cubin)
-if(LAUNCHER)
-  set(kind -c)
+# cmake -DSOURCE=... -DMESSAGES=... [-DGENERIC=ON] [-DALLOWED=...] [-DSECTION=FILE] -P ptxas_messages.cmake
+# Fails where the assembler says in MESSAGES, which cmake/keep_messages.sh wrote when SOURCE was compiled, that it serialises
+# asynchronous products of a fast kernel (C7510 to C7520, each of which costs a factor), ignores setmaxnreg, spills registers or
+# uses local memory. GENERIC kernels may do all of it. ALLOWED is a line of stack and spills, word for word, that a kernel may
+# have. SECTION is a file for the registers and barriers of every kernel (cmake/census.sh).
+if(NOT EXISTS ${MESSAGES})
+  message(FATAL_ERROR "${SOURCE}: no ${MESSAGES}; the target samestate_optimized writes it, with CUDA kernels")
 endif()
-# No message names a folder, so that clones share what was said.
-execute_process(COMMAND ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1 ${LAUNCHER} ${NVCC} -O3 -std=c++20 -gencode=arch=compute_90a,code=sm_90a --diag-suppress=554 -I${SOURCE_DIR}
-    -DSAMESTATE_HAVE_CUDA=1 -Xptxas=-v ${kind} -o ${OUTPUT} ${SOURCE}
-  OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE status)
-if(NOT status EQUAL 0)
-  message(FATAL_ERROR "${SOURCE}: ${said}")
-endif()
+file(READ ${MESSAGES} said)
 string(REGEX MATCHALL "[^\n]*(\\(C75[0-9]+\\)|[1-9][0-9]* bytes (stack frame|spill))[^\n]*" found "${said}")
 string(REGEX MATCHALL "bytes stack frame" kernels "${said}")
 list(LENGTH kernels count)
@@ -46,8 +39,7 @@ if(NOT written EQUAL count)
 endif()
 list(SORT rows)
 string(REPLACE ";" "\n" rows "${rows}")
-file(RELATIVE_PATH file ${SOURCE_DIR}/optimized/cuda ${SOURCE})
-set(section "## ${file}\n\n| kernel | registers | barriers | bytes of stack | bytes spilled |\n|---|---|---|---|---|\n${rows}\n")
+set(section "## ${SOURCE}\n\n| kernel | registers | barriers | bytes of stack | bytes spilled |\n|---|---|---|---|---|\n${rows}\n")
 if(SECTION)
   file(WRITE ${SECTION} "${section}")
 endif()

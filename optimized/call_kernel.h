@@ -39,6 +39,9 @@ struct CallKernel {
   std::function<Timing(const KernelCall&, const Contract&, const TimingRequest&)> time = nullptr;
   /// Evaluates the call once and notes what warps waited for, as Kernel::trace. Empty: nothing is known of them.
   std::function<KernelTrace(const KernelCall&, const Contract&, const TraceRequest&)> trace = nullptr;
+  /// Its tensors come in the contract's formats, bf16 and fp16 as such (CallTensor::dtype) and all else as fp32. False: every
+  /// tensor is fp32.
+  bool contract_dtypes = false;
   /// The function of a plugin that lists rows of its kind: of systems of which kind its function can be called.
   std::string_view listed_by = kCallRows;
 };

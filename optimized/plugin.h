@@ -21,9 +21,9 @@ inline constexpr int plugin_abi =
                      sizeof(OperatorArguments) + sizeof(OperatorKernel) + sizeof(NamedTensor<float>));
 
 /// The same for rows of KernelCall, which came later: a plugin that was built before they came has none, and its own number is the
-/// one above, which does not follow their layout.
+/// one above, which does not follow their layout (2: a row may ask for the contract's dtypes).
 inline constexpr int plugin_call_abi =
-    1 * 100'000 +
+    2 * 100'000 +
     static_cast<int>(sizeof(KernelCall) + sizeof(CallTensor) + sizeof(CallKernel) + sizeof(Outcome) +
                      sizeof(Contract) + sizeof(TimingRequest) + sizeof(Timing) + sizeof(KernelTrace));
 

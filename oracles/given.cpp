@@ -22,7 +22,7 @@ namespace {
 /// e^-x is 0 in every format, so that a beta of 0 or 1 and a decay of 1 are given exactly.
 constexpr double kFar = 1000.0;
 
-constexpr std::array<GivenWord<Format>, 3> kFormats{
+constexpr std::array<GivenWord<Format>, 3> kGivenFormats{
     {{"fp32", Format::fp32, {}}, {"bf16", Format::bf16, {}}, {"fp16", Format::fp16, {}}}};
 
 /// Calls `with(key, words, value)` for each setting that has names, in the order of the text.
@@ -32,9 +32,9 @@ void each(Of& given, With&& with) {
   with("strength", kStrengthWords, given.strength);
   with("scale", kFoldedWords, given.folded_scale);
   with("l2norm_place", kNormPlaceWords, given.norm);
-  with("g", kFormats, given.g);
-  with("beta", kFormats, given.beta);
-  with("q", kFormats, given.q);
+  with("g", kGivenFormats, given.g);
+  with("beta", kGivenFormats, given.beta);
+  with("q", kGivenFormats, given.q);
 }
 
 constexpr std::string_view kEpsilon = "l2norm_epsilon";

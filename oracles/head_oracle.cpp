@@ -8,16 +8,13 @@
 #include "oracles/bounds/repeated_roundings.h"
 #include "oracles/bounds/truncation_bias.h"
 #include "oracles/contracts.h"
+#include "oracles/head_bound.h"
 #include "oracles/judge.h"
 #include "oracles/reasons.h"
 #include "oracles/stretch.h"
 
 namespace samestate {
 namespace {
-
-double root_mean_square(const Vector<double>& x) {
-  return x.size() == 0 ? 0.0 : std::sqrt(x.squaredNorm() / static_cast<double>(x.size()));
-}
 
 /// Makes an oracle vacuous whose tolerance is no small part of what is expected.
 void ask_for_size(HeadOracle& out) {

@@ -24,10 +24,6 @@ double ratio_of(double error, double tolerance) {
   return tolerance > 0.0 ? error / tolerance : kInfinity;
 }
 
-double root_mean_square(const Vector<double>& x) {
-  return x.size() == 0 ? 0.0 : std::sqrt(x.squaredNorm() / static_cast<double>(x.size()));
-}
-
 double median(Vector<double> x) {
   if (x.size() == 0) return 0.0;
   double* middle = x.data() + x.size() / 2;

@@ -11,22 +11,22 @@ namespace {
 constexpr std::array<std::pair<const char*, const char*>, 4> kPairs{
     {{"form", "contract"}, {"form", "regime"}, {"contract", "regime"}, {"law", "contract"}}};
 
-using Values = std::vector<std::pair<std::string, std::string>>;
+using DrawnValues = std::vector<std::pair<std::string, std::string>>;
 
-void put(Values& values, const std::string& dimension, std::string_view value) {
+void put(DrawnValues& values, const std::string& dimension, std::string_view value) {
   const std::pair<std::string, std::string> one{dimension, std::string(value)};
   if (std::find(values.begin(), values.end(), one) == values.end()) values.push_back(one);
 }
 
-void put_edges(Values& values, const System& system, const KernelRow& kernel) {
+void put_edges(DrawnValues& values, const System& system, const KernelRow& kernel) {
   for (std::size_t i = 0; i < edges().size(); ++i) {
     if (edge_applies(i, system, kernel.form, kernel.strided)) put(values, "edge", edges()[i].name);
   }
 }
 
 /// What draw_case can draw of a system.
-Values drawable(const SearchSystem& of) {
-  Values values;
+DrawnValues drawable(const SearchSystem& of) {
+  DrawnValues values;
   const System& system = *of.system;
   for (const SearchKernel& searched : of.kernels) {
     const KernelRow* kernel = searched.row;
@@ -58,7 +58,7 @@ Coverage::Coverage(const CaseSource& source) {
   for (const SearchSystem& system : source.systems()) {
     const std::string name(system.system->name);
     judged_[name] = 0;
-    Values values = drawable(system);
+    DrawnValues values = drawable(system);
     // Two kernels of a system each bring values; a dimension stands together.
     const auto rank = [](const auto& value) {
       const std::string_view order = "form contract regime law edge";

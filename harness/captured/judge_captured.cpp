@@ -8,8 +8,8 @@
 #include <limits>
 #include <optional>
 
+#include "harness/captured/captured_heads.h"
 #include "harness/captured/captured_spans.h"
-#include "harness/captured/captured_tensors.h"
 #include "harness/cases/system.h"
 #include "harness/run/chosen_heads.h"
 #include "harness/run/head_cost.h"
@@ -101,16 +101,11 @@ void note_fault(Judgement& judgement, const std::string& fault) {
   judgement.reason = fault + (failed ? "; " + judgement.reason : "");
 }
 
-bool of_family(const CapturedFunction& function) {
-  if (!function.declaration) throw CapturedMismatch("nobody said what " + function.name + " computes");
-  return system_named(function.declaration->system).in_file.none();
-}
-
 class Judge {
  public:
   Judge(const CapturedHeads& call, double budget)
       : call_(call),
-        r_(call.resolved()),
+        r_(call.run().resolved()),
         contract_(r_.promised),
         policy_(captured_policy(budget)),
         chunk_(r_.chunk),
@@ -121,8 +116,8 @@ class Judge {
     out.policy = policy_.name;
     const BatchShape& s = call_.shape();
     if (!call_.has_o()) {
-      note_fault(out.judgement, call_.fault());
-      note_edited(out.judgement, call_.edited());
+      note_fault(out.judgement, call_.run().fault());
+      note_edited(out.judgement, call_.run().edited());
       return out;
     }
     const ChosenHeads chosen = this->chosen();
@@ -145,8 +140,8 @@ class Judge {
     out.judgement = std::move(*worst);
     chosen.note(out.judgement, plain_);
     note_spans(out.judgement);
-    note_fault(out.judgement, call_.fault());
-    note_edited(out.judgement, call_.edited());
+    note_fault(out.judgement, call_.run().fault());
+    note_edited(out.judgement, call_.run().edited());
     o_.write(out.numbers, "");
     state_.write(out.numbers, "state_");
     if (o_.size > 0.0)
@@ -286,35 +281,35 @@ class Judge {
 
 Case captured_case(const std::filesystem::path& folder, const CapturedCall& call,
                    const CapturedFunction& function, const CapturedWords& words) {
-  return of_family(function) ? CapturedHeads(folder, call, function, words).resolved().c
-                             : CapturedTensors(folder, call, function, words).resolved().c;
+  return CapturedRun(folder, call, function, words).resolved().c;
 }
 
 CapturedJudgement judge_captured(const std::filesystem::path& folder, const CapturedCall& call,
                                  const CapturedFunction& function, const CapturedWords& words,
                                  double budget) {
-  if (of_family(function)) return Judge(CapturedHeads(folder, call, function, words), budget).judge();
-  const CapturedTensors tensors(folder, call, function, words);
+  const CapturedRun run(folder, call, function, words);
+  if (run.resolved().system->of_family()) return Judge(CapturedHeads(run), budget).judge();
   CapturedJudgement out;
   out.policy = kFilePolicy.name;
-  if (!tensors.fault().empty()) {
-    note_fault(out.judgement, tensors.fault());
+  const std::optional<RunFile> file = run.run_file();
+  if (!file) {
+    note_fault(out.judgement, run.fault());
     return out;
   }
   try {
-    out.judgement = judge_run_file(tensors.run_file()).judgement;
+    out.judgement = judge_run_file(*file).judgement;
   } catch (const Error& error) {
     throw CapturedMismatch(error.what());
   }
-  note_edited(out.judgement, tensors.edited());
+  note_edited(out.judgement, run.edited());
   return out;
 }
 
 std::optional<RunFile> captured_run(const std::filesystem::path& folder, const CapturedCall& call,
                                     const CapturedFunction& function, const CapturedWords& words) {
-  if (of_family(function)) return CapturedHeads(folder, call, function, words).run_file();
-  const CapturedTensors tensors(folder, call, function, words);
-  return tensors.fault().empty() ? std::optional(tensors.run_file()) : std::nullopt;
+  constexpr double kMostElements = 1 << 22;  // of all tensors: what takes a moment to explain
+  const CapturedRun run(folder, call, function, words);
+  return size_of_case(run.resolved()) <= kMostElements ? run.run_file() : std::nullopt;
 }
 
 }  // namespace samestate

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "harness/captured/captured_heads.h"
+#include "harness/captured/captured_run.h"
 #include "oracles/verdict.h"
 
 namespace samestate {

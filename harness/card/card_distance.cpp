@@ -85,7 +85,7 @@ CardDistance::Noise CardDistance::noise(std::size_t index, const Contract& contr
     noise.least.fill(std::numeric_limits<double>::infinity());
     for (const Order order : kOrders) {
       const Outputs other = twin(index, contract, order);
-      const Distance d{relative(other.o, one.o), relative(other.final_state, one.final_state)};
+      const OutputDistance d{relative(other.o, one.o), relative(other.final_state, one.final_state)};
       for (std::size_t t = 0; t < d.size(); ++t) {
         noise.drift[t] = std::max(noise.drift[t], d[t]);
         noise.least[t] = std::min(noise.least[t], d[t]);
@@ -97,7 +97,7 @@ CardDistance::Noise CardDistance::noise(std::size_t index, const Contract& contr
   return at->second;
 }
 
-Distance CardDistance::of(std::size_t index, const Contract& contract) {
+OutputDistance CardDistance::of(std::size_t index, const Contract& contract) {
   if (!ran(index)) return {};
   const auto [at, added] = known_.try_emplace(key(index, contract));
   if (added) {
@@ -113,7 +113,7 @@ CardDistance::Likeness CardDistance::likeness(const Contract& contract) {
   for (std::size_t i = 0; i < probes_.size(); ++i) {
     if (!ran(i)) continue;
     const Noise n = noise(i, contract);
-    const Distance d = of(i, contract);
+    const OutputDistance d = of(i, contract);
     for (std::size_t t = 0; t < d.size(); ++t) {
       bits = bits && d[t] == 0.0;
       if (n.least[t] <= kCardFloor || n.least[t] <= kAboutDrift * n.few[t]) continue;
@@ -124,7 +124,7 @@ CardDistance::Likeness CardDistance::likeness(const Contract& contract) {
   return !asked ? Likeness::another_order : bits ? Likeness::bits : Likeness::sums;
 }
 
-Distance CardDistance::level(std::size_t index, const Contract& contract, Likeness like) {
+OutputDistance CardDistance::level(std::size_t index, const Contract& contract, Likeness like) {
   if (like == Likeness::bits) return {kCardFloor, kCardFloor};
   // Of an operand on the way as of what is written.
   const auto few = [&](std::size_t size, Format written) {
@@ -133,22 +133,22 @@ Distance CardDistance::level(std::size_t index, const Contract& contract, Likene
       most = std::max(most, of_roundings(size, format));
     return most;
   };
-  Distance out{few(outputs_[index].o.size(), contract.output),
-               few(outputs_[index].final_state.size(), contract.state)};
+  OutputDistance out{few(outputs_[index].o.size(), contract.output),
+                     few(outputs_[index].final_state.size(), contract.state)};
   if (like == Likeness::sums) return out;
-  const Distance order = level(index, contract);
+  const OutputDistance order = level(index, contract);
   for (std::size_t t = 0; t < out.size(); ++t) out[t] = std::max(out[t], order[t]);
   return out;
 }
 
-Distance CardDistance::level(std::size_t index, const Contract& contract) {
+OutputDistance CardDistance::level(std::size_t index, const Contract& contract) {
   const Noise n = noise(index, contract);
-  Distance out;
+  OutputDistance out;
   for (std::size_t t = 0; t < out.size(); ++t) out[t] = std::max({kCardFloor, n.drift[t], n.few[t]});
   return out;
 }
 
-Distance CardDistance::error(std::size_t index, const Contract& contract) {
+OutputDistance CardDistance::error(std::size_t index, const Contract& contract) {
   const Probe& probe = probes_[index];
   const Outputs made = twin(index, contract);
   const Family& family = family_named(system_);

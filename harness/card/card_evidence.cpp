@@ -21,9 +21,9 @@ CardPoint evidence_of(const ContractPoint& point, const Contract& card, CardDist
     bool same_bits = true;
     for (std::size_t i = 0; i < distance.probes().size(); ++i) {
       if (!distance.ran(i)) continue;
-      const Distance with = distance.of(i, card);
-      const Distance without = distance.of(i, other);
-      const Distance level = distance.level(i, card, like);
+      const OutputDistance with = distance.of(i, card);
+      const OutputDistance without = distance.of(i, other);
+      const OutputDistance level = distance.level(i, card, like);
       for (std::size_t t = 0; t < with.size(); ++t) {
         const double factor = std::max(without[t], level[t]) / std::max(with[t], level[t]);
         if (factor > found.factor) found.factor = factor, found.probe = distance.probes()[i].name;

@@ -15,7 +15,7 @@ namespace {
 /// Of a distance, with what the order of sums alone does taken as one: a kernel with an order of its own lies somewhere
 /// about the drift, and to come nearer explains nothing. One with the twin's own order is the twin bit for bit, which is
 /// seen where other orders turn many roundings: of few, none may be turned by chance.
-double logarithm(const Distance& d, const CardDistance::Noise& noise) {
+double logarithm(const OutputDistance& d, const CardDistance::Noise& noise) {
   double sum = 0.0;
   for (std::size_t t = 0; t < d.size(); ++t) {
     const bool twin = d[t] < kNoChance * noise.least[t] && noise.least[t] > kAboutDrift * noise.few[t];
@@ -86,8 +86,8 @@ Contract CardSearch::as_declared(Contract found, const Contract& declared) {
   const auto alike = [&](const Contract& other) {
     for (const std::size_t i : all()) {
       if (stopped()) return false;
-      const Distance with = distance_.of(i, nearest), without = distance_.of(i, other);
-      const Distance level = distance_.level(i, nearest, like);
+      const OutputDistance with = distance_.of(i, nearest), without = distance_.of(i, other);
+      const OutputDistance level = distance_.level(i, nearest, like);
       for (std::size_t t = 0; t < with.size(); ++t) {
         if (std::max(without[t], level[t]) >= kCardAlike * std::max(with[t], level[t])) return false;
       }
@@ -215,9 +215,9 @@ std::optional<Contract> CardSearch::best_of(const std::vector<std::pair<double, 
 /// Nothing is left to explain on these: no more than an order of sums makes, or hardly any of the error.
 bool CardSearch::at_floor(const Contract& c, const std::vector<std::size_t>& probes) {
   return std::all_of(probes.begin(), probes.end(), [&](std::size_t i) {
-    const Distance d = distance_.of(i, c);
-    const Distance e = distance_.error(i, c);
-    const Distance level = distance_.level(i, c);
+    const OutputDistance d = distance_.of(i, c);
+    const OutputDistance e = distance_.error(i, c);
+    const OutputDistance level = distance_.level(i, c);
     const auto none = [&](std::size_t t) { return d[t] <= std::max(kAboutDrift * level[t], 0.05 * e[t]); };
     return none(0) && none(1);
   });

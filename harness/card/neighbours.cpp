@@ -12,6 +12,7 @@
 #include "harness/card/operator_neighbours.h"
 #include "harness/run/judge_batch.h"
 #include "harness/systems/recurrent_system.h"
+#include "harness/systems/saved_run.h"
 #include "harness/systems/tensor_system.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
@@ -63,7 +64,7 @@ class Neighbourhood {
   [[nodiscard]] bool up() const { return Clock::now() >= end_ || (stop_ && stop_()); }
 
   [[nodiscard]] double distance(const Contract& c) {
-    const Distance d = distance_.of(0, c);
+    const OutputDistance d = distance_.of(0, c);
     return std::sqrt(std::max(d[0], 1e-9) * std::max(d[1], 1e-9));
   }
 
@@ -155,40 +156,29 @@ bool is_about_the_contract(const Resolved& r, const Judgement& j) {
   return r.law == nullptr && (failed || far || of_products);
 }
 
-Neighbours neighbours_of(const Resolved& r, const RunFile& run, double seconds,
+Neighbours neighbours_of(const Resolved& r, const Trace& run, double seconds,
                          const std::function<bool()>& stop) {
   return r.system->neighbours(r, run, seconds, stop);
 }
 
-Neighbours TensorSystem::neighbours(const Resolved& r, const RunFile& run, double seconds,
+Neighbours TensorSystem::neighbours(const Resolved& r, const Trace& run, double seconds,
                                     const std::function<bool()>& stop) const {
   return operator_neighbours_of(r, run, seconds, stop);
 }
 
-Neighbours RecurrentSystem::neighbours(const Resolved& r, const RunFile& run, double seconds,
+Neighbours RecurrentSystem::neighbours(const Resolved& r, const Trace& run, double seconds,
                                        const std::function<bool()>& stop) const {
-  const auto values = [&](const TensorSpec& spec) {
-    CaseTensor out{spec, true, {}, {}};
-    for (const double x : run.tensors.at(spec.name).values) out.data.push_back(static_cast<float>(x));
-    return out;
-  };
-  const Signature of_case = signature(r.c);
-  std::vector<CaseTensor> inputs, outputs;
-  for (const TensorSpec& spec : of_case.inputs) inputs.push_back(values(spec));
-  for (const TensorSpec& spec : of_case.outputs) outputs.push_back(values(spec));
-  const Outputs of = outputs_of(outputs);
   if (!low_precision(*r.contract)) {
     // fp32 has no twin to be near to.
     Neighbours out;
     out.coarser = true;
     Case as = r.c;
     as.contract = "tf32x3";
-    const Judgement j =
-        judge_batch(Resolved(as), family, batch(r, inputs, given_in(run.given)), of, kFilePolicy, {});
-    if (j.verdict == Verdict::pass) out.passes.push_back(as.contract);
+    if (judge_run(Resolved(as), run).verdict == Verdict::pass) out.passes.push_back(as.contract);
     return out;
   }
-  return Neighbourhood(r, family, batch(r, inputs, given_in(run.given)), of, seconds, stop).look();
+  const Outputs outputs = outputs_of(run.outputs);
+  return Neighbourhood(r, family, batch(r, run.inputs, run.given), outputs, seconds, stop).look();
 }
 
 }  // namespace samestate

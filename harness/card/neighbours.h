@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "fixtures/run_file.h"
 #include "harness/run/run_case.h"
 
 namespace samestate {
@@ -29,9 +28,9 @@ struct Neighbours {
 [[nodiscard]] bool is_about_the_contract(const Resolved& r, const Judgement& j);
 
 /// Tries the contracts that are one change away from the case's, and where none passes those that are two: in the order of
-/// their twins' distance from the outputs, the nearest judged as the case is. `run` is a run of the case (run_file_of).
+/// their twins' distance from the outputs, the nearest judged as the case is. `run`: inputs and outputs of a run of the case.
 /// Ends after `seconds`, or where `stop` says.
-[[nodiscard]] Neighbours neighbours_of(const Resolved& r, const RunFile& run, double seconds,
+[[nodiscard]] Neighbours neighbours_of(const Resolved& r, const Trace& run, double seconds,
                                        const std::function<bool()>& stop = {});
 
 }  // namespace samestate

@@ -32,13 +32,15 @@ Contract with_operands(const Contract& c, Format operand) {
 }
 
 /// Those of 16 bit that hold every value that the kernel wrote.
-std::vector<Format> written_in(const Resolved& r, const RunFile& run) {
+std::vector<Format> written_in(const Resolved& r, const Trace& run) {
+  const std::vector<std::string>& taps = r.system->taps;
   std::vector<Format> out;
   for (const Format format : {Format::bf16, Format::fp16}) {
     bool some = false, all = true;
-    for (const auto& [name, tensor] : run.tensors) {
-      if (!name.starts_with(r.system->in_file.output)) continue;
-      for (const double x : tensor.values) {
+    for (const CaseTensor& tensor : run.outputs) {
+      if (std::ranges::find(taps, tensor.spec.name) != taps.end()) continue;
+      for (const float value : tensor.data) {
+        const auto x = static_cast<double>(value);
         some = some || x != 0.0;
         all = all && (!std::isfinite(x) || round_to(x, format) == x);
       }
@@ -79,7 +81,7 @@ std::vector<Contract> operator_contracts_near(const Contract& c, int changes,
   return out;
 }
 
-Neighbours operator_neighbours_of(const Resolved& r, const RunFile& run, double seconds,
+Neighbours operator_neighbours_of(const Resolved& r, const Trace& run, double seconds,
                                   const std::function<bool()>& stop) {
   const Clock::time_point end =
       Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
@@ -92,14 +94,12 @@ Neighbours operator_neighbours_of(const Resolved& r, const RunFile& run, double 
         out.complete = false;
         return out;
       }
-      RunFile as = run;
-      Case line = r.c;
-      line.contract = contract_of(c).name;
-      as.case_line = format_case(line);
+      Case as = r.c;
+      as.contract = contract_of(c).name;
       try {
-        const Judgement j = judge_run_file(as).judgement;
+        const Judgement j = judge_run(Resolved(as), run);
         const bool passes = j.verdict == Verdict::pass && j.twin_ratio <= 1.0 && j.sampled_ratio <= 1.0;
-        if (passes) out.passes.push_back(line.contract);
+        if (passes) out.passes.push_back(as.contract);
       } catch (const Error&) {
         continue;  // a contract that the case has no place for
       }

@@ -15,7 +15,7 @@ namespace samestate {
 
 /// As neighbours_of, of a case of named tensors. Contracts that pass are those under which the worst case, the twin and
 /// drawn roundings together judge the outputs right; none is called nearest, since each has a twin of its own choice.
-[[nodiscard]] Neighbours operator_neighbours_of(const Resolved& r, const RunFile& run, double seconds,
+[[nodiscard]] Neighbours operator_neighbours_of(const Resolved& r, const Trace& run, double seconds,
                                                 const std::function<bool()>& stop);
 
 }  // namespace samestate

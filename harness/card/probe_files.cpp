@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "fixtures/run_file.h"
+#include "harness/systems/recurrent_system.h"
+#include "harness/systems/saved_run.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -21,27 +22,17 @@ fs::path path_of(const std::string& folder, const std::vector<Probe>& probes, st
   return fs::path(folder) / (name + ".safetensors");
 }
 
+/// The probe with zeros for outputs.
 RunFile file_of(const std::string& kernel, const Probe& probe) {
-  const BatchShape& s = probe.batch.shape;
-  const std::int64_t N = s.sequences();
-  RunFile file;
-  file.case_line = format_case(probe.c);
-  file.kernel = kernel;
-  file.given = text_of(s.given);
-  const auto put = [&](const std::string& name, std::vector<std::int64_t> shape,
-                       const std::vector<float>& from) {
-    if (!from.empty()) file.tensors[name] = {name, DType::f32, std::move(shape), {from.begin(), from.end()}};
-  };
-  put("q", {s.B, s.T, s.Hk, s.dk}, probe.batch.q);
-  put("k", {s.B, s.T, s.Hk, s.dk}, probe.batch.k);
-  put("v", {s.B, s.T, s.Hv, s.dv}, probe.batch.v);
-  put("g", {s.B, s.T, s.Hv}, probe.batch.g);
-  put("beta", {s.B, s.T, s.Hv}, probe.batch.beta);
-  put("initial_state", {N, s.Hv, s.dk, s.dv}, probe.batch.initial_state);
-  put("o", {s.B, s.T, s.Hv, s.dv}, std::vector<float>(probe.batch.v.size()));
-  put("final_state", {N, s.Hv, s.dk, s.dv},
-      std::vector<float>(static_cast<std::size_t>(N * s.Hv * s.dk * s.dv)));
-  return file;
+  const Resolved r(probe.c);
+  Trace run = unwritten_run(r, r.c.form);
+  run.inputs = tensors_of(r, probe.batch);
+  run.given = probe.batch.shape.given;
+  for (CaseTensor& output : run.outputs) std::ranges::fill(output.data, 0.0F);
+  Record record;
+  record.line = format_case(probe.c);
+  record.kernel = kernel;
+  return run_file_of(record, run);
 }
 
 /// The file's case line says what the probes were written for; whose kernel is named there is no matter.
@@ -83,7 +74,7 @@ std::string first_filled(const std::string& folder, const std::vector<Probe>& pr
   for (std::size_t i = 0; i < probes.size(); ++i) {
     const fs::path path = path_of(folder, probes, i);
     if (!fs::exists(path)) continue;
-    const RunFile file = read_run_file(path);
+    const RunFile file = read_run_file(path, named_shapes);
     if (any_written(floats(file, "o")) || any_written(floats(file, "final_state"))) return path.string();
   }
   return "";
@@ -95,7 +86,7 @@ std::vector<std::string> write_probes(const std::string& folder, const KernelRow
   std::vector<std::string> names;
   for (std::size_t i = 0; i < probes.size(); ++i) {
     const fs::path path = path_of(folder, probes, i);
-    write_run_file(path, file_of(kernel.name, probes[i]));
+    write_run_file(path, file_of(kernel.name, probes[i]), named_shapes);
     names.push_back(path.string());
   }
   return names;
@@ -110,7 +101,7 @@ std::vector<ProbeRun> read_probes(const std::string& folder, const std::vector<P
       out.back().refused = "no file " + path.string();
       continue;
     }
-    const RunFile file = read_run_file(path);
+    const RunFile file = read_run_file(path, named_shapes);
     require_written_for(probes[i], file, path.string());
     const RunFile expected = file_of(file.kernel, probes[i]);
     for (const char* name : {"q", "k", "v", "g", "beta", "initial_state"}) {

@@ -111,8 +111,8 @@ class Try {
       const Probe& probe = (*probes_)[i];
       CardProbe& of = out.emplace_back(probe.name, format_case(probe.c));
       if (!distance_->ran(i)) continue;
-      const Distance d = distance_->of(i, contract);
-      const Distance e = distance_->error(i, contract);
+      const OutputDistance d = distance_->of(i, contract);
+      const OutputDistance e = distance_->error(i, contract);
       // On what no point rounds the order of sums is all that there is.
       const auto share = [&](std::size_t t) { return d[t] / std::max(e[t], kCardOrderOfSums); };
       const std::size_t worse = share(0) >= share(1) ? 0 : 1;

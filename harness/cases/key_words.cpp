@@ -15,7 +15,7 @@
 namespace samestate {
 namespace {
 
-constexpr std::array kRows = {
+constexpr std::array kKeyRows = {
     KeyWords{"form", "a form of the system", "how it is evaluated"},
     KeyWords{"chunk", "0..2^24",
              "tokens of a chunk, read by chunked forms; in decode and packed 0 takes the recurrent kernel"},
@@ -127,7 +127,7 @@ std::string laws_markdown() {
 
 }  // namespace
 
-std::span<const KeyWords> key_words() { return kRows; }
+std::span<const KeyWords> key_words() { return kKeyRows; }
 
 std::vector<KeyRow> key_rows() {
   std::vector<KeyRow> out;
@@ -142,9 +142,9 @@ std::vector<KeyRow> key_rows() {
         }
       }
     }
-    const auto words = std::ranges::find(kRows, key.name, &KeyWords::name);
+    const auto words = std::ranges::find(kKeyRows, key.name, &KeyWords::name);
     const KeyWords none{key.name, "", ""};
-    const KeyWords& said = words == kRows.end() ? none : *words;
+    const KeyWords& said = words == kKeyRows.end() ? none : *words;
     out.push_back({std::string(key.name), std::string(name_of(key.of)), std::string(said.takes),
                    default_of(key), std::string(said.means)});
   }

@@ -63,7 +63,7 @@ struct PropertyWords {
 
 /// A size under which a law says nothing of a case, and the reason that its vacuous verdict gives.
 struct LeastOfLaw {
-  std::string_view key = {};  ///< B, T or Hk
+  std::string_view key = {};  ///< B, T, Hk or a size that the system alone has
   Index least = 0;
   std::string_view otherwise = {};
 };
@@ -95,7 +95,7 @@ struct Law {
   std::array<std::string_view, 3> planned = {};  ///< empty: none
 };
 
-/// The table, a row a law (harness/systems/laws.cpp).
+/// The table, a row a law (harness/laws/laws.cpp).
 [[nodiscard]] std::span<const Law> laws();
 
 /// The laws of a system of the recurrent family, or of named tensors, with such properties, in the order of the table.

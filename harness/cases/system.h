@@ -19,7 +19,7 @@ struct Resolved;
 struct RunOptions;
 struct KernelChoice;
 struct Trace;
-struct RunFile;
+struct OperatorOracle;
 struct CaseCost;
 struct Explanation;
 struct KernelRow;
@@ -80,9 +80,8 @@ class System {
   /// The tensors between the stages of a layer that a kernel of the native form may hand out in the case, where it asks for taps.
   [[nodiscard]] virtual std::vector<TensorSpec> taps_of(const Resolved& r, std::string_view native) const;
 
-  /// Contracts near that of the case under which the outputs of `run` pass (harness/card/neighbours.h). Throws Error where the
-  /// file is no run of the case.
-  [[nodiscard]] virtual Neighbours neighbours(const Resolved& r, const RunFile& run, double seconds,
+  /// Contracts near that of the case under which the outputs of `run` pass (harness/card/neighbours.h).
+  [[nodiscard]] virtual Neighbours neighbours(const Resolved& r, const Trace& run, double seconds,
                                               const std::function<bool()>& stop) const = 0;
 
   /// Returns what a run that was not made would begin with: the inputs as the kernel is given them, and what its
@@ -101,10 +100,11 @@ class System {
   /// What a person wants to know of a run that differs (harness/explain/explain.h).
   [[nodiscard]] virtual Explanation explain(const Resolved& r, const Trace& trace) const = 0;
 
-  /// The judgement of a run as a file (harness/systems/saved_run.h), made here or elsewhere; `trace`, for explain(), may be
-  /// null. Throws Error where it is not one of this case. The kernel is not there: a policy without JudgePolicy::reruns.
-  [[nodiscard]] virtual Judgement judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
-                                        Trace* trace) const = 0;
+  /// Judges inputs and outputs of a run that was made here or elsewhere (judge_run of harness/systems/saved_run.h checks the inputs
+  /// first). Trace::oracles, for explain(), go to `oracles` where it is not null. The kernel is not there: a policy without
+  /// JudgePolicy::reruns.
+  [[nodiscard]] virtual Judgement judge(const Resolved& r, const Trace& run, const JudgePolicy& policy,
+                                        std::vector<OperatorOracle>* oracles) const = 0;
 
   /// What the case costs, a call of its native form (harness/cases/case_cost.h). `on_device`: tensors travel
   /// in the contract's formats; on the processor everything is fp32.

@@ -53,11 +53,9 @@ struct PlanRows {
   std::int64_t seeded = 100;             ///< seeded cases a kernel at effort 1
 };
 
-/// What stands before the names of tensors in a run file (fixtures/run_file.h). Nothing: they are the nine of which
-/// some may be left out; else a file holds just those of its case.
+/// What stands before the names of tensors in a run file (fixtures/run_file.h).
 struct TensorPrefixes {
   std::string_view input = {}, output = {};
-  [[nodiscard]] bool none() const { return input.empty(); }
 };
 
 /// A tensor of a whole case: [B, ...] or, packed, [1, ...]; states [sequences, ...]; weights as they are.

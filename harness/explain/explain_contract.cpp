@@ -68,15 +68,10 @@ ContractTrial try_contract(const std::string& from, const std::string& to, const
       as.contract = with_changes(c.contract, from, to);
       if (as.contract.empty()) continue;
       Trace trace;
-      Record record = run_case(c, table, 1, &trace);
+      const Record record = run_case(c, table, 1, &trace);
       if (record.judgement.verdict != Verdict::fail) continue;
-      Judgement j;
-      if (c.law.empty() && !trace.outputs.empty()) {
-        record.line = format_case(as);
-        j = judge_run_file(run_file_of(record, trace)).judgement;
-      } else {
-        j = run_case(as, table).judgement;
-      }
+      const Judgement j = c.law.empty() && !trace.outputs.empty() ? judge_run(Resolved(as), trace)
+                                                                  : run_case(as, table).judgement;
       if (j.verdict != Verdict::pass && j.verdict != Verdict::fail) continue;
       ++out.tried;
       out.passes = out.passes && j.verdict == Verdict::pass && j.twin_ratio <= 1.0;

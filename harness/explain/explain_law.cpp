@@ -42,7 +42,7 @@ Index without_what_neither_has(Matrix<double>& first, Matrix<double>& second) {
 
 /// The second of a pair beside the first, which stands where the oracle does in a run; `neither` counts what is
 /// finite in neither.
-HeadDifference difference_of(const LawPair& pair, bool at_most, Index& neither) {
+HeadDifference head_difference_of(const LawPair& pair, bool at_most, Index& neither) {
   const LawHead& a = pair.first;
   const LawHead& b = pair.second;
   const Index before = std::max(pair.first_row, pair.second_row);
@@ -97,7 +97,8 @@ Seen seen(const LawComparison& comparison) {
   out.edge = comparison.change == Change::calls &&
              (out.place == 0 || out.place == comparison.second_run->batch.shape.T);
   for (const LawPair& pair : comparison.pairs) {
-    const HeadDifference& d = out.heads.emplace_back(difference_of(pair, comparison.at_most, out.neither));
+    const HeadDifference& d =
+        out.heads.emplace_back(head_difference_of(pair, comparison.at_most, out.neither));
     out.tokens.insert(d.tokens.begin(), d.tokens.end());
     if (wrong(d)) out.worst = std::max(out.worst, d.worst_ratio);
   }

@@ -8,7 +8,7 @@
 #include "harness/explain/explain_head.h"
 #include "harness/explain/reading.h"
 #include "harness/systems/recurrent_system.h"
-#include "oracles/laws/edit.h"
+#include "oracles/batch_edit.h"
 
 namespace samestate {
 namespace {

@@ -12,14 +12,13 @@
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
 #include "harness/explain/explain_tensors.h"
-#include "harness/systems/tensor_comparison.h"
 #include "oracles/reasons.h"
 #include "oracles/rounding.h"
 
 namespace samestate {
 namespace {
 
-using Change = TensorLawComparison::Change;
+using TensorChange = TensorLawComparison::Change;
 
 constexpr const char* kOfPool =
     "a request reads or writes a row of the pool that is not its slot's, or its result depends on the slot";
@@ -39,7 +38,7 @@ const char* written(float given, float left) {
 std::string of_nobodys_rows(const TensorLawTrace& trace) {
   std::vector<std::string> what;
   for (const TensorLawComparison& comparison : trace) {
-    if (comparison.first != tensor_laws_detail::kRowsGiven) continue;
+    if (comparison.first != kRowsGiven) continue;
     for (const TensorLawPair& pair : comparison.pairs) {
       const Matrix<double> allowed = pair.first.tolerance + pair.second.tolerance;
       for (Index i = 0; i < pair.rows; ++i) {
@@ -60,7 +59,7 @@ std::string of_nobodys_rows(const TensorLawTrace& trace) {
 }
 
 /// Both runs without what is finite in neither of them, which parts them nowhere; how many elements that was.
-Index without_what_neither_has(TensorLawPair& pair) {
+Index without_shared_gaps(TensorLawPair& pair) {
   Index count = 0;
   for (Index i = 0; i < pair.rows; ++i) {
     for (Index j = 0; j < pair.first.values.cols(); ++j) {
@@ -103,7 +102,7 @@ struct Parted {
   }
 };
 
-bool wrong(const TensorLawSide& side) {
+bool side_is_wrong(const TensorLawSide& side) {
   return difference_of({}, 0, side.exact, side.tolerance, side.values).wrong > 0;
 }
 
@@ -116,7 +115,7 @@ Parted parted(const TensorSystem& system, const Case& c, const Call& call,
     const auto rows = [&](const Matrix<double>& x) -> Matrix<double> { return x.topRows(pair.rows); };
     Parting p;
     TensorLawPair told = pair;
-    out.neither += without_what_neither_has(told);
+    out.neither += without_shared_gaps(told);
     p.of = difference_of(pair.output, pair.sequence, rows(told.first.values),
                          rows(pair.first.tolerance + pair.second.tolerance), rows(told.second.values));
     if (p.of.wrong == 0) continue;
@@ -125,8 +124,8 @@ Parted parted(const TensorSystem& system, const Case& c, const Call& call,
     const auto spec = std::find_if(signature.outputs.begin(), signature.outputs.end(),
                                    [&](const TensorSpec& row) { return row.name == pair.output; });
     if (spec != signature.outputs.end() && spec->axis == Axis::tokens) p.tokens = c.T;
-    p.first_wrong = wrong(pair.first);
-    p.second_wrong = wrong(pair.second);
+    p.first_wrong = side_is_wrong(pair.first);
+    p.second_wrong = side_is_wrong(pair.second);
     if (p.tokens > 0) {
       for (const Index row : p.of.rows) out.tokens.insert(p.token_of(row));
     }
@@ -355,27 +354,27 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
   say_compared(out, all, *at);
   say_differs(out, *at);
   switch (at->comparison->change) {
-    case Change::calls:
+    case TensorChange::calls:
       of_calls(r, system, trace.native, all, *at, out.patterns);
       break;
-    case Change::future:
+    case TensorChange::future:
       of_future(r, all, *at, out.patterns);
       break;
-    case Change::order:
+    case TensorChange::order:
       of_order(r, *at, out.patterns);
       break;
-    case Change::history:
+    case TensorChange::history:
       out.patterns.push_back(
           "a request's result depends on the one before it: a state or cache is not begun again");
       break;
-    case Change::slots:
+    case TensorChange::slots:
       out.patterns.push_back(
           "a request's result depends on its slot, its neighbours or how its calls are cut");
       break;
-    case Change::pool:
+    case TensorChange::pool:
       out.patterns.push_back(of_nobodys_rows(trace.tensor_law));
       break;
-    case Change::packing:
+    case TensorChange::packing:
       out.patterns.push_back("a sequence's result depends on what is packed before or behind it");
       break;
   }

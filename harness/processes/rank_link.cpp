@@ -13,14 +13,14 @@
 namespace samestate {
 namespace {
 
-struct Header {
+struct FrameHeader {
   std::int32_t rank = 0;
   RankFrame::Kind kind = RankFrame::Kind::text;
   std::uint64_t bytes = 0;  ///< that follow
 };
 
 std::string bytes_of(const RankFrame& frame) {
-  const Header header{frame.rank, frame.kind, frame.text.size()};
+  const FrameHeader header{frame.rank, frame.kind, frame.text.size()};
   std::string bytes(sizeof header, '\0');
   std::memcpy(bytes.data(), &header, sizeof header);
   return bytes + frame.text;
@@ -79,7 +79,7 @@ bool RankLink::receive(std::vector<RankFrame>& frames) {
     break;
   }
   std::size_t at = 0;
-  Header header;
+  FrameHeader header;
   while (received_.size() - at >= sizeof header) {
     std::memcpy(&header, received_.data() + at, sizeof header);
     if (received_.size() - at - sizeof header < header.bytes) break;

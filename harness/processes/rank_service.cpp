@@ -11,9 +11,9 @@
 namespace samestate {
 namespace {
 
-class Service : private Elsewhere {
+class RankJobs : private Elsewhere {
  public:
-  Service(RankLink& link, const JobRunner& run, Devices* devices)
+  RankJobs(RankLink& link, const JobRunner& run, Devices* devices)
       : link_(link), run_(run), devices_(devices) {}
 
   void serve() {
@@ -138,7 +138,7 @@ void serve_rank(RankLink& link, const RankHello& hello, const JobRunner& run, De
   };
   if (!say(hello)) return;
   try {
-    if (hello.refused.empty()) return Service(link, run, devices).serve();
+    if (hello.refused.empty()) return RankJobs(link, run, devices).serve();
   } catch (const std::exception& error) {
     if (!say(RankFailure{error.what()})) return;
   }

@@ -237,8 +237,8 @@ struct Cut {
 };
 
 /// Every call on tensors of its own.
-std::vector<std::vector<float>> run_apart(const CallLoop& loop, const RunOptions& options,
-                                          const OneCall& call) {
+std::vector<std::vector<float>> run_on_own_tensors(const CallLoop& loop, const RunOptions& options,
+                                                   const OneCall& call) {
   std::map<std::string, std::vector<float>> states;
   std::vector<std::vector<float>> all;
   for (const RunTensor& x : loop.outputs) {
@@ -322,7 +322,7 @@ std::vector<float> values_of(const StridedTensor& x) {
 
 std::vector<std::vector<float>> run_calls(const CallLoop& loop, const RunOptions& options,
                                           const OneCall& call) {
-  const auto run = loop.in_place ? run_in_place : run_apart;
+  const auto run = loop.in_place ? run_in_place : run_on_own_tensors;
   OneCall one = call;
   if (options.repeat) one = repeated(std::move(one));
   if (options.final_state == FinalState::none) one = without_state(std::move(one));

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "harness/run/whole_call.h"
-
 namespace samestate {
 
-Timing time_by_clock(const KernelCall& call, const TimingRequest& request,
+Timing time_by_clock(const std::function<void()>& spoil, const TimingRequest& request,
                      const std::function<Outcome()>& run) {
   using Clock = std::chrono::steady_clock;
   Timing timing;
@@ -19,7 +17,7 @@ Timing time_by_clock(const KernelCall& call, const TimingRequest& request,
   }
   while (std::ssize(timing.seconds) < request.least_samples ||
          (total < request.seconds && std::ssize(timing.seconds) < request.most_samples)) {
-    poison(call);
+    spoil();
     const auto begin = Clock::now();
     (void)run();
     timing.seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());

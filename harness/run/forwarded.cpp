@@ -8,17 +8,17 @@
 namespace samestate {
 namespace {
 
-thread_local Forwarded* collecting = nullptr;
+thread_local Forwarded* collecting_forwarded = nullptr;
 
 }  // namespace
 
-Forwarded::Forwarded() : outer_(collecting) { collecting = this; }
+Forwarded::Forwarded() : outer_(collecting_forwarded) { collecting_forwarded = this; }
 
-Forwarded::~Forwarded() { collecting = outer_; }
+Forwarded::~Forwarded() { collecting_forwarded = outer_; }
 
 void Forwarded::note(std::string_view function) {
-  if (collecting == nullptr || function.empty()) return;
-  auto& functions = collecting->functions_;
+  if (collecting_forwarded == nullptr || function.empty()) return;
+  auto& functions = collecting_forwarded->functions_;
   if (std::ranges::find(functions, function) == functions.end()) functions.emplace_back(function);
 }
 

@@ -15,10 +15,10 @@
 #include "harness/run/chosen_heads.h"
 #include "harness/run/family_run.h"
 #include "harness/run/head_cost.h"
+#include "oracles/batch_edit.h"
 #include "oracles/contracts.h"
 #include "oracles/directions.h"
 #include "oracles/judge.h"
-#include "oracles/laws/edit.h"
 #include "oracles/limits.h"
 #include "oracles/reasons.h"
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "harness/cases/resolved.h"
+#include "harness/run/law_subject.h"
 #include "harness/run/piece_lengths.h"
 #include "oracles/judge_policy.h"
-#include "oracles/laws/law.h"
 
 namespace samestate {
 

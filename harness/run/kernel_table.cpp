@@ -12,9 +12,11 @@
 #include "harness/cases/keys.h"
 #include "harness/run/call_variant.h"
 #include "harness/run/clock.h"
+#include "harness/run/contract_dtypes.h"
 #include "harness/run/float_environment.h"
 #include "harness/run/forwarded.h"
 #include "harness/run/output_hashes.h"
+#include "harness/run/whole_call.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
@@ -34,15 +36,26 @@ void require_dense(const CallKernel& kernel, const KernelCall& call) {
   }
 }
 
-/// Calls f with the call as the row is given it. What takes one of the older structs is not told its own name.
+/// A row, and the dtypes of its tensors where it asks for the contract's.
+struct Called {
+  CallKernel kernel;
+  std::optional<ContractDtypes> dtypes;
+};
+
+/// Calls f(call, spoil) with the call as the row is given it; `spoil` makes its outputs stale again. What takes one of the older
+/// structs is not told its own name.
 template <class F>
-auto as_given(const CallKernel& kernel, const KernelCall& call, F&& f) {
-  require_dense(kernel, call);
-  if (kernel.listed_by != kCallRows) return f(call);
+auto as_given(const Called& row, const KernelCall& call, const Contract& contract, F&& f) {
+  require_dense(row.kernel, call);
+  if (row.kernel.listed_by != kCallRows) return f(call, [&] { poison(call); });
   KernelCall named = call;
-  named.system = kernel.system;
-  named.form = kernel.form;
-  return f(named);
+  named.system = row.kernel.system;
+  named.form = row.kernel.form;
+  if (!row.dtypes) return f(named, [&] { poison(named); });
+  ContractCall narrow(named, contract, *row.dtypes);
+  auto result = f(narrow.call(), [&] { narrow.spoil(); });
+  narrow.give_back();
+  return result;
 }
 
 /// The row's limits, read once.
@@ -113,21 +126,27 @@ KernelRow adapted(const CallKernel& of) {
   row.variants = kernel.variants;
   row.limits = limits_of(kernel, system);
   row.taps = declared_taps(kernel.name, kernel.taps, system);
-  const auto called = std::make_shared<const CallKernel>(std::move(kernel));
+  std::optional<ContractDtypes> dtypes;
+  if (kernel.contract_dtypes) dtypes.emplace(system);
+  const auto called = std::make_shared<const Called>(std::move(kernel), std::move(dtypes));
   row.run = [called](const KernelCall& call, const Contract& contract) {
-    return as_given(*called, call, [&](const KernelCall& given) { return called->run(given, contract); });
-  };
-  row.time = [called](const KernelCall& call, const Contract& contract, const TimingRequest& request) {
-    return as_given(*called, call, [&](const KernelCall& given) {
-      return called->time && (called->packed || !given.cu_seqlens.present())
-                 ? called->time(given, contract, request)
-                 : time_by_clock(given, request, [&] { return called->run(given, contract); });
+    return as_given(*called, call, contract, [&](const KernelCall& given, const auto&) {
+      return called->kernel.run(given, contract);
     });
   };
-  if (called->trace) {
+  row.time = [called](const KernelCall& call, const Contract& contract, const TimingRequest& request) {
+    return as_given(*called, call, contract, [&](const KernelCall& given, const auto& spoil) {
+      const CallKernel& of_row = called->kernel;
+      return of_row.time && (of_row.packed || !given.cu_seqlens.present())
+                 ? of_row.time(given, contract, request)
+                 : time_by_clock(spoil, request, [&] { return of_row.run(given, contract); });
+    });
+  };
+  if (called->kernel.trace) {
     row.trace = [called](const KernelCall& call, const Contract& contract, const TraceRequest& request) {
-      return as_given(*called, call,
-                      [&](const KernelCall& given) { return called->trace(given, contract, request); });
+      return as_given(*called, call, contract, [&](const KernelCall& given, const auto&) {
+        return called->kernel.trace(given, contract, request);
+      });
     };
   }
   return row;
@@ -194,19 +213,19 @@ bool goes_on(const Resolved& r) {
   return std::ranges::any_of(r.system->signature(r.c).inputs, prefix);
 }
 
-/// Whether every call of the case that is this kernel's holds them; false for what is no case of its system.
-bool hold_in_calls(const DeclaredLimits& limits, const KernelRow& kernel, const Case& c) {
+/// Whether every call of the case that is this kernel's holds them; false for a case of another system.
+bool hold_in_calls(const DeclaredLimits& limits, const KernelRow& kernel, const Resolved& r) {
   if (limits.none()) return true;
-  const std::optional<Resolved> r = resolved(c);
-  if (!r || r->system != kernel.system) return false;
-  const bool any_form = r->form->of_any_form(), decodes = goes_on(*r);
+  if (r.system != kernel.system) return false;
+  const Case& c = r.c;
+  const bool any_form = r.form->of_any_form(), decodes = goes_on(r);
   const bool chunked = kernel.system->form(kernel.form)->chunked;
   bool given = c.cached;  // the first call is not made
-  for (const Segment& segment : r->path(c.T)) {
+  for (const Segment& segment : r.path(c.T)) {
     if (std::exchange(given, false) || (segment.tokens == 0 && c.T > 0)) continue;
     if (!any_form && (segment.chunk > 0) != chunked) continue;  // the other kernel's
     Case call = c;
-    if (!r->form->packed) call.form = decodes ? "decode" : kernel.form;
+    if (!r.form->packed) call.form = decodes ? "decode" : kernel.form;
     call.T = segment.token_by_token ? c.step : segment.tokens;
     if (!any_form) call.chunk = segment.chunk;
     if (segment.cuts.empty() && segment.head_cuts.empty()) call.ranks = 1, call.cuts = Case{}.cuts;
@@ -218,12 +237,18 @@ bool hold_in_calls(const DeclaredLimits& limits, const KernelRow& kernel, const 
 }  // namespace
 
 bool within_limits(const KernelRow& kernel, const Case& c) {
-  return has_kernels(kernel, c) && hold_in_calls(kernel.limits, kernel, c);
+  if (!has_kernels(kernel, c)) return false;
+  if (kernel.limits.none()) return true;
+  const std::optional<Resolved> r = resolved(c);
+  return r && hold_in_calls(kernel.limits, kernel, *r);
 }
 
-bool hands_out(const KernelRow& kernel, std::string_view tap, const Case& c) {
-  const auto found = std::ranges::find(kernel.taps, tap, &DeclaredTap::name);
-  return found != kernel.taps.end() && hold_in_calls(found->when, kernel, c);
+std::vector<TensorSpec> handed_out(const KernelRow& kernel, std::vector<TensorSpec> taps, const Resolved& r) {
+  std::erase_if(taps, [&](const TensorSpec& tap) {
+    const auto row = std::ranges::find(kernel.taps, tap.name, &DeclaredTap::name);
+    return row == kernel.taps.end() || !hold_in_calls(row->when, kernel, r);
+  });
+  return taps;
 }
 
 KernelTable::KernelTable(std::span<const CallKernel> rows) {

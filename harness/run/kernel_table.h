@@ -112,8 +112,9 @@ void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& co
 /// kernel (has_kernels); false for what is no case. Calls that a law adds, with other chunks and cuts, are asked of when they are made.
 [[nodiscard]] bool within_limits(const KernelRow& kernel, const Case& c);
 
-/// Whether the kernel hands out that tap in a case that asks for taps.
-[[nodiscard]] bool hands_out(const KernelRow& kernel, std::string_view tap, const Case& c);
+/// Of `taps`, those that the kernel hands out in a case that asks for taps.
+[[nodiscard]] std::vector<TensorSpec> handed_out(const KernelRow& kernel, std::vector<TensorSpec> taps,
+                                                 const Resolved& r);
 
 /// The row's contracts in canonical form, without the word `any`. Throws Error for one that is not there, and for none.
 [[nodiscard]] std::vector<std::string> contracts_of(const std::string& kernel,

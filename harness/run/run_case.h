@@ -7,10 +7,9 @@
 #include "harness/cases/resolved.h"
 #include "harness/records/record.h"
 #include "harness/run/kernel_table.h"
+#include "harness/run/law_trace.h"
 #include "oracles/given.h"
 #include "oracles/judge_policy.h"
-#include "oracles/laws/tensor_trace.h"
-#include "oracles/laws/trace.h"
 #include "oracles/systems/judge_operator.h"
 
 namespace samestate {

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "harness/script/script_parts.h"
+#include "oracles/batch_edit.h"
 #include "oracles/head_bound.h"
-#include "oracles/laws/edit.h"
 #include "oracles/systems/numpy_text.h"
 #include "reference/error.h"
 
@@ -48,10 +48,6 @@ Limits limits_of(const Resolved& r, const RecurrentSystem& system, const Sequenc
   if (!oracle.vacuous) limits.head = rounded_up(head_bound(oracle));
   limits.state = rounded_up(oracle.vacuous ? oracle.state_hard : oracle.state);
   return limits;
-}
-
-double root_mean_square(const Vector<double>& x) {
-  return x.size() == 0 ? 0.0 : std::sqrt(x.squaredNorm() / static_cast<double>(x.size()));
 }
 
 /// The lines of `expected` that read what the kernel was given as the equation has it.

@@ -12,7 +12,7 @@
 namespace samestate::script_detail {
 namespace {
 
-constexpr const char* kCalled = R"py(
+constexpr const char* kLawCalled = R"py(
 def run(prefix, calls, cu_seqlens):
     """o and the final state of one run: its calls in their order, the state carried from each to the next."""
     state, parts = DATA.get(prefix + "initial_state"), []
@@ -31,14 +31,14 @@ def results():
         yield [(o[b, t:t + rows, h], state[n, h]) for (o, state), (n, h, b, t) in zip(runs, (one, other))]
 )py";
 
-constexpr const char* kRecorded = R"py(
+constexpr const char* kLawRecorded = R"py(
 def results():
     """Of each pair the rows and the state of @FIRST@, then those of @SECOND@, as the kernel gave them."""
     for i in range(len(PAIRS)):
         yield [(DATA[f"{side} o {i}"].astype(float), DATA[f"{side} state {i}"].astype(float)) for side in ("first", "second")]
 )py";
 
-constexpr const char* kMain = R"py(    for i, ((o1, S1), (o2, S2)) in enumerate(results()):
+constexpr const char* kLawMain = R"py(    for i, ((o1, S1), (o2, S2)) in enumerate(results()):
         n, h, _, t = PAIRS[i][0]
         where = f"sequence {n}, head {h}"
         look("o", o1, o2)
@@ -173,8 +173,8 @@ Parts law_parts(const RecurrentSystem&, const Resolved& r, const Trace& trace, c
     parts.data += data_of(first.batch, "first ") + data_of(second.batch, "second ");
   }
   parts.results =
-      filled_in(recorded ? kRecorded : kCalled, {{"FIRST", worst->first}, {"SECOND", worst->second}});
-  parts.main = kMain;
+      filled_in(recorded ? kLawRecorded : kLawCalled, {{"FIRST", worst->first}, {"SECOND", worst->second}});
+  parts.main = kLawMain;
   parts.limits = fmt::format("two runs have to agree, the first: {}; the second: {}. {}", worst->first,
                              worst->second, kLimits);
   return parts;

@@ -147,7 +147,7 @@ std::string wrapped(const std::string& text, std::size_t columns) {
   return out;
 }
 
-constexpr std::size_t kColumns = 118;
+constexpr std::size_t kProseColumns = 118;
 
 /// What of the line a script does not repeat.
 std::string left_out(const Resolved& r, bool called) {
@@ -195,7 +195,7 @@ std::string whole_script(const Resolved& r, const Record& record, const ScriptWo
                             : words.sentence.empty()
                                 ? fmt::format("{} passes this case.", record.kernel)
                                 : fmt::format("{} gives wrong values: {}", record.kernel, words.sentence);
-  const auto prose = [&](const std::string& text) { return wrapped(in_docstring(text), kColumns); };
+  const auto prose = [&](const std::string& text) { return wrapped(in_docstring(text), kProseColumns); };
   std::string out = filled_in(
       kHead,
       {{"TITLE", prose(title)},
@@ -204,7 +204,7 @@ std::string whole_script(const Resolved& r, const Record& record, const ScriptWo
        {"NEEDS", called ? words.needs : "numpy alone"},
        {"USAGE", called ? words.usage : ""},
        {"SOURCE", prose(source_of(r, record, words, parts))},
-       {"LIMITS", wrapped(in_docstring(parts.limits), kColumns)},
+       {"LIMITS", wrapped(in_docstring(parts.limits), kProseColumns)},
        {"IMPORTS", called ? "import importlib\nimport os\nimport sys\nimport types\n" : "import sys\n"},
        {"CONSTANTS", parts.constants}});
   if (called) out += "EDITED = set()  # inputs that a call wrote to\n";
@@ -241,12 +241,9 @@ Trace RecurrentSystem::trace_before_run(const Resolved& r, const KernelRow& kern
 }
 
 Trace TensorSystem::trace_before_run(const Resolved& r, const KernelRow& kernel) const {
-  RunFile file = unwritten_run(r, kernel.name);
-  if (r.form->decodes) file.form = kernel.form;
-  Trace trace;
-  (void)judge(r, file, kFilePolicy, &trace);
+  Trace trace = unwritten_run(r, kernel.form);
+  (void)judge_run(r, trace, &trace.oracles);
   trace.outputs.clear();
-  trace.native = kernel.form;
   return trace;
 }
 

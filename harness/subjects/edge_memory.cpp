@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -8,6 +7,7 @@
 #include <type_traits>
 
 #include "harness/run/call_loop.h"
+#include "harness/run/sixteen_bit.h"
 #include "harness/subjects/edge.h"
 #include "harness/subjects/edge_parts.h"
 
@@ -21,19 +21,6 @@ using namespace edge_detail;
 constexpr std::size_t kAlignment = 256, kPackedGap = 65536;
 /// NaN in every format, and no offset of a token.
 constexpr int kAroundByte = 0xff;
-/// What 16-bit outputs hold before the call.
-constexpr std::uint16_t kStaleBf16 = 0x7fc5, kStaleFp16 = 0x7e5a;
-
-std::uint16_t bits_of(float x, Dtype dtype) {
-  return dtype == Dtype::bf16 ? Eigen::bfloat16_impl::float_to_bfloat16_rtne<false>(x).value
-                              : Eigen::half_impl::float_to_half_rtne(x).x;
-}
-
-float value_of(std::uint16_t bits, Dtype dtype) {
-  if (dtype == Dtype::bf16) return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
-  return Eigen::half_impl::half_to_float(Eigen::half_impl::raw_uint16_to_half(bits));
-}
-
 /// Writes bf16 without a look at each element: false, and nothing written, where one of them is rounded or no number.
 bool write_exact_bf16(const float* values, std::int64_t count, std::byte* to) {
   std::uint32_t rounded = 0, none = 0;
@@ -210,9 +197,7 @@ void EdgeCall::put(const EdgeTensor& x, std::byte* base, Converted&& converted) 
         std::memcpy(place, &value, sizeof value);
         continue;
       }
-      const std::uint16_t bits = x.input                  ? bits_of(value, x.dtype)
-                                 : x.dtype == Dtype::bf16 ? kStaleBf16
-                                                          : kStaleFp16;
+      const std::uint16_t bits = x.input ? bits_of(value, x.dtype) : stale_bits(x.dtype);
       if (x.input && value == value && value_of(bits, x.dtype) != value)
         // As where a law halves what is small already.
         throw Unavailable({Outcome::Kind::unsupported,
@@ -250,8 +235,7 @@ void EdgeCall::read(std::span<const EdgePlace> places) {
         std::uint16_t bits = 0;
         std::memcpy(&bits, memory + place, sizeof bits);
         // What was not written stays what the judge put there.
-        if (x.input || bits != (x.dtype == Dtype::bf16 ? kStaleBf16 : kStaleFp16))
-          value = value_of(bits, x.dtype);
+        if (x.input || bits != stale_bits(x.dtype)) value = value_of(bits, x.dtype);
       }
     });
     each_null_row(x, [&](std::size_t from, std::size_t bytes) {

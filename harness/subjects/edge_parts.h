@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/run/sixteen_bit.h"
 #include "harness/subjects/edge.h"
 
 /// What both kinds of calls need to be laid out.
@@ -11,10 +12,6 @@ namespace samestate::edge_detail {
 
 /// Of systems with a pool: which slot of it a request's state lies in, the states, and the size that says how many there are.
 inline constexpr std::string_view kSlot = "slot", kPool = "pool", kSlots = "P";
-
-[[nodiscard]] inline Dtype dtype_of(Format format) {
-  return format == Format::bf16 ? Dtype::bf16 : format == Format::fp16 ? Dtype::fp16 : Dtype::fp32;
-}
 
 /// Of a tensor of a call, where the contract has it in that format.
 [[nodiscard]] inline Dtype dtype_for(const Conventions& conventions, std::string_view tensor,

@@ -152,7 +152,7 @@ void place_in_sequence(Location& at, const SequencePart& part, const TensorSyste
 /// The judgement of one run, sequence by sequence.
 class TensorsJudge {
  public:
-  TensorsJudge(const Resolved& r, const TensorSystem& system, std::string_view native,
+  TensorsJudge(const Resolved& r, const TensorSystem& system, const TensorCalls& calls,
                const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
                const JudgePolicy& policy, std::vector<OperatorOracle>* oracles)
       : r_(r),
@@ -161,12 +161,12 @@ class TensorsJudge {
         outputs_(outputs),
         policy_(policy),
         oracles_(oracles),
-        whole_(system.call(r.c, native)),
+        whole_(calls.whole),
         call_(whole_),
-        cuts_(cuts_of(r)),
+        cuts_(calls.cuts),
         chosen_(chosen_sequences(r.c, system, whole_, inputs, outputs, policy)),
         held_(chosen_.count()),
-        by_token_(!r.c.taps && r.c.T > 0 && held_by_token(system.row, system.row.signature(whole_))),
+        by_token_(!r.c.taps && r.c.T > 0 && held_by_token(system.row, calls.signature)),
         doubt_left_(large_chunk() ? policy.doubt_work_of_large_chunk : policy.doubt_work) {}
 
   [[nodiscard]] Judgement judge() {
@@ -390,10 +390,10 @@ SequencePart part_of(const Operator& row, const Call& call, const std::vector<In
   return part;
 }
 
-Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
+Judgement judge_tensors(const Resolved& r, const TensorSystem& system, const TensorCalls& calls,
                         const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
                         const JudgePolicy& policy, std::vector<OperatorOracle>* oracles) {
-  return TensorsJudge(r, system, native, inputs, outputs, policy, oracles).judge();
+  return TensorsJudge(r, system, calls, inputs, outputs, policy, oracles).judge();
 }
 
 }  // namespace samestate

@@ -21,10 +21,10 @@ struct SequencePart {
                                    const Tensors<double>& inputs, const Tensors<double>& outputs,
                                    std::vector<Index> tokens);
 
-/// The worst judgement of the sequences of a run whose calls were of the form `native`, as far as `policy` looks. `outputs` of a
+/// The worst judgement of the sequences of a run that made `calls`, as far as `policy` looks. `outputs` of a
 /// layer may hold taps: its stages are judged too. What every sequence would be held against goes to `oracles` where somebody
 /// wants it, which changes nothing of the judgement.
-[[nodiscard]] Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
+[[nodiscard]] Judgement judge_tensors(const Resolved& r, const TensorSystem& system, const TensorCalls& calls,
                                       const std::vector<CaseTensor>& inputs,
                                       const std::vector<Tensors<double>>& outputs, const JudgePolicy& policy,
                                       std::vector<OperatorOracle>* oracles = nullptr);

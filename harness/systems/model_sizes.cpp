@@ -54,7 +54,9 @@ Sizes delta_heads(const Layer& of) {
 Sizes equal_heads(const Layer& of) {
   return {{"Hk", of.part("heads")}, {"Hv", of.part("heads")}, {"dk", of.at("dk")}, {"dv", of.at("dv")}};
 }
-Sizes heads(const Layer& of) { return {{"H", of.part("heads")}, {"dk", of.at("dk")}, {"dv", of.at("dv")}}; }
+Sizes head_sizes(const Layer& of) {
+  return {{"H", of.part("heads")}, {"dk", of.at("dk")}, {"dv", of.at("dv")}};
+}
 Sizes residual_row(const Layer& of) { return {{"H", 1}, {"D", of.hidden()}}; }
 Sizes head_rows(const Layer& of) { return {{"H", of.part("heads")}, {"D", of.at("d")}}; }
 Sizes routed(const Layer& of) { return {{"D", of.hidden()}, {"N", of.at("N")}, {"K", of.at("K")}}; }
@@ -190,17 +192,17 @@ constexpr std::array kParts{
          },
          "Fs"},
     Part{"retention", "retention", equal_heads},
-    Part{"normalised_retention", "retention", heads},
-    Part{"normalised_retention_recurrence", "retention", heads},
+    Part{"normalised_retention", "retention", head_sizes},
+    Part{"normalised_retention_recurrence", "retention", head_sizes},
     Part{"multi_scale_retention", "retention",
          [](const Layer& of) -> Sizes {
-           Sizes sizes = heads(of);
+           Sizes sizes = head_sizes(of);
            sizes.emplace_back("D", of.hidden());
            return sizes;
          }},
     Part{"linear_attention", "linear", equal_heads},
-    Part{"linear_attention_bidirectional", "linear", heads},
-    Part{"linear_attention_normalised", "linear", heads},
+    Part{"linear_attention_bidirectional", "linear", head_sizes},
+    Part{"linear_attention_normalised", "linear", head_sizes},
     Part{"selective_scan", "mamba",
          [](const Layer& of) -> Sizes {
            return {{"D", of.part("inner")}, {"N", of.at("N")}};

@@ -8,14 +8,12 @@
 #include <limits>
 #include <utility>
 
-#include "fixtures/run_file.h"
 #include "harness/cases/keys.h"
 #include "harness/run/family_run.h"
 #include "harness/run/head_cost.h"
 #include "harness/run/judge_batch.h"
 #include "harness/run/judging_cost.h"
 #include "harness/run/run_case.h"
-#include "harness/systems/saved_run.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -212,16 +210,16 @@ CaseTensor case_tensor(const Resolved& r, const TensorSpec& spec, std::vector<fl
 
 }  // namespace
 
-std::vector<CaseTensor> RecurrentSystem::tensors(const Resolved& r, Batch batch) const {
+std::vector<CaseTensor> tensors_of(const Resolved& r, Batch batch) {
   std::vector<CaseTensor> out;
-  for (const TensorSpec& spec : signature(r.c).inputs)
+  for (const TensorSpec& spec : r.system->signature(r.c).inputs)
     out.push_back(case_tensor(r, spec, std::move(tensor_in(batch, spec.name))));
   return out;
 }
 
-std::vector<CaseTensor> RecurrentSystem::tensors(const Resolved& r, Outputs outputs) const {
+std::vector<CaseTensor> tensors_of(const Resolved& r, Outputs outputs) {
   if (outputs.final_state.empty()) return {};
-  const std::vector<TensorSpec> specs = signature(r.c).outputs;
+  const std::vector<TensorSpec> specs = r.system->signature(r.c).outputs;
   return {case_tensor(r, specs[0], std::move(outputs.o)),
           case_tensor(r, specs[1], std::move(outputs.final_state))};
 }
@@ -241,7 +239,7 @@ Outputs outputs_of(const std::vector<CaseTensor>& outputs) {
 }
 
 std::vector<CaseTensor> RecurrentSystem::inputs(const Resolved& r) const {
-  return tensors(r, batch_of(r, family));
+  return tensors_of(r, batch_of(r, family));
 }
 
 Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
@@ -266,8 +264,8 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
   // What there is when a kernel fails is kept too.
   const auto keep = [&] {
     const Given given = batch.shape.given;
-    *trace = {tensors(r, std::move(batch)),
-              tensors(r, std::move(outputs)),
+    *trace = {tensors_of(r, std::move(batch)),
+              tensors_of(r, std::move(outputs)),
               kernels.named->form,
               {},
               std::move(law),
@@ -288,7 +286,7 @@ std::vector<CaseTensor> RecurrentSystem::outputs(const Resolved& r, const std::v
                                                  const KernelChoice& kernels,
                                                  const RunOptions& options) const {
   const Batch of = batch(r, inputs, kernels.named->given ? kernels.named->given(r.promised) : Given{});
-  return tensors(r, run_kernel(kernels, of, r.path(of.shape.T), r.promised, options));
+  return tensors_of(r, run_kernel(kernels, of, r.path(of.shape.T), r.promised, options));
 }
 
 namespace {
@@ -355,9 +353,9 @@ std::vector<Held> RecurrentSystem::held(const Resolved& r, const Trace& trace) c
   return out;
 }
 
-Judgement RecurrentSystem::judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
-                                 Trace* trace) const {
-  return judge_family_file(r, family, file, policy, trace);
+Judgement RecurrentSystem::judge(const Resolved& r, const Trace& run, const JudgePolicy& policy,
+                                 std::vector<OperatorOracle>*) const {
+  return judge_batch(r, family, batch(r, run.inputs, run.given), outputs_of(run.outputs), policy, {});
 }
 
 }  // namespace samestate

@@ -2,8 +2,8 @@
 
 #include "harness/cases/laws.h"
 #include "harness/cases/system.h"
+#include "harness/run/law_subject.h"
 #include "oracles/batch.h"
-#include "oracles/laws/law.h"
 #include "oracles/systems/family.h"
 
 namespace samestate {
@@ -22,15 +22,15 @@ class RecurrentSystem final : public System {
   [[nodiscard]] std::vector<CaseTensor> outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
                                                 const KernelChoice& kernels,
                                                 const RunOptions& options) const override;
-  [[nodiscard]] Neighbours neighbours(const Resolved& r, const RunFile& run, double seconds,
+  [[nodiscard]] Neighbours neighbours(const Resolved& r, const Trace& run, double seconds,
                                       const std::function<bool()>& stop) const override;
   [[nodiscard]] Trace trace_before_run(const Resolved& r, const KernelRow& kernel) const override;
   [[nodiscard]] script_detail::Parts script_parts(const Resolved& r, const Record& record, const Trace& trace,
                                                   const ScriptWords& words, bool alone) const override;
   [[nodiscard]] std::vector<Held> held(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Explanation explain(const Resolved& r, const Trace& trace) const override;
-  [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
-                                Trace* trace) const override;
+  [[nodiscard]] Judgement judge(const Resolved& r, const Trace& run, const JudgePolicy& policy,
+                                std::vector<OperatorOracle>* oracles) const override;
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 
@@ -39,11 +39,11 @@ class RecurrentSystem final : public System {
                             const Given& given) const;
 
   const Family& family;
-
- private:
-  [[nodiscard]] std::vector<CaseTensor> tensors(const Resolved& r, Batch batch) const;
-  [[nodiscard]] std::vector<CaseTensor> tensors(const Resolved& r, Outputs outputs) const;
 };
+
+/// The inputs and outputs of a case of the family as tensors; none where the kernel returned nothing.
+[[nodiscard]] std::vector<CaseTensor> tensors_of(const Resolved& r, Batch batch);
+[[nodiscard]] std::vector<CaseTensor> tensors_of(const Resolved& r, Outputs outputs);
 
 /// Returns the properties of a system of the family.
 [[nodiscard]] Properties properties_of(const Family& family);

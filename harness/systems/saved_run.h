@@ -2,38 +2,35 @@
 
 #include "fixtures/run_file.h"
 #include "harness/run/run_case.h"
-#include "oracles/systems/family.h"
 
 namespace samestate {
 
-class TensorSystem;
-
-/// A run as a file: inputs and outputs of `trace` under the record's case line and kernel. Throws Error for a
-/// case with a law: such a run has no single set of outputs; for one of the recurrent family without tokens,
-/// and where the kernel returned nothing.
+/// A run as a file: inputs and outputs of `trace` under the record's case line and kernel. Throws Error for a case with a law,
+/// whose runs have no single set of outputs, and where the kernel returned nothing.
 [[nodiscard]] RunFile run_file_of(const Record& record, const Trace& trace);
 
-/// The inputs of a case without a law, and outputs of NaN, which nobody has written yet.
-[[nodiscard]] RunFile unwritten_run(const Resolved& r, const std::string& kernel);
+/// The same the other way: what the file holds as a run here would have left it, but for what it was judged by. Throws Error where
+/// its tensors are not those of the case, or hold a number that fp32 does not. Of named tensors under form=decode and form=packed
+/// the file must say which form was called.
+[[nodiscard]] Trace run_in_file(const Resolved& r, const RunFile& file);
 
-/// The tensors that a run file of the case holds, in the order of its system's signature; cu_seqlens [N + 1] last where
-/// it is packed.
+/// A run that nobody has made yet: the inputs of a case without a law, and outputs of NaN. `native`: form of the kernel.
+[[nodiscard]] Trace unwritten_run(const Resolved& r, std::string native);
+
+/// The tensors that a run file of the case holds, in the order of its system's signature; cu_seqlens [N + 1] where it is packed,
+/// then taps.
 [[nodiscard]] std::vector<NamedShape> tensors_in_file(const Resolved& r);
 
-/// What read_run_file asks of a case line: the same where a file holds just those, else nothing. Throws Error where
-/// the line is no case.
+/// The same by case line, as files are checked (TensorsOfCase). Throws Error where the line is no case.
 [[nodiscard]] std::vector<NamedShape> named_shapes(const std::string& case_line);
 
-/// Judges the tensors of a run made elsewhere against oracle and bounds, as its case line's system, form,
-/// chunk and contract ask. Throws Error where the line is no case, where the shapes of the line and of the
-/// tensors disagree, or where an input is not finite or not representable in the contract's input format. Of
-/// named tensors under form=decode the file must say which form was called. The policy is kFilePolicy. `trace`: for explain().
-[[nodiscard]] Record judge_run_file(const RunFile& file, Trace* trace = nullptr);
+/// Judges a run whose kernel is not there, as its case's system, form, chunk and contract ask, under kFilePolicy. Throws Error
+/// where an input is not finite or not representable in the contract's input format. `oracles`: Trace::oracles, for explain();
+/// may be null.
+[[nodiscard]] Judgement judge_run(const Resolved& r, const Trace& run,
+                                  std::vector<OperatorOracle>* oracles = nullptr);
 
-/// The same by kind of system (System::judge).
-[[nodiscard]] Judgement judge_family_file(const Resolved& r, const Family& family, const RunFile& file,
-                                          const JudgePolicy& policy, Trace* trace);
-[[nodiscard]] Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const RunFile& file,
-                                          const JudgePolicy& policy, Trace* trace);
+/// The same of a file. Throws as run_in_file does too, and where the line is no case. `trace`: for explain().
+[[nodiscard]] Record judge_run_file(const RunFile& file, Trace* trace = nullptr);
 
 }  // namespace samestate

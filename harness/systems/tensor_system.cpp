@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "fixtures/run_file.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/keys.h"
 #include "harness/cases/laws.h"
@@ -19,10 +18,10 @@
 #include "harness/run/chosen_tokens.h"
 #include "harness/run/judging_cost.h"
 #include "harness/run/kernel_table.h"
+#include "harness/run/law_subject.h"
 #include "harness/run/run_case.h"
 #include "harness/systems/judge_tensors.h"
 #include "harness/systems/model_shapes.h"
-#include "harness/systems/saved_run.h"
 #include "harness/systems/tensor_inputs.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"
@@ -41,24 +40,19 @@ struct Written {
 };
 
 /// Runs a kernel on the inputs of a case.
-Written run_tensors(const Resolved& r, const TensorSystem& system, const std::vector<CaseTensor>& inputs,
-                    const KernelChoice& kernels, const RunOptions& options, const std::vector<Index>& cuts) {
-  const KernelRow& kernel = *kernels.named;
-  const Call call = system.call(r.c, kernel.form);
-  const Signature signature = system.row.signature(call);
-  std::vector<TensorSpec> specs = signature.outputs;
-  if (!kernel.taps.empty()) {
-    for (TensorSpec& tap : system.taps_of(r, kernel.form)) {
-      if (hands_out(kernel, tap.name, r.c)) specs.push_back(std::move(tap));
-    }
-  }
-  const CallLoop loop = tensor_loop(r.c, call, inputs, specs, cuts);
+Written run_tensors(const Resolved& r, const TensorSystem& system, const TensorCalls& calls,
+                    const std::vector<CaseTensor>& inputs, const KernelRow& kernel,
+                    const RunOptions& options) {
+  std::vector<TensorSpec> specs = calls.signature.outputs;
+  if (!kernel.taps.empty())
+    std::ranges::move(handed_out(kernel, system.taps_of(r, kernel.form), r), std::back_inserter(specs));
+  const CallLoop loop = tensor_loop(r.c, calls.whole, inputs, specs, calls.cuts);
   std::vector<std::vector<float>> written = run_calls(
       loop, options,
       [&](const Segment&, const KernelCall& one) { run_row(kernel, one, *r.contract, options.of); });
   Written out;
   for (std::size_t i = 0; i < written.size(); ++i) {
-    (i < signature.outputs.size() ? out.outputs : out.taps)
+    (i < calls.signature.outputs.size() ? out.outputs : out.taps)
         .push_back({specs[i], true, loop.outputs[i].shape, std::move(written[i]), r.c.lengths});
   }
   return out;
@@ -212,6 +206,12 @@ std::vector<Index> cuts_of(const Resolved& r) {
   return cuts;
 }
 
+TensorCalls TensorSystem::calls(const Resolved& r, std::string_view native) const {
+  Call whole = call(r.c, native);
+  Signature signature = row.signature(whole);
+  return {std::move(whole), cuts_of(r), std::move(signature)};
+}
+
 Signature TensorSystem::signature(const Case& c) const {
   return row.signature(call(c, row.forms.front().name));
 }
@@ -254,7 +254,9 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
         given,
         native,
         [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
-          return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts).outputs);
+          TensorCalls own = calls(sized, native);
+          own.cuts = cuts;
+          return by_sequence(run_tensors(sized, *this, own, of, *kernels.named, options).outputs);
         },
         trace ? &trace->tensor_law : nullptr};
     const auto judged = [&](int first, int samples) {
@@ -272,12 +274,13 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
                                               : judgement;
   }
   if (trace) *trace = {given, {}, native, {}, {}, {}};
-  Written written = run_tensors(r, *this, given, kernels, options, cuts_of(r));
+  const TensorCalls calls = this->calls(r, native);
+  Written written = run_tensors(r, *this, calls, given, *kernels.named, options);
   std::vector<Tensors<double>> sequences = by_sequence(written.outputs);
   const std::vector<Tensors<double>> taps = by_sequence(written.taps);
   for (std::size_t b = 0; b < taps.size(); ++b) sequences[b].insert(taps[b].begin(), taps[b].end());
   const Judgement judgement =
-      judge_tensors(r, *this, native, given, sequences, policy, trace ? &trace->oracles : nullptr);
+      judge_tensors(r, *this, calls, given, sequences, policy, trace ? &trace->oracles : nullptr);
   if (trace) {
     trace->outputs = std::move(written.outputs);
     if (r.c.cached) fill_given(r, *trace);
@@ -288,7 +291,7 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
 
 std::vector<CaseTensor> TensorSystem::outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
                                               const KernelChoice& kernels, const RunOptions& options) const {
-  return run_tensors(r, *this, inputs, kernels, options, cuts_of(r)).outputs;
+  return run_tensors(r, *this, calls(r, kernels.named->form), inputs, *kernels.named, options).outputs;
 }
 
 std::vector<Held> TensorSystem::held(const Resolved& r, const Trace& trace) const {
@@ -315,9 +318,12 @@ std::vector<Held> TensorSystem::held(const Resolved& r, const Trace& trace) cons
   return out;
 }
 
-Judgement TensorSystem::judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
-                              Trace* trace) const {
-  return judge_tensor_file(r, *this, file, policy, trace);
+Judgement TensorSystem::judge(const Resolved& r, const Trace& run, const JudgePolicy& policy,
+                              std::vector<OperatorOracle>* oracles) const {
+  if (run.given != Given{})
+    throw Error(
+        fmt::format("judge: metadata 'given' is of the recurrent family, and {} is none of it", r.c.system));
+  return judge_tensors(r, *this, calls(r, run.native), run.inputs, by_sequence(run.outputs), policy, oracles);
 }
 
 }  // namespace samestate

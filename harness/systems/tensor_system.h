@@ -6,32 +6,15 @@
 
 #include "harness/cases/resolved.h"
 #include "harness/run/call_loop.h"
-#include "oracles/laws/tensor_trace.h"
 #include "oracles/systems/judge_operator.h"
 
 namespace samestate {
 
-class TensorSystem;
-
-/// A case of named tensors with the runs that a law needs.
-struct TensorSubject {
-  const Resolved& r;
-  const TensorSystem& system;
-  const std::vector<CaseTensor>& inputs;
-  std::string_view native;  ///< form of the kernel
-  /// The kernel's outputs by sequence, its calls ending at `cuts`, the last excepted.
-  std::function<std::vector<Tensors<double>>(const Resolved& sized, const std::vector<CaseTensor>& inputs,
-                                             const std::vector<Index>& cuts)>
-      run_as;                       ///< with the batch and tokens of `sized`
-  TensorLawTrace* trace = nullptr;  ///< where to keep what was compared
-  /// Drawn roundings to `first_sample + samples` say how far two runs may lie apart, where they say less than the
-  /// running errors; 0: these alone.
-  int first_sample = 0, samples = 0;
-
-  [[nodiscard]] std::vector<Tensors<double>> run(const std::vector<CaseTensor>& of,
-                                                 const std::vector<Index>& cuts) const {
-    return run_as(r, of, cuts);
-  }
+/// The calls that a kernel of one form makes of a case.
+struct TensorCalls {
+  Call whole;               ///< of all tokens
+  std::vector<Index> cuts;  ///< where calls end, the last excepted
+  Signature signature;      ///< of that call
 };
 
 /// A system of named tensors: its row says which, and evaluates its reference in float64 and with the running
@@ -50,21 +33,24 @@ class TensorSystem final : public System {
                                                 const KernelChoice& kernels,
                                                 const RunOptions& options) const override;
   [[nodiscard]] std::vector<TensorSpec> taps_of(const Resolved& r, std::string_view native) const override;
-  [[nodiscard]] Neighbours neighbours(const Resolved& r, const RunFile& run, double seconds,
+  [[nodiscard]] Neighbours neighbours(const Resolved& r, const Trace& run, double seconds,
                                       const std::function<bool()>& stop) const override;
   [[nodiscard]] Trace trace_before_run(const Resolved& r, const KernelRow& kernel) const override;
   [[nodiscard]] script_detail::Parts script_parts(const Resolved& r, const Record& record, const Trace& trace,
                                                   const ScriptWords& words, bool alone) const override;
   [[nodiscard]] std::vector<Held> held(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Explanation explain(const Resolved& r, const Trace& trace) const override;
-  [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file, const JudgePolicy& policy,
-                                Trace* trace) const override;
+  [[nodiscard]] Judgement judge(const Resolved& r, const Trace& run, const JudgePolicy& policy,
+                                std::vector<OperatorOracle>* oracles) const override;
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 
   /// Returns how many of a case's sequences are held to their tolerance: all, or without a law JudgePolicy::held_heads, or as many
   /// as its `sequence_seconds` allow, but at least one.
   [[nodiscard]] Index sequences_to_hold(const Case& c, const JudgePolicy& policy) const;
+
+  /// What a kernel of the form `native` is called with.
+  [[nodiscard]] TensorCalls calls(const Resolved& r, std::string_view native) const;
 
   /// The call of a case over all of its tokens; under form=decode and packed with the form that `native` names.
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;

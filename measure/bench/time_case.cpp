@@ -52,7 +52,8 @@ Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, Layout layou
   } else {
     const LaidOutCall laid(whole, layout);
     timing = called([&] {
-      return time_by_clock(laid.call(), request, [&] { return kernel.run(laid.call(), whole.contract()); });
+      return time_by_clock([&] { poison(laid.call()); }, request,
+                           [&] { return kernel.run(laid.call(), whole.contract()); });
     });
     if (timing.outcome.kind == Outcome::Kind::ran) laid.give_back();
   }

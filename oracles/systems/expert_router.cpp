@@ -24,7 +24,7 @@ void require_choice(const Call& call) {
 }
 
 /// x -> logits, probabilities, and weights by expert, 0 where not selected.
-struct Router {
+struct ExpertRouter {
   static Signature signature(const Call& call) {
     require_choice(call);
     const Index N = call.at("N");
@@ -122,11 +122,11 @@ std::vector<Operator> expert_router_operators() {
                   {{"D", 32, 1, 16384, "model width"}, experts, chosen, {"bias", 0, 0, 1, "1: with b"}},
                   {{"probabilities_first"}, {"logits_first"}},
                   false,
-                  Router::signature};
-  evaluate_with<Router>(router);
-  router.choice = Router::choice;
+                  ExpertRouter::signature};
+  evaluate_with<ExpertRouter>(router);
+  router.choice = ExpertRouter::choice;
   router.token_wise = true;
-  router.cost = [](const Call& call) { return row_costs::maps(call, Router::signature(call)); };
+  router.cost = [](const Call& call) { return row_costs::maps(call, ExpertRouter::signature(call)); };
   Operator balance{"load_balance",
                    "L = alpha N sum_i f_i P_i over the tokens of the mask (MOE-6, C-AUX)",
                    {experts, chosen, {"per_token", 0, 0, 1, "1: f counts tokens, sum f = K; 0: sum f = 1"}},

@@ -9,7 +9,7 @@ namespace samestate {
   const Content content = spec.content;
   // A window of a convolution that has begun holds activations; zeros are in every format.
   const bool rounded = content == Content::activation || content == Content::weight ||
-                       content == Content::features || content == Content::zeros;
+                       content == Content::features || content == Content::zeros || content == Content::key;
   return rounded ? contract.input : Format::fp32;
 }
 

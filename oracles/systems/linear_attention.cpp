@@ -8,7 +8,7 @@
 namespace samestate {
 namespace {
 
-const std::vector<Parameter> kWidths = head_widths(64);
+const std::vector<Parameter> kHeadWidths = head_widths(64);
 
 template <class Scalar>
 Sequence<Scalar> sequence(const Call& call, const Tensors<Scalar>& inputs, Index h) {
@@ -76,14 +76,14 @@ struct Normalised {
 std::vector<Operator> linear_attention_operators() {
   Operator bidirectional{"linear_attention_bidirectional",
                          "O = (Q K^T) V = Q (K^T V), without a mask (LA-1, EQ-10)",
-                         kWidths,
+                         kHeadWidths,
                          {{"scores_first"}, {"state_first"}},
                          false,
                          Bidirectional::signature};
   evaluate_with<Bidirectional>(bidirectional);
   Operator normalised{"linear_attention_normalised",
                       "o_t = S_t^T q_t / (z_t . q_t), S_t = S_{t-1} + k_t v_t^T, z_t = z_{t-1} + k_t",
-                      kWidths,
+                      kHeadWidths,
                       {{"recurrent"}, {"chunked", true}},
                       true,
                       Normalised::signature};

@@ -6,8 +6,8 @@
 namespace samestate {
 namespace {
 
-const std::vector<Parameter> kWidths = {{"H", 2, 1, 512, "rows of a token, each normalised by itself"},
-                                        {"D", 32, 1, 16384, "width of a row"}};
+const std::vector<Parameter> kNormWidths = {{"H", 2, 1, 512, "rows of a token, each normalised by itself"},
+                                            {"D", 32, 1, 16384, "width of a row"}};
 
 /// 1e-6 as kernels hold it: the nearest fp32 number.
 template <class Scalar>
@@ -88,7 +88,7 @@ struct L2 {
 /// `fused` is the same expression, one pass over a row for the sum and one for the rest.
 template <class Form>
 Operator norm(std::string_view name, std::string_view equation) {
-  Operator row{name, equation, kWidths, {{"equation"}, {"fused"}}, false, Form::signature};
+  Operator row{name, equation, kNormWidths, {{"equation"}, {"fused"}}, false, Form::signature};
   evaluate_with<Form>(row);
   row.token_wise = true;
   return row;

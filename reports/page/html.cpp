@@ -81,7 +81,7 @@ std::string theme_rules() {
       light, dark, out);
 }
 
-constexpr const char* kWords = R"(<section id="words"><h2>Words</h2><dl>
+constexpr const char* kWordsOfPage = R"(<section id="words"><h2>Words</h2><dl>
 <dt>bound</dt><dd>The error that a correct kernel can make on this case's own data under its contract; derived, not tuned.</dd>
 <dt>ratio</dt><dd>Error over bound, the worst of the gates (row, head, state, worst case, twin). Above 1 the kernel is wrong, or breaks its contract.</dd>
 <dt>contract</dt><dd>What a kernel promises to round and where: fp32 throughout; tf32, bf16 or fp16 operands with fp32 accumulation; bf16_state also keeps its state in bf16.</dd>
@@ -191,8 +191,8 @@ std::string html_page(const PageParts& page) {
       "{3}<nav>{4}</nav></header>\n<main>\n{5}{6}</main>\n<div id=\"toast\" role=\"status\"></div>\n"
       "<script type=\"application/json\" "
       "id=\"commands\">{7}</script>\n<script>\n{8}</script>\n</body></html>\n",
-      html_escaped(page.title), assets::style, theme_rules(), page.made_by, links, page.sections, kWords,
-      page.commands, assets::script);
+      html_escaped(page.title), assets::style, theme_rules(), page.made_by, links, page.sections,
+      kWordsOfPage, page.commands, assets::script);
 }
 
 }  // namespace samestate

@@ -22,7 +22,7 @@ namespace samestate {
 namespace {
 
 /// kernel, versions, device, contract, sources
-using Key = std::tuple<std::string, std::string, std::string, std::string, std::string>;
+using BoardKey = std::tuple<std::string, std::string, std::string, std::string, std::string>;
 
 /// The newest record of a line, and what its run said.
 struct Newest {
@@ -30,7 +30,7 @@ struct Newest {
   const Run* run = nullptr;
 };
 
-Key key_of(const Run& run, const Record& record) {
+BoardKey key_of(const Run& run, const Record& record) {
   std::string versions = packages_of(run.plugins, record.options);
   std::string sources;
   if (versions.empty() && record.options.empty()) {
@@ -218,25 +218,25 @@ Board board_of(const std::vector<RecordFile>& files, const Board& before) {
     for (std::size_t i = 0; i < file.runs.size(); ++i) parts.push_back({&file, i});
   }
   std::ranges::stable_sort(parts, {}, [](const Part& part) { return part.file->runs[part.run].date; });
-  std::map<Key, std::map<std::string, Newest>> lines;
-  std::map<Key, BoardRow> rows;
+  std::map<BoardKey, std::map<std::string, Newest>> lines;
+  std::map<BoardKey, BoardRow> rows;
   // Behind the runs of digests, which are older.
   std::int64_t order = 0;
   for (const BoardRow& row : before.rows) order = std::max(order, row.order);
   for (const auto& [file, number] : parts) {
     ++order;
     const Run& run = file->runs[number];
-    std::set<Key> of_run;
+    std::set<BoardKey> of_run;
     for (std::size_t i = 0; i < file->records.size(); ++i) {
       const Record& r = file->records[i];
       // A process that was ended from outside says nothing of its kernel.
       if (file->places[i].run != number || !file->places[i].ended || r.judgement.verdict == Verdict::skipped)
         continue;
-      const Key key = key_of(run, r);
+      const BoardKey key = key_of(run, r);
       lines[key][r.line] = {&r, &run};
       of_run.insert(key);
     }
-    for (const Key& key : of_run) {
+    for (const BoardKey& key : of_run) {
       BoardRow& row = rows[key];
       if (!run.date.empty()) row.date = run.date;
       row.driver = run.driver;
@@ -266,7 +266,9 @@ Board board_of(const std::vector<RecordFile>& files, const Board& before) {
   return board;
 }
 
-Key key_of(const BoardRow& row) { return {row.kernel, row.versions, row.device, row.contract, row.sources}; }
+BoardKey key_of(const BoardRow& row) {
+  return {row.kernel, row.versions, row.device, row.contract, row.sources};
+}
 
 /// Adds rows and timings. Records of a digest are gone, so of two rows with one key the newer counts alone, `from`'s where both are
 /// of one date.

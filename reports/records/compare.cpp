@@ -13,12 +13,13 @@
 
 #include "harness/records/hash.h"
 #include "reference/error.h"
+#include "reports/records/summary.h"
 
 namespace samestate {
 namespace {
 
-using Key = std::tuple<std::string, std::string, std::string, std::string, std::string>;
-using Cases = std::map<Key, Record>;
+using ComparedKey = std::tuple<std::string, std::string, std::string, std::string, std::string>;
+using Cases = std::map<ComparedKey, Record>;
 
 constexpr std::array kOrder = {Verdict::pass,  Verdict::skipped, Verdict::unsupported, Verdict::vacuous,
                                Verdict::flaky, Verdict::fail,    Verdict::timeout,     Verdict::crash};
@@ -27,13 +28,12 @@ std::ptrdiff_t rank_of(Verdict verdict) {
   return std::find(kOrder.begin(), kOrder.end(), verdict) - kOrder.begin();
 }
 
-/// NaN is above everything: a ratio that is not a number is the worst one.
-bool less(double a, double b) { return std::isnan(a) ? false : std::isnan(b) || a < b; }
-
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-Key key_of(const Record& r) { return {r.line, r.kernel, r.law, "", ""}; }
-Key key_of(const Measurement& m) { return {m.record.line, m.record.kernel, m.record.law, m.series, m.curve}; }
+ComparedKey key_of(const Record& r) { return {r.line, r.kernel, r.law, "", ""}; }
+ComparedKey key_of(const Measurement& m) {
+  return {m.record.line, m.record.kernel, m.record.law, m.series, m.curve};
+}
 
 /// A case that began in a run that was cut has no verdict: the process was killed, not the kernel.
 bool never_ended(const RecordFile& file, std::size_t record) {
@@ -42,7 +42,7 @@ bool never_ended(const RecordFile& file, std::size_t record) {
 
 Cases cases_of(const RecordFile& file, std::int64_t& repeated) {
   Cases cases;
-  const auto add = [&](Key key, const Record& record) {
+  const auto add = [&](ComparedKey key, const Record& record) {
     const auto [where, fresh] = cases.insert_or_assign(std::move(key), record);
     if (!fresh) ++repeated;
   };
@@ -68,7 +68,7 @@ bool changed(const Record& before, const Record& after, double factor, Change::K
   const double a = before.judgement.ratio;
   const double b = after.judgement.ratio;
   if (same(a, b)) return false;
-  if (less(a, b)) {
+  if (less_or_unknown(a, b)) {
     kind = std::isnan(b) || b > factor * a ? Change::Kind::ratio_grew : Change::Kind::ratio_changed;
   } else {
     kind = std::isnan(a) || a > factor * b ? Change::Kind::ratio_fell : Change::Kind::ratio_changed;
@@ -79,8 +79,8 @@ bool changed(const Record& before, const Record& after, double factor, Change::K
 /// Kernel by kernel, in the order of the second record's lines; of a case that is there twice its last record.
 std::vector<BitsOfKernel> bits_of(const Cases& was, const Cases& is, const RecordFile& after) {
   std::map<std::string, BitsOfKernel> kernels;
-  std::set<Key> done;
-  const auto hold = [&](const Key& key) {
+  std::set<ComparedKey> done;
+  const auto hold = [&](const ComparedKey& key) {
     const auto a = was.find(key), b = is.find(key);
     if (a == was.end() || !done.insert(key).second) return;
     if (a->second.outputs.empty() || b->second.outputs.empty()) return;
@@ -258,7 +258,7 @@ Comparison compare(const RecordFile& before, const RecordFile& after, double fac
     if (a.kind != b.kind) return a.kind < b.kind;
     const std::ptrdiff_t rank_a = rank_of(a.after.judgement.verdict);
     const std::ptrdiff_t rank_b = rank_of(b.after.judgement.verdict);
-    return rank_a != rank_b ? rank_a > rank_b : less(weight(b), weight(a));
+    return rank_a != rank_b ? rank_a > rank_b : less_or_unknown(weight(b), weight(a));
   });
   return result;
 }

@@ -24,9 +24,6 @@ std::ptrdiff_t rank_of(Verdict verdict) {
   return std::find(kSeverity.begin(), kSeverity.end(), verdict) - kSeverity.begin();
 }
 
-/// A strict weak order with NaN on top: a ratio that is not a number is the worst one.
-bool less(double a, double b) { return std::isnan(a) ? false : std::isnan(b) || a < b; }
-
 struct Collected {
   std::int64_t cases = 0;
   std::int64_t failures = 0;
@@ -36,9 +33,11 @@ struct Collected {
 
 }  // namespace
 
+bool less_or_unknown(double a, double b) { return std::isnan(a) ? false : std::isnan(b) || a < b; }
+
 Spread spread_of(std::vector<double> values) {
   if (values.empty()) return {kNaN, kNaN, kNaN};
-  std::sort(values.begin(), values.end(), less);
+  std::sort(values.begin(), values.end(), less_or_unknown);
   const auto nearest_rank = [&](std::size_t percent) {
     return values[(values.size() * percent + 99) / 100 - 1];
   };
@@ -82,7 +81,7 @@ Summary summarise(std::span<const Record> records) {
   }
 
   const auto worse = [&](std::size_t a, std::size_t b) {
-    return less(records[b].judgement.ratio, records[a].judgement.ratio);
+    return less_or_unknown(records[b].judgement.ratio, records[a].judgement.ratio);
   };
   std::stable_sort(summary.failures.begin(), summary.failures.end(), [&](std::size_t a, std::size_t b) {
     const auto rank_a = rank_of(records[a].judgement.verdict);
@@ -100,22 +99,22 @@ Summary summarise(std::span<const Record> records) {
   std::stable_sort(summary.groups.begin(), summary.groups.end(), [](const Group& a, const Group& b) {
     const bool any_a = a.judged > 0;
     const bool any_b = b.judged > 0;
-    return any_a != any_b ? any_a : less(b.worst_ratio, a.worst_ratio);
+    return any_a != any_b ? any_a : less_or_unknown(b.worst_ratio, a.worst_ratio);
   });
   for (const auto& [regime, ratios] : regimes) {
     summary.regimes.push_back({regime, static_cast<std::int64_t>(ratios.size()), spread_of(ratios)});
   }
   std::stable_sort(
       summary.regimes.begin(), summary.regimes.end(),
-      [](const RegimeSpread& a, const RegimeSpread& b) { return less(b.ratio.max, a.ratio.max); });
+      [](const RegimeSpread& a, const RegimeSpread& b) { return less_or_unknown(b.ratio.max, a.ratio.max); });
   for (const auto& [key, stage] : stages) {
     summary.stages.push_back({key.first, key.second, static_cast<std::int64_t>(stage.ratios.size()),
                               stage.failures, spread_of(stage.ratios)});
   }
-  std::stable_sort(summary.stages.begin(), summary.stages.end(),
-                   [](const StageSpread& a, const StageSpread& b) {
-                     return a.system != b.system ? a.system < b.system : less(b.ratio.max, a.ratio.max);
-                   });
+  std::stable_sort(
+      summary.stages.begin(), summary.stages.end(), [](const StageSpread& a, const StageSpread& b) {
+        return a.system != b.system ? a.system < b.system : less_or_unknown(b.ratio.max, a.ratio.max);
+      });
   for (const auto& [key, cases] : not_judged) summary.not_judged.push_back({key.first, key.second, cases});
   std::stable_sort(summary.not_judged.begin(), summary.not_judged.end(),
                    [](const NotJudged& a, const NotJudged& b) { return a.cases > b.cases; });

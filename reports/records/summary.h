@@ -16,6 +16,9 @@ namespace samestate {
 
 inline constexpr std::size_t kVerdictCount = kVerdicts.size();
 
+/// A strict weak order of ratios with NaN on top: a ratio that is not a number is the worst one.
+[[nodiscard]] bool less_or_unknown(double a, double b);
+
 /// Elements of a sorted list; a NaN ranks above infinity. All NaN where the list is empty.
 struct Spread {
   double p50;

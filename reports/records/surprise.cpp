@@ -19,9 +19,6 @@ struct Peers {
   std::vector<double> ratios;  ///< those above 0, in order
 };
 
-/// A strict weak order with NaN on top, as in summary.cpp.
-bool less(double a, double b) { return std::isnan(a) ? false : std::isnan(b) || a < b; }
-
 /// By construction only where each element is held against its worst case; a case that failed attained nothing. An
 /// exact output is no exception: what was not rounded has no half ulp.
 bool is_attained(const Key& key, const Peers& group, std::span<const Record> records) {
@@ -77,8 +74,9 @@ Surprises surprises_of(std::span<const Record> records) {
     const Judgement& x = records[a.record].judgement;
     const Judgement& y = records[b.record].judgement;
     if (is_failure(x.verdict) != is_failure(y.verdict)) return is_failure(x.verdict);
-    if (!is_failure(x.verdict) && a.tail != b.tail) return less(b.tail, a.tail);
-    if (less(x.ratio, y.ratio) || less(y.ratio, x.ratio)) return less(y.ratio, x.ratio);
+    if (!is_failure(x.verdict) && a.tail != b.tail) return less_or_unknown(b.tail, a.tail);
+    if (less_or_unknown(x.ratio, y.ratio) || less_or_unknown(y.ratio, x.ratio))
+      return less_or_unknown(y.ratio, x.ratio);
     return a.record < b.record;
   });
   return out;

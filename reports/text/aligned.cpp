@@ -22,4 +22,22 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+std::string wrapped(std::string_view text, std::string_view indent, std::size_t columns) {
+  std::string out;
+  std::size_t column = 0;
+  while (!text.empty()) {
+    const std::size_t space = text.find(' ');
+    const std::string_view word = text.substr(0, space);
+    if (column == 0 || column + 1 + word.size() > columns) {
+      out += fmt::format("{}{}{}", column == 0 ? "" : "\n", indent, word);
+      column = indent.size() + word.size();
+    } else {
+      out += fmt::format(" {}", word);
+      column += 1 + word.size();
+    }
+    text.remove_prefix(space == text.npos ? text.size() : space + 1);
+  }
+  return out;
+}
+
 }  // namespace samestate

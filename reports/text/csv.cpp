@@ -37,7 +37,7 @@ void add_record(Row& row, const Record& r) {
   row.emplace_back(r.line);
 }
 
-std::string number(double value) {
+std::string csv_number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   return fmt::format("{}", value);
@@ -180,7 +180,7 @@ std::string csv_text(const DataTable& table) {
       if (const auto* text = std::get_if<std::string>(&row[i])) {
         out += field(*text);
       } else if (const auto* value = std::get_if<double>(&row[i])) {
-        out += number(*value);
+        out += csv_number(*value);
       } else {
         out += fmt::format("{}", std::get<std::int64_t>(row[i]));
       }
@@ -210,7 +210,7 @@ std::string json_text(std::span<const DataTable> tables) {
         if (const auto* text = std::get_if<std::string>(&cell)) {
           out += string(*text);
         } else if (const auto* value = std::get_if<double>(&cell)) {
-          out += std::isfinite(*value) ? number(*value) : "\"" + number(*value) + "\"";
+          out += std::isfinite(*value) ? csv_number(*value) : "\"" + csv_number(*value) + "\"";
         } else {
           out += fmt::format("{}", std::get<std::int64_t>(cell));
         }

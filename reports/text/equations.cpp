@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "reports/text/aligned.h"
 #include "reports/text/escape.h"
 
 namespace samestate {
@@ -29,25 +30,6 @@ std::string summary_of(std::span<const EquationRow> rows) {
   return text;
 }
 
-/// Lines of at most kColumns under an indent.
-std::string wrapped(std::string_view text, std::string_view indent) {
-  std::string out;
-  std::size_t column = 0;
-  while (!text.empty()) {
-    const std::size_t space = text.find(' ');
-    const std::string_view word = text.substr(0, space);
-    if (column == 0 || column + 1 + word.size() > kColumns) {
-      out += fmt::format("{}{}{}", column == 0 ? "" : "\n", indent, word);
-      column = indent.size() + word.size();
-    } else {
-      out += fmt::format(" {}", word);
-      column += 1 + word.size();
-    }
-    text.remove_prefix(space == text.npos ? text.size() : space + 1);
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string equations_text(std::span<const EquationRow> rows) {
@@ -60,7 +42,7 @@ std::string equations_text(std::span<const EquationRow> rows) {
     }
     text += fmt::format("{:<9} {:<13} {:<20} {}  ({}, {})\n", row.id, row.verdict, row.outcome, row.statement,
                         row.lines, row.system);
-    text += wrapped(row.computed, "          ") + "\n";
+    text += wrapped(row.computed, "          ", kColumns) + "\n";
   }
   return text + "\n" + summary_of(rows) + "\n";
 }

@@ -9,7 +9,7 @@
 namespace samestate {
 namespace {
 
-nlohmann::ordered_json number(double value) {
+nlohmann::ordered_json json_number(double value) {
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
@@ -46,9 +46,9 @@ std::string text_of(const std::map<Verdict, std::int64_t>& counts, std::span<con
                         {"line", r.line},
                         {"command", repro_command(r)},
                         {"gate", r.judgement.gate},
-                        {"ratio", number(r.judgement.ratio)},
-                        {"error", number(r.judgement.error)},
-                        {"bound", number(r.judgement.bound)},
+                        {"ratio", json_number(r.judgement.ratio)},
+                        {"error", json_number(r.judgement.error)},
+                        {"bound", json_number(r.judgement.bound)},
                         {"reason", r.judgement.reason},
                         {"looks_like", r.looks_like}});
   }

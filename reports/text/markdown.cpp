@@ -18,7 +18,7 @@ namespace samestate {
 namespace {
 
 constexpr std::size_t kMostFailures = 50;
-constexpr std::size_t kMostSurprises = 20;
+constexpr std::size_t kSurprisesOnPage = 20;
 constexpr std::size_t kLongestText = 4000;  // bytes
 
 /// Collects rows while they fit; counts the rest.
@@ -159,7 +159,7 @@ void add_surprises(Page& page, std::span<const Record> records) {
     page.add("| tail | ratio | median of the group | gate | verdict | kernel | law | repeat with |\n");
     page.add("|---:|---:|---:|---|---|---|---|---|\n");
   }
-  for (std::size_t i = 0; i < std::min(kMostSurprises, surprises.ranked.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(kSurprisesOnPage, surprises.ranked.size()); ++i) {
     const Surprise& surprise = surprises.ranked[i];
     const Record& record = records[surprise.record];
     const std::int64_t judged = std::isnan(surprise.median) ? 0 : surprise.group;

@@ -17,7 +17,7 @@ namespace samestate {
 namespace {
 
 constexpr std::size_t kMostKinds = 5;
-constexpr std::size_t kMostSurprises = 5;
+constexpr std::size_t kSurprisesOnTerminal = 5;
 constexpr std::size_t kMostRegimes = 8;
 constexpr std::size_t kMostReasons = 5;
 
@@ -61,7 +61,7 @@ std::string terminal_text(std::span<const Record> records, bool colour) {
   const Surprises surprises = surprises_of(records);
   std::size_t rows = 0;
   for (const Surprise& surprise : surprises.ranked) {
-    if (rows == (failed ? kMostSurprises / 2 : kMostSurprises)) break;
+    if (rows == (failed ? kSurprisesOnTerminal / 2 : kSurprisesOnTerminal)) break;
     // A failure stands above, alone or for its kind.
     if (shown.contains(surprise.record) || is_failure(records[surprise.record].judgement.verdict)) continue;
     if (rows++ == 0)

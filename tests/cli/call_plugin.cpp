@@ -1,6 +1,8 @@
 // Kernels that take a KernelCall, of both kinds of systems, for tests/cli/plugin_interface_test.sh: a right one and one with a fault of
 // each, and rows of named tensors in the older struct, one of which takes no packed batches.
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -121,6 +123,40 @@ Outcome retain(const KernelCall& call, bool unscaled) {
   return {};
 }
 
+float of_bits(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
+
+/// To the nearest bf16, ties to even.
+std::uint16_t to_bits(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  if (std::isnan(x)) return 0x7fff;
+  return static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U);
+}
+
+/// y = x (mean x^2 + 1e-6)^-1/2 weight on tensors of bf16; the weight is fp32 whatever the contract. `apart`: an element beside y
+/// is written too.
+Outcome normalise(const KernelCall& call, bool apart) {
+  require(call.input("x")->dtype == samestate::Dtype::bf16, "x is no bf16");
+  const auto x = call.view<const std::uint16_t, 4>("x");
+  const auto weight = call.view<const float, 1>("weight");
+  const auto y = call.view<std::uint16_t, 4>("y");
+  const std::int64_t D = call.parameter("D"), H = call.parameter("H");
+  for (std::int64_t row = 0; row < call.batch * call.tokens * H; ++row) {
+    const std::int64_t b = row / H / call.tokens, t = row / H % call.tokens, h = row % H;
+    float sum = 0.0F;
+    for (std::int64_t i = 0; i < D; ++i) sum += of_bits(x(b, t, h, i)) * of_bits(x(b, t, h, i));
+    const float factor = 1.0F / std::sqrt(sum / static_cast<float>(D) + 1e-6F);
+    for (std::int64_t i = 0; i < D; ++i) y(b, t, h, i) = to_bits(of_bits(x(b, t, h, i)) * factor * weight(i));
+  }
+  if (apart && y.present()) y.data[-1] = 0;
+  return {};
+}
+
+/// The same function, which takes for fp32 what its row asks for in bf16.
+Outcome normalise_fp32(const KernelCall& call) {
+  (void)call.view<const float, 4>("x");
+  return {};
+}
+
 }  // namespace
 
 int samestate_plugin_abi() { return samestate::plugin_abi; }
@@ -138,6 +174,13 @@ void samestate_plugin_call_kernels(std::vector<samestate::CallKernel>* rows) {
       [](const KernelCall& call, const Contract&) { return retain(call, false); });
   add("unscaled", "retention", "recurrent",
       [](const KernelCall& call, const Contract&) { return retain(call, true); });
+  const auto add_bf16 = [&](const std::string& name, auto run) {
+    rows->push_back({name + ".rms_norm.fused", "rms_norm", "fused", "cpu", {"bf16"}, run});
+    rows->back().contract_dtypes = true;
+  };
+  add_bf16("bf16", [](const KernelCall& call, const Contract&) { return normalise(call, false); });
+  add_bf16("beside", [](const KernelCall& call, const Contract&) { return normalise(call, true); });
+  add_bf16("mistaken", [](const KernelCall& call, const Contract&) { return normalise_fp32(call); });
 }
 
 void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* rows) {

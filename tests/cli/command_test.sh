@@ -434,6 +434,7 @@ bad '--id nothing' identities --id nothing
 # Listings.
 for what in systems forms kernels contracts laws regimes keys conventions; do
   run 0 list "$what"
+  [[ "$what" != conventions ]] || ! grep -q '.\{81\}' out || complain 'a line of conventions is wider than a terminal'
   run 0 list "$what" --json
   [[ "$(head -c 1 out)" == '[' ]] || complain 'not a JSON array'
 done

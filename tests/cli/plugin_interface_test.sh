@@ -30,6 +30,15 @@ grep -q 'form=packed.* seed=' out || complain 'no drawn packed batch'
 run 0 gate --plugin "$calls" --kernel dense.short_convolution.scatter --list
 ! grep -q 'form=packed.* seed=' out || complain 'a row without packed is asked for drawn packed batches'
 
+# A row that asks for the contract's dtypes gets them, behind guards of their own; one that takes them for fp32 is told which they are.
+run 0 gate --plugin "$calls" --kernel bf16.rms_norm.fused --max-cases 150 --jsonl bf16.jsonl
+grep -q 'layout=' bf16.jsonl || complain 'no strided tensor of bf16'
+run 0 bench --plugin "$calls" --kernel bf16.rms_norm.fused --quick
+run 1 gate --plugin "$calls" --kernel beside.rms_norm.fused --max-cases 5 --jsonl beside.jsonl
+grep -q 'wrote outside y' beside.jsonl || complain 'an element beside y was written unseen'
+run 1 gate --plugin "$calls" --kernel mistaken.rms_norm.fused --max-cases 5 --jsonl mistaken.jsonl
+grep -q 'tensor x is bf16' mistaken.jsonl || complain 'the dtype of x is not told'
+
 # One source, built for the interface as it was and for this one: the same records.
 for plugin in first present; do
   run 0 gate --plugin "${!plugin}" --max-cases 120 --jsonl "$plugin.jsonl"

@@ -37,7 +37,7 @@ Table table_of(const std::string& text, const std::regex& row, std::size_t value
 const std::regex kField(R"(\n  (?:double|int|Index|bool) (\w+) = ([-+.e0-9a-z]+);)");
 /// Returns the fields in which a policy differs.
 const std::regex kChange(R"(\.(\w+) = ([-+.e0-9a-z]+))");
-const std::regex kRow(R"(\| `([a-z_0-9]+)` \| (true|false|[-+.e0-9]+) \| (true|false|[-+.e0-9]+) \|)");
+const std::regex kPolicyRow(R"(\| `([a-z_0-9]+)` \| (true|false|[-+.e0-9]+) \| (true|false|[-+.e0-9]+) \|)");
 
 /// The changes of the policy of that name in the text of the header.
 Table changes_of(const std::string& header, const std::string& policy) {
@@ -62,8 +62,8 @@ TEST(JudgePolicy, TheTableOfTheDocumentIsTheTableOfTheCode) {
   EXPECT_EQ(gate.at("doubt_work"), kGatePolicy.doubt_work) << "read as the compiler reads it";
   const Table deep = with(gate, changes_of(header, "kDeepPolicy"));
   EXPECT_EQ(deep.at("twin_work"), kDeepPolicy.twin_work) << "read as the compiler reads it";
-  EXPECT_EQ(gate, table_of(document, kRow, 2));
-  EXPECT_EQ(deep, table_of(document, kRow, 3));
+  EXPECT_EQ(gate, table_of(document, kPolicyRow, 2));
+  EXPECT_EQ(deep, table_of(document, kPolicyRow, 3));
   for (const JudgePolicy& policy : {kGatePolicy, kDeepPolicy, kFilePolicy, kBenchPolicy, kCapturedPolicy})
     EXPECT_NE(document.find("| `" + std::string(policy.name) + "` |"), document.npos) << policy.name;
 }
@@ -72,8 +72,8 @@ TEST(JudgePolicy, ADifferenceShows) {
   const Table code = table_of("\n  double work = 0.3;\n  bool reruns = true;\n", kField, 2);
   EXPECT_EQ(code.size(), 2U);
   const std::string rows = "| x | `work` | 0.3 | 3 | y |\n| | `reruns` | true | true | y |\n";
-  EXPECT_EQ(code, table_of(rows, kRow, 2));
-  EXPECT_NE(code, table_of(rows, kRow, 3));
+  EXPECT_EQ(code, table_of(rows, kPolicyRow, 2));
+  EXPECT_NE(code, table_of(rows, kPolicyRow, 3));
   EXPECT_EQ(changes_of("JudgePolicy kX{.name = \"x\", .work = 3.0};", "kX"), (Table{{"work", 3.0}}));
 }
 

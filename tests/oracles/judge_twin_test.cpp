@@ -19,8 +19,8 @@ namespace samestate {
 namespace {
 
 /// Relative distance from a limit at which a gate is shown to be open and shut.
-constexpr double kBelow = 1 - 1e-9;
-constexpr double kAbove = 1 + 1e-9;
+constexpr double kBelowTwin = 1 - 1e-9;
+constexpr double kAboveTwin = 1 + 1e-9;
 
 /// Twin, reordered twin and kernel at distance B = 1 from the oracle in every row.
 struct TwinCase {

@@ -191,7 +191,7 @@ void read_tensors(const std::string& text) {
 
 void read_run(const std::string& text) {
   const RunFile run = read_run_file(held(text), named_shapes);
-  check_run(run);
+  check_run(run, named_shapes);
   const Given given = given_in(run.given);
   if (given_in(text_of(given)) != given) throw std::logic_error("a text of Given that reads as another");
 }

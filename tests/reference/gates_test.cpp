@@ -7,11 +7,12 @@
 namespace samestate {
 namespace {
 
-Vector<double> one(double value) { return Vector<double>::Constant(1, value); }
+Vector<double> one_element(double value) { return Vector<double>::Constant(1, value); }
 
 // E-04 (GDN-47): A_log = a = dt_bias = 0 gives -log 2; the printed, circular form gives -0.9136.
 TEST(LogDecay, IsMinusLogTwoAtZero) {
-  EXPECT_NEAR(log_decay(Matrix<double>::Zero(1, 1).eval(), one(0), one(0))(0, 0), -std::log(2.0), 1e-16);
+  EXPECT_NEAR(log_decay(Matrix<double>::Zero(1, 1).eval(), one_element(0), one_element(0))(0, 0),
+              -std::log(2.0), 1e-16);
 }
 
 TEST(LogDecay, AddsTheBiasAndScalesByHead) {
@@ -31,12 +32,14 @@ TEST(LogDecay, AddsTheBiasAndScalesByHead) {
 // GDN-28: A = 0 is A_log = -inf; no decay and no NaN.
 TEST(LogDecay, OfRateZeroIsZero) {
   const double none = -std::numeric_limits<double>::infinity();
-  EXPECT_EQ(log_decay(Matrix<double>::Constant(1, 1, 5.0).eval(), one(none), one(0))(0, 0), 0.0);
+  EXPECT_EQ(log_decay(Matrix<double>::Constant(1, 1, 5.0).eval(), one_element(none), one_element(0))(0, 0),
+            0.0);
 }
 
 // 5.4: a kernel that takes softplus(x) for x from 20 on is off by less than e^-20.
 TEST(LogDecay, DiffersFromTheThresholdedSoftplusByItsTail) {
-  const double g = log_decay(Matrix<double>::Constant(1, 1, 20.0).eval(), one(0), one(0))(0, 0);
+  const double g =
+      log_decay(Matrix<double>::Constant(1, 1, 20.0).eval(), one_element(0), one_element(0))(0, 0);
   EXPECT_NEAR(-g - 20.0, std::exp(-20.0), 1e-14);
   EXPECT_GT(-g - 20.0, 2.0e-9);
 }
@@ -44,8 +47,8 @@ TEST(LogDecay, DiffersFromTheThresholdedSoftplusByItsTail) {
 TEST(LogDecay, RefusesSizesThatDisagree) {
   const Matrix<double> a = Matrix<double>::Zero(3, 2);
   const Vector<double> two = Vector<double>::Zero(2);
-  EXPECT_THROW((void)log_decay(a, one(0), two), Error);
-  EXPECT_THROW((void)log_decay(a, two, one(0)), Error);
+  EXPECT_THROW((void)log_decay(a, one_element(0), two), Error);
+  EXPECT_THROW((void)log_decay(a, two, one_element(0)), Error);
   EXPECT_EQ(log_decay(Matrix<double>(0, 2), two, two).rows(), 0);
 }
 

@@ -24,7 +24,7 @@ struct ProductsInSixteenBits : Sequence {
 };
 
 template <bool narrow>
-struct OtherConvolution : Sequence {
+struct DendriticOtherConvolution : Sequence {
   using Sequence::Sequence;
   void convolve(const Block& taps, const Block& history, std::int64_t t, float* y) const override {
     other_convolution(taps, history, t, narrow, kept_, y);
@@ -65,7 +65,7 @@ struct OtherMix : Sequence {
 };
 
 template <bool narrow>
-struct OtherNorm : Sequence {
+struct DendriticOtherNorm : Sequence {
   using Sequence::Sequence;
   void normed(float* a, const float* z, const float* weight) const override {
     other_gated_norm(a, z, weight, n_.dv, 1e-5F, narrow, kept_);
@@ -86,8 +86,10 @@ std::vector<Mutant> dendritic_precision_mutants() {
             run<ProductTermsRounded>),
       fault("projected_in_16_bit", "projections and expansions keep their sums in 16 bit between tiles",
             run<ProductsInSixteenBits>),
-      fault("convolution_rounded", "the convolution is rounded before silu", run<OtherConvolution<false>>),
-      fault("convolution_in_16_bit", "the convolution is summed in 16 bit", run<OtherConvolution<true>>),
+      fault("convolution_rounded", "the convolution is rounded before silu",
+            run<DendriticOtherConvolution<false>>),
+      fault("convolution_in_16_bit", "the convolution is summed in 16 bit",
+            run<DendriticOtherConvolution<true>>),
       fault("strength_rounded", "beta is rounded", run<StrengthRounded<Sequence>>),
       fault("bias_in_16_bit", "a and dt_bias are added in 16 bit", run<BiasAddedInSixteenBits<Sequence>>),
       fault("decay_rounded", "the decay e^g is rounded", run<OtherRule<false>>),
@@ -96,8 +98,9 @@ std::vector<Mutant> dendritic_precision_mutants() {
             run<OtherMix<false>>),
       fault("branches_in_16_bit", "the branches are added up in 16 bit", run<OtherMix<true>>),
       fault("normed_rounded", "the normalised mixture is rounded before weight and gate",
-            run<OtherNorm<false>>),
-      fault("mean_square_in_16_bit", "the squares of the norm are summed in 16 bit", run<OtherNorm<true>>),
+            run<DendriticOtherNorm<false>>),
+      fault("mean_square_in_16_bit", "the squares of the norm are summed in 16 bit",
+            run<DendriticOtherNorm<true>>),
       fault("output_terms_rounded", "the products of the output projection are rounded before they are added",
             run<OutputTermsRounded<Sequence>>),
       fault("output_in_16_bit", "the output projection keeps its sums in 16 bit between tiles",

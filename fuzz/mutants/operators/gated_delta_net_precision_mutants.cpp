@@ -79,7 +79,7 @@ struct DecaysInSixteenBits : GatedDeltaNetLayer {
 
 /// The gated norm with a sum of its own, or with its normalised row rounded before weight and gate.
 template <bool narrow>
-struct OtherNorm : GatedDeltaNetLayer {
+struct NetOtherNorm : GatedDeltaNetLayer {
   using GatedDeltaNetLayer::GatedDeltaNetLayer;
   void normed(float* core, const float* z, const float* weight, std::int64_t dv) const override {
     other_gated_norm(core, z, weight, dv, 1e-6F, narrow, kept_);
@@ -112,9 +112,9 @@ std::vector<Mutant> gated_delta_net_precision_mutants() {
       fault("state_rounded", "the state is kept in 16 bit between chunks", run_layer<StateRounded>),
       fault("decays_in_16_bit", "log-decays are summed in 16 bit", run_layer<DecaysInSixteenBits>),
       fault("normed_rounded", "the normalised core is rounded before weight and gate",
-            run_layer<OtherNorm<false>>),
+            run_layer<NetOtherNorm<false>>),
       fault("mean_square_in_16_bit", "the squares of the norm are summed in 16 bit",
-            run_layer<OtherNorm<true>>),
+            run_layer<NetOtherNorm<true>>),
       fault("output_terms_rounded", "the products of the output projection are rounded before they are added",
             run_layer<OutputTermsRounded<GatedDeltaNetLayer>>),
       fault("output_in_16_bit", "the output projection keeps its sums in 16 bit between tiles",

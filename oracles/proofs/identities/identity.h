@@ -7,7 +7,7 @@
 #include "oracles/limits.h"
 
 /// Relations between evaluations of the reference itself: the paths of EQUATIONS 6 (EQ-01 .. EQ-28), the
-/// invariants of 7.7 (P-01 .. P-26) and the negative controls. Laws (oracles/laws/) hold kernels to the same
+/// invariants of 7.7 (P-01 .. P-26) and the negative controls. Laws (harness/laws/) hold kernels to the same
 /// relations; identities show that the mathematics has them.
 namespace samestate {
 

@@ -9,14 +9,10 @@
 #include "fuzz/plan/plan.h"
 #include "harness/run/kernel_table.h"
 #include "optimized/operator_kernel.h"
+#include "tests/kernel_table.h"
 
 namespace samestate {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable all(kernels(), operator_kernels());
-  return all;
-}
 
 const Factor& named(const std::vector<Factor>& factors, std::string_view name) {
   return *std::ranges::find(factors, name, &Factor::name);

@@ -13,14 +13,14 @@
 namespace samestate {
 namespace {
 
-constexpr const char* kName = "mine.gated_delta_rule.chunked";
+constexpr const char* kKeysName = "mine.gated_delta_rule.chunked";
 
 KernelTable with_subject(const std::vector<std::string>& limits = {}) {
   Kernel row = KernelTable(kernels()).named("cpu.gated_delta_rule.chunked");
-  row.name = kName, row.contracts = {"fp32", "bf16"}, row.limits = limits;
+  row.name = kKeysName, row.contracts = {"fp32", "bf16"}, row.limits = limits;
   KernelTable table(kernels());
   table.add(std::vector<Kernel>{row});
-  table.converts(kName, false, {}, {});
+  table.converts(kKeysName, false, {}, {});
   return table;
 }
 
@@ -66,7 +66,7 @@ TEST(CompiledKeys, EachKeyThatCompilesAnewIsFoundAndNoOther) {
            {"B%16", "T", "state"},
            {"Hv%16", "dk%16"}}) {
     Compiler compiler{with_subject(), keys};
-    const CompiledKeys found = compiler.found(compiler.table.row_named(kName));
+    const CompiledKeys found = compiler.found(compiler.table.row_named(kKeysName));
     EXPECT_EQ(sorted(found.keys), sorted(keys));
     EXPECT_LE(found.calls, 32);
     EXPECT_EQ(found.compile, 2.5);
@@ -77,7 +77,7 @@ TEST(CompiledKeys, EachKeyThatCompilesAnewIsFoundAndNoOther) {
 TEST(CompiledKeys, OfAKernelThatCompilesNothingTwoCallsAreEnough) {
   Compiler compiler{with_subject(), {}};
   compiler.compiled.insert(std::vector<std::string>());
-  const CompiledKeys found = compiler.found(compiler.table.row_named(kName));
+  const CompiledKeys found = compiler.found(compiler.table.row_named(kKeysName));
   EXPECT_TRUE(found.keys.empty());
   EXPECT_FALSE(found.any);
   EXPECT_EQ(found.calls, 2);
@@ -86,7 +86,7 @@ TEST(CompiledKeys, OfAKernelThatCompilesNothingTwoCallsAreEnough) {
 TEST(CompiledKeys, SizesThatItRefusesAreALimit) {
   Compiler compiler{
       with_subject(), {"contract", "state"}, [](const Case& c) { return c.dk == 128 && c.dv == 128; }};
-  const CompiledKeys found = compiler.found(compiler.table.row_named(kName));
+  const CompiledKeys found = compiler.found(compiler.table.row_named(kKeysName));
   EXPECT_EQ(sorted(found.limits), (std::vector<std::string>{"dk = 128", "dv = 128"}));
   EXPECT_EQ(sorted(found.keys), (std::vector<std::string>{"contract", "state"}));
   EXPECT_EQ(found.refusal, "the kernel threw: no");
@@ -94,7 +94,7 @@ TEST(CompiledKeys, SizesThatItRefusesAreALimit) {
 
 TEST(CompiledKeys, NothingIsLearnedOfAKernelThatTakesNothing) {
   Compiler compiler{with_subject(), {"dk"}, [](const Case&) { return false; }};
-  const CompiledKeys found = compiler.found(compiler.table.row_named(kName));
+  const CompiledKeys found = compiler.found(compiler.table.row_named(kKeysName));
   EXPECT_TRUE(found.keys.empty());
   EXPECT_TRUE(found.limits.empty());
 }

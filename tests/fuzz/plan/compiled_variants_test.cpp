@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kName = "mine.retention.recurrent";
 
 /// The table with a subject of retention that is compiled for those keys.
-KernelTable with_subject(const std::vector<std::string>& keys, const std::vector<std::string>& limits = {}) {
+KernelTable with_variant(const std::vector<std::string>& keys, const std::vector<std::string>& limits = {}) {
   Kernel row = KernelTable(kernels()).named("cpu.retention.recurrent");
   row.name = kName, row.contracts = {"fp32", "bf16"}, row.limits = limits;
   KernelTable table(kernels());
@@ -38,7 +38,7 @@ std::vector<Case> lines(std::initializer_list<const char*> sizes) {
 }
 
 TEST(CompiledVariants, ThoseWithMostCasesOfWhatIsNewAreKeptEachInOnePiece) {
-  const KernelTable table = with_subject({"dk", "contract"});
+  const KernelTable table = with_variant({"dk", "contract"});
   std::vector<Case> cases = lines({"T=1 dk=8", "T=1 dk=16", "T=2 dk=8", "T=3 dk=8 contract=bf16",
                                    "T=4 dk=16 contract=bf16", "T=5 dk=8", "T=6 dk=16"});
   cases.push_back(parse_case("v1 retention form=recurrent T=7 dk=32"));  // another kernel's
@@ -66,7 +66,7 @@ TEST(CompiledVariants, ThoseWithMostCasesOfWhatIsNewAreKeptEachInOnePiece) {
 }
 
 TEST(CompiledVariants, SizesThatOccurOnceDoNotTakeThePlaceOfASettingThatOccursOften) {
-  const KernelTable table = with_subject({"dk", "dv", "Hk", "state"});
+  const KernelTable table = with_variant({"dk", "dv", "Hk", "state"});
   std::vector<Case> cases = lines(
       {"T=1", "T=2", "T=3", "T=4", "T=5", "T=6", "T=7 dk=3 dv=5 Hk=7 state=random", "T=8 dk=9 dv=11 Hk=13"});
   for (int T = 9; T < 15; ++T) {
@@ -80,7 +80,7 @@ TEST(CompiledVariants, SizesThatOccurOnceDoNotTakeThePlaceOfASettingThatOccursOf
 }
 
 TEST(CompiledVariants, ValuesThatNoVariantHasAreNamed) {
-  const KernelTable table = with_subject({"dk"});
+  const KernelTable table = with_variant({"dk"});
   std::vector<Case> cases =
       lines({"T=1 dk=8", "T=2 dk=8", "T=3 dk=8", "T=1 dk=16", "T=2 dk=32", "T=3 dk=32"});
   EXPECT_EQ(text_of(keep_callable(cases, table, 1).at(0)),
@@ -90,7 +90,7 @@ TEST(CompiledVariants, ValuesThatNoVariantHasAreNamed) {
 }
 
 TEST(CompiledVariants, ValuesOfOneKindShareAVariantWhereAKeyGoesBySixteens) {
-  const KernelTable table = with_subject({"T%16"});
+  const KernelTable table = with_variant({"T%16"});
   std::vector<Case> cases = lines({"T=16", "T=1", "T=48", "T=17", "T=33"});
   EXPECT_EQ(keep_callable(cases, table, 0).at(0).variants, 3);
   std::vector<std::int64_t> tokens;
@@ -98,11 +98,11 @@ TEST(CompiledVariants, ValuesOfOneKindShareAVariantWhereAKeyGoesBySixteens) {
   EXPECT_EQ(tokens.size(), 5U);
   EXPECT_EQ(std::ranges::find(tokens, 48) - std::ranges::find(tokens, 16), 1);
   EXPECT_EQ(std::ranges::find(tokens, 33) - std::ranges::find(tokens, 17), 1);
-  EXPECT_THROW((void)with_subject({"width%16"}), Error);
+  EXPECT_THROW((void)with_variant({"width%16"}), Error);
 }
 
 TEST(CompiledVariants, AWholePlanIsMovedToTheSizesThatAreCompiled) {
-  const KernelTable table = with_subject({"Hk", "Hv", "dk", "dv", "contract", "state"});
+  const KernelTable table = with_variant({"Hk", "Hv", "dk", "dv", "contract", "state"});
   PlanOptions options;
   options.kernel = kName;
   std::vector<Case> cases = plan_cases(table, options);
@@ -151,7 +151,7 @@ TEST(CompiledVariants, SizesOfModelsAreMetWithEachKindOfTokens) {
 }
 
 TEST(CompiledVariants, WhatLiesOutsideTheLimitsIsNotRun) {
-  const KernelTable table = with_subject({}, {"dk <= 8"});
+  const KernelTable table = with_variant({}, {"dk <= 8"});
   std::vector<Case> cases = lines({"T=1 dk=8", "T=1 dk=16"});
   const std::vector<LeftOut> left = keep_callable(cases, table, 8);
   ASSERT_EQ(cases.size(), 1U);
@@ -170,7 +170,7 @@ TEST(CompiledVariants, WhatLiesOutsideTheLimitsIsNotRun) {
 }
 
 TEST(CompiledVariants, AWholePlanHasEveryValueOfAFewKeys) {
-  const KernelTable table = with_subject({"dk", "dv", "contract", "state"}, {"dk in 16 64", "dv in 16 64"});
+  const KernelTable table = with_variant({"dk", "dv", "contract", "state"}, {"dk in 16 64", "dv in 16 64"});
   PlanOptions options;
   options.kernel = kName;
   std::vector<Case> cases = plan_cases(table, options);
@@ -188,7 +188,7 @@ TEST(CompiledVariants, AWholePlanHasEveryValueOfAFewKeys) {
 TEST(CompiledVariants, AKeyThatNoCallShowsIsRefused) {
   for (const char* key : {"seed", "width", "lengths"}) {
     try {
-      (void)with_subject({key});
+      (void)with_variant({key});
       FAIL() << key;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find("variant: '" + std::string(key) + "'"), std::string::npos)

@@ -7,16 +7,12 @@
 #include <fstream>
 
 #include "optimized/operator_kernel.h"
+#include "tests/kernel_table.h"
 
 namespace samestate {
 namespace {
 
 namespace fs = std::filesystem;
-
-const KernelTable& table() {
-  static const KernelTable all(kernels(), operator_kernels());
-  return all;
-}
 
 class Corpus : public testing::Test {
  protected:

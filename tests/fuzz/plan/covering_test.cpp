@@ -21,14 +21,10 @@
 #include "harness/cases/counter.h"
 #include "harness/cases/layout.h"
 #include "optimized/operator_kernel.h"
+#include "tests/kernel_table.h"
 
 namespace samestate {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable all(kernels(), operator_kernels());
-  return all;
-}
 
 const KernelRow& row(std::string_view name) {
   return *std::find_if(table().all().begin(), table().all().end(),

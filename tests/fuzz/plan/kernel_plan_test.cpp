@@ -9,14 +9,10 @@
 #include "fuzz/plan/edge_cases.h"
 #include "fuzz/plan/interpreted.h"
 #include "fuzz/plan/ordinary_calls.h"
+#include "tests/kernel_table.h"
 
 namespace samestate {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable rows(kernels(), operator_kernels());
-  return rows;
-}
 
 struct Planned {
   explicit Planned(const std::string& name, double seconds, const std::string& where = "")

@@ -17,14 +17,10 @@
 #include "fuzz/plan/kernel_plan.h"
 #include "optimized/operator_kernel.h"
 #include "reference/error.h"
+#include "tests/kernel_table.h"
 
 namespace samestate {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable all(kernels(), operator_kernels());
-  return all;
-}
 
 /// How many cases each list has.
 using Counts = std::map<const PlanList*, std::int64_t>;

@@ -15,14 +15,10 @@
 #include "harness/cases/case_filter.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/keys.h"
+#include "tests/kernel_table.h"
 
 namespace samestate {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable rows(kernels(), operator_kernels());
-  return rows;
-}
 
 struct Condition {
   std::string kernel, text;

@@ -11,14 +11,10 @@
 #include "harness/cases/keys.h"
 #include "harness/cases/resolved.h"
 #include "optimized/operator_kernel.h"
+#include "tests/kernel_table.h"
 
 namespace samestate {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable kTable(kernels(), operator_kernels());
-  return kTable;
-}
 
 /// Of an adversary's bugs those that survived acted at a width of a model behind several tiles of tokens, each in no case.
 TEST(WideCalls, AWidthOfAModelComesBehindTilesOfTokens) {

@@ -8,14 +8,10 @@
 #include "harness/cases/regimes.h"
 #include "harness/cases/resolved.h"
 #include "optimized/operator_kernel.h"
+#include "tests/kernel_table.h"
 
 namespace samestate {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable all(kernels(), operator_kernels());
-  return all;
-}
 
 TEST(CaseSource, IsAFunctionOfSeedAndIndex) {
   const CaseSource a(table(), {}, 5);

@@ -6,14 +6,10 @@
 
 #include "fuzz/search/bug_conditions.h"
 #include "optimized/operator_kernel.h"
+#include "tests/kernel_table.h"
 
 namespace samestate {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable all(kernels(), operator_kernels());
-  return all;
-}
 
 bool reaches(const std::string& line, std::string_view edge) {
   const std::uint64_t bits = edges_of(parse_case(line));

@@ -1,8 +1,10 @@
 #include "harness/captured/captured_heads.h"
 
+#include <map>
 #include <numbers>
 
 #include "harness/systems/saved_run.h"
+#include "tests/facts.h"
 #include "tests/harness/captured/captured_folder.h"
 
 namespace samestate {
@@ -13,7 +15,7 @@ constexpr const char* kLine = "v1 gated_delta_rule chunk=16 T=33 B=2 Hk=2 Hv=4 d
 std::string unlike(const CapturedFolderOfCase& made, const CapturedWords& words = {}) {
   const CapturedFolder folder = made.write();
   try {
-    const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), words);
+    const CapturedRun run(made.folder, folder.calls.at(0), folder.functions.at("m:f"), words);
     return {};
   } catch (const CapturedMismatch& error) {
     return error.what();
@@ -23,8 +25,9 @@ std::string unlike(const CapturedFolderOfCase& made, const CapturedWords& words 
 TEST(CapturedHeads, ReadsWhatTheOraclesRead) {
   CapturedFolderOfCase made(kLine);
   const CapturedFolder folder = made.write();
-  const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
-  EXPECT_EQ(format_case(heads.resolved().c), format_case(made.r.c));
+  const CapturedRun run(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+  const CapturedHeads heads(run);
+  EXPECT_EQ(format_case(run.resolved().c), format_case(made.r.c));
   for (std::int64_t n = 0; n < 2; ++n) {
     for (std::int64_t h = 0; h < 4; ++h) {
       const Sequence<double> a = heads.sequence(n, h), b = sequence_of(made.batch, n, h);
@@ -57,7 +60,8 @@ TEST(CapturedHeads, ConventionsAreReadInFloat64) {
     made.declaration.insert(made.declaration.size() - 1,
                             fmt::format(R"(,"conventions":{{"decay":"{}","beta":"logit"}})", decay));
     const CapturedFolder folder = made.write();
-    const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+    const CapturedRun run(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+    const CapturedHeads heads(run);
     const Sequence<double> x = heads.sequence(1, 3);
     for (Index t = 0; t < 33; ++t) {
       const double g = given[static_cast<std::size_t>((33 + t) * 4 + 3)];
@@ -74,8 +78,8 @@ TEST(CapturedHeads, ConventionsAreReadInFloat64) {
 TEST(CapturedHeads, TheContractIsThatOfTheDtypes) {
   CapturedFolderOfCase made(std::string(kLine) + " contract=bf16", DType::bf16);
   const CapturedFolder folder = made.write();
-  const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
-  EXPECT_EQ(heads.resolved().c.contract, "bf16");
+  const CapturedRun run(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+  EXPECT_EQ(run.resolved().c.contract, "bf16");
   EXPECT_NE(unlike(made, {.contract = "fp32"}).find("dtypes"), std::string::npos);
   made.tensors["output.0"].dtype = DType::f32;  // wider than the contract's is no difference
   EXPECT_EQ(unlike(made), "");
@@ -94,7 +98,7 @@ TEST(CapturedHeads, WhatIsNotTheDeclarationsCallIsSaid) {
            {changed([](auto& made) {
               made.tensors["argument.q"].shape = {2, 33, 32};
             }),
-            "rank"},
+            "argument.q"},
            {changed([](auto& made) {
               made.tensors["argument.g"].shape = {2, 4, 33};
             }),
@@ -132,8 +136,8 @@ TEST(CapturedHeads, WhatIsNotTheDeclarationsCallIsSaid) {
 TEST(CapturedHeads, TheRunFileIsTheCall) {
   const CapturedFolderOfCase made(kLine);
   const CapturedFolder folder = made.write();
-  const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
-  const std::optional<RunFile> run = heads.run_file();
+  const std::optional<RunFile> run =
+      CapturedRun(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {}).run_file();
   ASSERT_TRUE(run.has_value());
   for (const auto& [name, values] : {std::pair{"q", &made.batch.q},
                                      {"v", &made.batch.v},
@@ -146,13 +150,70 @@ TEST(CapturedHeads, TheRunFileIsTheCall) {
   EXPECT_EQ(judge_run_file(*run).judgement.verdict, Verdict::pass);
 }
 
+/// [.., a, b, inner] of a tensor as [.., b, a, inner].
+void exchange(Tensor& x, std::size_t axis) {
+  const std::vector<std::int64_t> from = x.shape;
+  std::swap(x.shape[axis], x.shape[axis + 1]);
+  std::int64_t inner = 1;
+  for (std::size_t d = axis + 2; d < from.size(); ++d) inner *= from[d];
+  const std::vector<double> values = x.values;
+  const std::int64_t a = from[axis], b = from[axis + 1];
+  for (std::int64_t i = 0; i < std::ssize(values); ++i) {
+    const std::int64_t outer = i / inner / b / a, first = i / inner / b % a, second = i / inner % b;
+    x.values[static_cast<std::size_t>(((outer * b + second) * a + first) * inner + i % inner)] =
+        values[static_cast<std::size_t>(i)];
+  }
+}
+
+/// Whatever the layout of the call, its run file has the system's.
+TEST(CapturedHeads, TheRunFileHasTheSystemsLayout) {
+  CapturedFolderOfCase made(kLine);
+  const std::map<std::string, Tensor> canonical = made.tensors;
+  for (auto& [name, tensor] : made.tensors)
+    exchange(tensor, name == "argument.initial_state" || name == "output.1" ? 2 : 1);
+  made.declaration.insert(made.declaration.size() - 1, R"(,"conventions":{"layout":"BHTD","state":"vk"})");
+  const CapturedFolder folder = made.write();
+  const CapturedRun run(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+  EXPECT_EQ(format_case(run.resolved().c), format_case(made.r.c));
+  const std::optional<RunFile> file = run.run_file();
+  ASSERT_TRUE(file.has_value());
+  for (const auto& [ours, theirs] :
+       std::map<std::string, std::string>{{"q", "argument.q"},
+                                          {"beta", "argument.beta"},
+                                          {"initial_state", "argument.initial_state"},
+                                          {"o", "output.0"},
+                                          {"final_state", "output.1"}}) {
+    EXPECT_EQ(file->tensors.at(ours).shape, canonical.at(theirs).shape) << ours;
+    EXPECT_EQ(file->tensors.at(ours).values, canonical.at(theirs).values) << ours;
+  }
+  EXPECT_EQ(judge_run_file(*file).judgement.verdict, Verdict::pass);
+}
+
+/// Packed tokens that belong to no sequence are left out of the run.
+TEST(CapturedHeads, ThePackedRunHasTheTokensOfItsSequences) {
+  CapturedFolderOfCase made("v1 gated_delta_rule chunk=16 T=33 Hk=2 Hv=4 dk=16 dv=8");
+  made.tensors.erase("output.1");
+  made.put("argument.cu_seqlens", DType::i32, {3}, {2, 20, 30});
+  const CapturedFolder folder = made.write();
+  const CapturedRun run(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+  EXPECT_EQ(lacking(format_case(run.resolved().c), "form=packed lengths=18,10 unowned=2,3"), "")
+      << format_case(run.resolved().c);
+  EXPECT_FALSE(run.run_file().has_value()) << "without a final state it is no run";
+  made.put("output.1", DType::f32, {2, 4, 16, 8}, std::vector<float>(std::size_t{2} * 4 * 16 * 8, 0.25F));
+  const CapturedFolder whole = made.write();
+  const std::optional<RunFile> file =
+      CapturedRun(made.folder, whole.calls.at(0), whole.functions.at("m:f"), {}).run_file();
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(file->tensors.at("cu_seqlens").values, (std::vector<double>{0, 18, 28}));
+  const std::vector<double>&all = made.tensors.at("argument.v").values, &own = file->tensors.at("v").values;
+  EXPECT_EQ(own, std::vector<double>(all.begin() + 2 * 32, all.begin() + 30 * 32));
+}
+
 TEST(CapturedHeads, AnEpsilonOfTheCallIsRead) {
   CapturedFolderOfCase made(kLine);
   const auto epsilon = [&] {
     const CapturedFolder folder = made.write();
-    return CapturedHeads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {})
-        .shape()
-        .given.norm_epsilon;
+    return CapturedRun(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {}).given().norm_epsilon;
   };
   made.values = R"("eps":0.001,"l2norm":true)";
   EXPECT_EQ(epsilon(), 0.001);
@@ -165,7 +226,7 @@ TEST(CapturedHeads, WhatTheManifestAndTheFileSayIsTheSame) {
   CapturedFolder folder = made.write();
   const auto complaint = [&] {
     try {
-      const CapturedHeads heads(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+      const CapturedRun run(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
       return std::string();
     } catch (const Error& error) {
       return std::string(error.what());

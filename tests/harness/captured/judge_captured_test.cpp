@@ -74,7 +74,7 @@ TEST(JudgeCaptured, ResultsThatAreMissingOrCutFail) {
               Tensor& o = made.tensors.at("output.0");
               o.shape[1] = 64, o.values.resize(std::size_t{64} * 2 * 8);
             }),
-            "o is [1, 64, 2, 8], and [1, 70, 2, 8] is asked for, as v is");
+            "o is [1, 64, 2, 8], and [1, 70, 2, 8] is asked for");
   EXPECT_EQ(fault([](auto& made) {
               Tensor& state = made.tensors.at("output.1");
               state.shape[3] = 4, state.values.resize(std::size_t{2} * 16 * 4);

@@ -48,8 +48,7 @@ Asked asked(const OperatorKernel& kernel, const char* declared, const std::strin
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);
   const Resolved r(c);
-  return {record.judgement, neighbours_of(r, run_file_of(record, trace), 60.0),
-          is_about_the_contract(r, record.judgement)};
+  return {record.judgement, neighbours_of(r, trace, 60.0), is_about_the_contract(r, record.judgement)};
 }
 
 TEST(OperatorNeighbours, AreWhatAnOperatorsContractSays) {

@@ -338,7 +338,7 @@ TEST(ReadCard, TakesOutputsFromFiles) {
   EXPECT_FALSE(empty.front().refused.empty());
   EXPECT_THROW((void)card_of(table.all().back(), probes, empty, {}), Error);
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    RunFile file = read_run_file(entry.path());
+    RunFile file = read_run_file(entry.path(), named_shapes);
     const Resolved r(parse_case(file.case_line));
     const auto at = std::find_if(probes.begin(), probes.end(), [&](const Probe& p) {
       return entry.path().filename().string().starts_with(fmt::format("{:02}_", &p - probes.data()));
@@ -346,7 +346,7 @@ TEST(ReadCard, TakesOutputsFromFiles) {
     const ProbeRun run = run_probe(table, *at);
     file.tensors["o"].values.assign(run.outputs.o.begin(), run.outputs.o.end());
     file.tensors["final_state"].values.assign(run.outputs.final_state.begin(), run.outputs.final_state.end());
-    write_run_file(entry.path(), file);
+    write_run_file(entry.path(), file, named_shapes);
   }
   // Whatever fits the data: they were written for another contract.
   EXPECT_THROW((void)read_probes(folder, probes_of(table.all().back(), "bf16_fused")), Error);
@@ -367,7 +367,7 @@ Neighbours neighbours_under(const char* does, const char* declared) {
   const Record record = run_case(c, table, 1, &trace);
   EXPECT_EQ(record.judgement.verdict, Verdict::fail);
   EXPECT_TRUE(is_about_the_contract(Resolved(c), record.judgement)) << record.judgement.gate;
-  return neighbours_of(Resolved(c), run_file_of(record, trace), 60.0);
+  return neighbours_of(Resolved(c), trace, 60.0);
 }
 
 TEST(Neighbours, NameTheContractThatTheOutputsKeep) {
@@ -390,7 +390,7 @@ TEST(Neighbours, SayThatNoContractExplainsAScale) {
       "state=random seed=0x5");
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);
-  const Neighbours none = neighbours_of(Resolved(c), run_file_of(record, trace), 20.0);
+  const Neighbours none = neighbours_of(Resolved(c), trace, 20.0);
   EXPECT_TRUE(none.passes.empty()) << none.text();
   EXPECT_NE(none.text().find("no contract"), std::string::npos);
 }

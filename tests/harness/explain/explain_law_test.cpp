@@ -20,7 +20,7 @@ constexpr const char* kCase =
     "kernel=planted.gated_delta_rule.chunked law=";
 
 /// A fault, the law that finds it, and what the explanation must say of it.
-struct Known {
+struct KnownLaw {
   const char* law;
   const char* first;      ///< in the words of what was compared
   const char* second;     ///< the same
@@ -39,7 +39,7 @@ Fault adds_where(Test test) {
   });
 }
 
-const Known kKnown[] = {
+const KnownLaw kKnownLaws[] = {
     {"path_equivalence", "in chunks of 8", "token by token", "the first is wrong and the second is right",
      "only the last, partial chunk", adds_where([](const Arguments& a, const auto& at) {
        return at[1] >= a.q.shape[1] / a.chunk * a.chunk;
@@ -116,10 +116,10 @@ Explanation explained(const KernelTable& table, const std::string& line, Verdict
   return explain(Resolved(c), trace);
 }
 
-class ExplainLaw : public testing::TestWithParam<Known> {};
+class ExplainLaw : public testing::TestWithParam<KnownLaw> {};
 
 TEST_P(ExplainLaw, SaysWhatWasComparedAndWhereItParts) {
-  const Known& known = GetParam();
+  const KnownLaw& known = GetParam();
   const Explanation why =
       explained(planted_table(known.chunked, known.recurrent), std::string(kCase) + known.law, Verdict::fail);
   ASSERT_GE(why.compared.size(), 2U);
@@ -137,12 +137,12 @@ TEST_P(ExplainLaw, SaysWhatWasComparedAndWhereItParts) {
   EXPECT_EQ(why.program.empty(), std::string(known.law) != "serving");
 }
 
-INSTANTIATE_TEST_SUITE_P(OfEach, ExplainLaw, testing::ValuesIn(kKnown),
+INSTANTIATE_TEST_SUITE_P(OfEach, ExplainLaw, testing::ValuesIn(kKnownLaws),
                          [](const auto& info) { return std::string(info.param.law); });
 
 TEST(ExplainLaws, EveryLawHasItsFaultHere) {
   for (const Law* law : system_named("gated_delta_rule").laws) {
-    EXPECT_TRUE(std::any_of(std::begin(kKnown), std::end(kKnown), [&](const Known& k) {
+    EXPECT_TRUE(std::any_of(std::begin(kKnownLaws), std::end(kKnownLaws), [&](const KnownLaw& k) {
       return k.law == law->name;
     })) << law->name;
   }

@@ -17,8 +17,9 @@ using mutants::ChangedCall;
 using mutants::misread;
 using mutants::miswritten;
 
-constexpr const char* kKernel = "cpu.linear_attention_normalised.chunked";
-constexpr const char* kLine = "v1 linear_attention_normalised form=chunked chunk=8 T=21 B=2 H=4 dk=8 dv=8";
+constexpr const char* kPlantedOperator = "cpu.linear_attention_normalised.chunked";
+constexpr const char* kOperatorLine =
+    "v1 linear_attention_normalised form=chunked chunk=8 T=21 B=2 H=4 dk=8 dv=8";
 constexpr std::int64_t kWidth = 32;  // of a token of o: 4 heads of 8
 
 /// An output [B, T, width] of a fault, value by value: x(b, t, j) <- f(old, b, t, j).
@@ -41,7 +42,7 @@ Change each_o(Function f) {
   return each_of("o", kWidth, f);
 }
 
-struct Known {
+struct KnownOperator {
   const char* name;
   const char* line;
   const char* says;
@@ -70,7 +71,7 @@ void first_rows_off(ChangedCall& call) {
   for (std::size_t slot = 0; slot < 3; ++slot) pool[slot * 64] += 1.0F;
 }
 
-const Known kKnown[] = {
+const KnownOperator kKnownOperators[] = {
     {"OneHead", kSteps, "o: only head(s) 2 of 4", kStep, miswritten(third_head_off)},
     {"NullSlot", kSteps, "has no slot (slot is -1): its outputs are zero and no row is written", kStep,
      miswritten(null_slot_answers)},
@@ -80,72 +81,74 @@ const Known kKnown[] = {
        const std::span<float> beta = call.output("beta");
        for (std::size_t i = 2; i < beta.size(); i += 4) beta[i] += 0.25F + 0.125F * static_cast<float>(i % 3);
      })},
-    {"Factor", kLine, "o: the right values times 2", kKernel,
+    {"Factor", kOperatorLine, "o: the right values times 2", kPlantedOperator,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) { return 2 * o(b, t, j); }))},
-    {"Zero", kLine, "o: all zero", kKernel,
+    {"Zero", kOperatorLine, "o: all zero", kPlantedOperator,
      miswritten(each_o([](auto&&, auto, auto, auto) { return 0.0F; }))},
-    {"NotFinite", kLine, "NaN, infinite or were never written", kKernel,
+    {"NotFinite", kOperatorLine, "NaN, infinite or were never written", kPlantedOperator,
      miswritten([](ChangedCall& call) { call.output("o")[7] = NAN; })},
-    {"Heads", kLine, "of the 4 blocks of a token, 0 holds that of 1, 1 holds that of 2, 2 holds that of 3",
-     kKernel, miswritten(each_o([](auto&& o, auto b, auto t, auto j) { return o(b, t, (j + 8) % kWidth); }))},
-    {"TwoHeads", kLine, "of the 4 blocks of a token, 1 holds that of 3, 3 holds that of 1", kKernel,
-     miswritten(each_o(
-         [](auto&& o, auto b, auto t, auto j) { return o(b, t, j / 8 % 2 == 1 ? (j + 16) % kWidth : j); }))},
-    {"Interleaved", kLine, "the 4 blocks of 8 of a token are interleaved", kKernel,
+    {"Heads", kOperatorLine,
+     "of the 4 blocks of a token, 0 holds that of 1, 1 holds that of 2, 2 holds that of 3", kPlantedOperator,
+     miswritten(each_o([](auto&& o, auto b, auto t, auto j) { return o(b, t, (j + 8) % kWidth); }))},
+    {"TwoHeads", kOperatorLine, "of the 4 blocks of a token, 1 holds that of 3, 3 holds that of 1",
+     kPlantedOperator, miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
+       return o(b, t, j / 8 % 2 == 1 ? (j + 16) % kWidth : j);
+     }))},
+    {"Interleaved", kOperatorLine, "the 4 blocks of 8 of a token are interleaved", kPlantedOperator,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) { return o(b, t, j % 4 * 8 + j / 4); }))},
     {"Rows", "v1 rms_norm form=fused T=9 H=3 D=16", "of the 3 rows (heads) of a token, 0 holds that of 2",
      "cpu.rms_norm.fused",
      miswritten(each_of("y", 48, [](auto&& y, auto b, auto t, auto j) { return y(b, t, (j + 32) % 48); }))},
-    {"Late", kLine, "shifted: token t holds the value of token t - 1", kKernel,
+    {"Late", kOperatorLine, "shifted: token t holds the value of token t - 1", kPlantedOperator,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) { return t > 0 ? o(b, t - 1, j) : 0.0F; }))},
-    {"Early", kLine, "shifted: token t holds the value of token t + 1", kKernel,
+    {"Early", kOperatorLine, "shifted: token t holds the value of token t + 1", kPlantedOperator,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) { return t < 20 ? o(b, t + 1, j) : 0.0F; }))},
-    {"FirstOfChunk", kLine, "only the first token of a chunk", kKernel,
+    {"FirstOfChunk", kOperatorLine, "only the first token of a chunk", kPlantedOperator,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
        return o(b, t, j) + (t % 8 == 0 ? 1.0F + static_cast<float>(j) : 0.0F);
      }))},
-    {"PartialChunk", kLine, "only the last, partial chunk", kKernel,
+    {"PartialChunk", kOperatorLine, "only the last, partial chunk", kPlantedOperator,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
        return o(b, t, j) + (t >= 16 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
      }))},
-    {"SecondChunk", kLine, "errors begin at token 8, the first of the second chunk", kKernel,
+    {"SecondChunk", kOperatorLine, "errors begin at token 8, the first of the second chunk", kPlantedOperator,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
        return o(b, t, j) + (t >= 8 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
      }))},
-    {"LastToken", kLine, "only the last token", kKernel,
+    {"LastToken", kOperatorLine, "only the last token", kPlantedOperator,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
        return o(b, t, j) + (t == 20 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
      }))},
-    {"OneOutput", kLine, "only S: the other output(s) are right", kKernel,
+    {"OneOutput", kOperatorLine, "only S: the other output(s) are right", kPlantedOperator,
      miswritten([](ChangedCall& call) { call.output("S")[5] += 3.0F; })},
-    {"OneSequence", kLine, "only sequence(s) 1 of 2", kKernel,
+    {"OneSequence", kOperatorLine, "only sequence(s) 1 of 2", kPlantedOperator,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
        return o(b, t, j) + (b == 1 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
      }))},
-    {"OneColumn", kLine, "o: only channel(s) 5 of the 8 of a head", kKernel,
+    {"OneColumn", kOperatorLine, "o: only channel(s) 5 of the 8 of a head", kPlantedOperator,
      miswritten(
          each_o([](auto&& o, auto b, auto t, auto j) { return o(b, t, j) + (j % 8 == 5 ? 1.0F : 0.0F); }))},
-    {"FactorOfAColumn", kLine, "o: only channel(s) 5 of the 8 of a head: the right values there times 1.02",
-     kKernel, miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
-       return (j % 8 == 5 ? 1.02F : 1.0F) * o(b, t, j);
-     }))},
-    {"HeadOfTheLastAxis", kLine, "o: only head(s) 2 of 4", kKernel,
+    {"FactorOfAColumn", kOperatorLine,
+     "o: only channel(s) 5 of the 8 of a head: the right values there times 1.02", kPlantedOperator,
+     miswritten(
+         each_o([](auto&& o, auto b, auto t, auto j) { return (j % 8 == 5 ? 1.02F : 1.0F) * o(b, t, j); }))},
+    {"HeadOfTheLastAxis", kOperatorLine, "o: only head(s) 2 of 4", kPlantedOperator,
      miswritten(
          each_o([](auto&& o, auto b, auto t, auto j) { return o(b, t, j) + (j / 8 == 2 ? 1.0F : 0.0F); }))},
     {"Resume", "v1 linear_attention_normalised form=decode chunk=8 prefill=9 T=14 H=2 dk=8 dv=8",
-     "only after the resume: the 9 token(s) before a state was carried are right", kKernel,
+     "only after the resume: the 9 token(s) before a state was carried are right", kPlantedOperator,
      misread([](ChangedCall& call) {
        if (call.call.tokens == 1) call.fill("S", 0.0F), call.fill("z", 0.0F);
      })},
     {"ResumeWithoutPrefill", "v1 linear_attention_normalised form=decode chunk=8 T=6 H=2 dk=8 dv=8",
-     "only after the resume: the 1 token(s) before a state was carried are right", kKernel,
+     "only after the resume: the 1 token(s) before a state was carried are right", kPlantedOperator,
      misread([](ChangedCall& call) { call.fill("S", 0.0F), call.fill("z", 0.0F); })},
 };
 
-class ExplainOperator : public testing::TestWithParam<Known> {};
+class ExplainOperator : public testing::TestWithParam<KnownOperator> {};
 
 TEST_P(ExplainOperator, KnowsThePattern) {
-  const Known& known = GetParam();
+  const KnownOperator& known = GetParam();
   std::vector<Mutant> planted;
   mutants::add_faults(planted, known.kernel, {{"F", "planted", "planted", known.fault}});
   const KernelTable table = planted.front().table();
@@ -190,7 +193,7 @@ TEST(ExplainTensors, TheFarthestOfManyIsNoPlace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Patterns, ExplainOperator, testing::ValuesIn(kKnown),
+INSTANTIATE_TEST_SUITE_P(Patterns, ExplainOperator, testing::ValuesIn(kKnownOperators),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace samestate {
 namespace {
 
-constexpr const char* kLine =
+constexpr const char* kSettingsLine =
     "v1 gated_delta_rule chunk=8 B=2 T=27 Hk=2 Hv=4 dk=8 dv=8 state=random final=in_place layout=padded "
     "scale=2 "
     "kernel=planted.gated_delta_rule.chunked";
@@ -22,7 +22,7 @@ TEST(ExplainSettings, NamesTheOneWithoutWhichTheCasePasses) {
     if (a.final_state.present() && a.final_state.data == a.initial_state.data)
       faulty::each(a.final_state, [](float& x, const auto&) { x = 0.0F; });
   }));
-  const Case c = parse_case(kLine);
+  const Case c = parse_case(kSettingsLine);
   ASSERT_EQ(run_case(c, table).judgement.verdict, Verdict::fail);
   EXPECT_EQ(settings_that_matter(c, table),
             std::vector<std::string>{"only with final=in_place: passes with final=apart"});
@@ -32,7 +32,7 @@ TEST(ExplainSettings, NamesTheOneWithoutWhichTheCasePasses) {
 TEST(ExplainSettings, SaysNothingOfWhatIsWrongAnyway) {
   const KernelTable table = faulty::planted_table(
       faulty::after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; }); }));
-  EXPECT_EQ(settings_that_matter(parse_case(kLine), table), std::vector<std::string>());
+  EXPECT_EQ(settings_that_matter(parse_case(kSettingsLine), table), std::vector<std::string>());
 }
 
 // The other data pass with the one thread that their seed gives, and fail with three as these do.
@@ -40,7 +40,7 @@ TEST(ExplainSettings, ThreadsThatASeedChoosesAreNamed) {
   const KernelTable table = faulty::planted_table(faulty::after([](const Arguments& a) {
     if (a.threads > 1) faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });
   }));
-  const std::string line = std::string(kLine) + " seed=0x5";
+  const std::string line = std::string(kSettingsLine) + " seed=0x5";
   EXPECT_EQ(settings_that_matter(parse_case(line), table),
             std::vector<std::string>{
                 "only with 3 threads, which the seed chooses: 4 other seeds pass with one thread and "
@@ -59,7 +59,7 @@ KernelTable wrong_at_times(Wrong wrong, float by = 3.0F) {
 // As of a race. A run without a setting would pass by chance.
 TEST(ExplainSettings, AFailureThatDoesNotRepeatIsBlamedOnNoSetting) {
   const KernelTable table = wrong_at_times([](int call) { return (0b110100101101 >> call & 1) != 0; });
-  EXPECT_EQ(settings_that_matter(parse_case(kLine), table),
+  EXPECT_EQ(settings_that_matter(parse_case(kSettingsLine), table),
             std::vector<std::string>{
                 "not deterministic: of the same line 7 of 12 runs failed, their outputs differ "
                 "bitwise; no setting is told to be the cause"});
@@ -68,7 +68,7 @@ TEST(ExplainSettings, AFailureThatDoesNotRepeatIsBlamedOnNoSetting) {
 // A kernel that counts its calls, or keeps something from the first, is deterministic: the rule of its runs is told.
 TEST(ExplainSettings, AFailureByTheNumberOfCallsIsToldAsThat) {
   const auto says = [](bool (*wrong)(int call)) {
-    return settings_that_matter(parse_case(kLine), wrong_at_times(wrong));
+    return settings_that_matter(parse_case(kSettingsLine), wrong_at_times(wrong));
   };
   const std::string begin = "depends on earlier calls in the process: the same line ";
   EXPECT_EQ(says([](int call) { return call % 3 == 2; }),
@@ -87,7 +87,7 @@ TEST(ExplainSettings, ASeedIsNoCause) {
     if (a.v(0, 0, 0, 0) > 0.0F) faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });
   }));
   for (int seed = 1; seed < 20; ++seed) {
-    const Case c = parse_case(kLine + fmt::format(" seed={}", seed));
+    const Case c = parse_case(kSettingsLine + fmt::format(" seed={}", seed));
     if (run_case(c, table).judgement.verdict != Verdict::fail) continue;
     for (const std::string& text : settings_that_matter(c, table))
       EXPECT_EQ(text.find("seed="), text.npos) << text;
@@ -98,7 +98,7 @@ TEST(ExplainSettings, ASeedIsNoCause) {
 TEST(ExplainSettings, APassThatDoesNotRepeatBlamesNoSetting) {
   const KernelTable table =
       wrong_at_times([](int call) { return call < 5 || (0b101100111010 >> (call % 12) & 1) != 0; });
-  const std::vector<std::string> says = settings_that_matter(parse_case(kLine), table);
+  const std::vector<std::string> says = settings_that_matter(parse_case(kSettingsLine), table);
   ASSERT_EQ(says.size(), 1U);
   EXPECT_TRUE(says[0].starts_with("not deterministic: with ")) << says[0];
   EXPECT_NE(says[0].find("no setting"), std::string::npos) << says[0];
@@ -111,7 +111,7 @@ TEST(ExplainSettings, BitsThatDifferInAFailureThatRepeatsAreTold) {
         faulty::each(a.o, [&](float& x, const auto&) { x += by; });
       }));
   EXPECT_EQ(
-      settings_that_matter(parse_case(kLine), table),
+      settings_that_matter(parse_case(kSettingsLine), table),
       std::vector<std::string>{"not deterministic in its bits: of the same line 5 of 5 runs failed, their "
                                "outputs differ bitwise"});
 }

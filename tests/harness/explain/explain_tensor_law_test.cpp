@@ -38,7 +38,7 @@ CallFault adds(Function of) {
   });
 }
 
-struct Known {
+struct KnownTensorLaw {
   const char* name;
   const char* law;
   const char* first;      ///< in the words of what was compared
@@ -49,7 +49,7 @@ struct Known {
   CallFault fault;
 };
 
-const Known kKnown[] = {
+const KnownTensorLaw kKnownTensorLaws[] = {
     {"OneStateIsLost", "split", "all tokens in one call", "cut before token",
      "the first is right and the second is wrong", "they part at token 20, head 0, channel 0",
      "the second call starts from a fresh z: what the first left is lost at the resume",
@@ -106,10 +106,10 @@ bool says(const std::vector<std::string>& lines, const std::string& words) {
                      [&](const std::string& line) { return line.find(words) != line.npos; });
 }
 
-class ExplainTensorLaw : public testing::TestWithParam<Known> {};
+class ExplainTensorLaw : public testing::TestWithParam<KnownTensorLaw> {};
 
 TEST_P(ExplainTensorLaw, SaysWhatWasComparedAndWhereItParts) {
-  const Known& known = GetParam();
+  const KnownTensorLaw& known = GetParam();
   std::vector<Mutant> planted;
   mutants::add_faults(planted, kKernel, {{"F", "planted", "planted", known.fault}});
   const KernelTable table = planted.front().table();
@@ -137,7 +137,7 @@ TEST_P(ExplainTensorLaw, SaysWhatWasComparedAndWhereItParts) {
   EXPECT_GT(why.terms[0].value, why.terms[3].value);
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, ExplainTensorLaw, testing::ValuesIn(kKnown),
+INSTANTIATE_TEST_SUITE_P(Faults, ExplainTensorLaw, testing::ValuesIn(kKnownTensorLaws),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // What is finite in neither run is no violation of any law, and is not explained as one.

@@ -5,7 +5,7 @@
 namespace samestate {
 namespace {
 
-constexpr std::size_t kCase = 7;
+constexpr std::size_t kCaseIndex = 7;
 
 Record record(const std::string& gpu, const std::string& outputs, Verdict verdict = Verdict::pass) {
   Record r;
@@ -24,43 +24,43 @@ Devices three(Devices::Look look = {}) {
 TEST(EachDevice, ACaseIsFinishedWhenAllHaveRunItAndAgree) {
   const Devices devices = three();
   EachDevice each(devices);
-  ASSERT_TRUE(each.begin(kCase, record("b", "o:1 s:2")));
-  EXPECT_TRUE(each.waits(kCase));
-  EXPECT_FALSE(each.waits(kCase + 1));
+  ASSERT_TRUE(each.begin(kCaseIndex, record("b", "o:1 s:2")));
+  EXPECT_TRUE(each.waits(kCaseIndex));
+  EXPECT_FALSE(each.waits(kCaseIndex + 1));
   EXPECT_EQ(each.next()->device, "a");
   EXPECT_EQ(each.next()->device, "c");
   EXPECT_FALSE(each.next());
-  EXPECT_FALSE(each.take(kCase, record("c", "o:1 s:2")));
-  const auto done = each.take(kCase, record("a", "o:1 s:2"));
+  EXPECT_FALSE(each.take(kCaseIndex, record("c", "o:1 s:2")));
+  const auto done = each.take(kCaseIndex, record("a", "o:1 s:2"));
   ASSERT_TRUE(done);
   EXPECT_EQ(done->judgement.verdict, Verdict::pass);
   EXPECT_EQ(done->gpu, "b") << "the record is that of the first";
   EXPECT_EQ(each.compared(), 1);
-  EXPECT_FALSE(each.waits(kCase));
+  EXPECT_FALSE(each.waits(kCaseIndex));
 }
 
 TEST(EachDevice, WhatCannotBeComparedDoesNotWait) {
   const Devices devices = three();
   EachDevice each(devices);
-  EXPECT_FALSE(each.begin(kCase, record("", "o:1"))) << "no device of its own";
-  EXPECT_FALSE(each.begin(kCase, record("a", ""))) << "a kernel of the processor";
+  EXPECT_FALSE(each.begin(kCaseIndex, record("", "o:1"))) << "no device of its own";
+  EXPECT_FALSE(each.begin(kCaseIndex, record("a", ""))) << "a kernel of the processor";
   for (const Verdict v : {Verdict::fail, Verdict::crash, Verdict::skipped, Verdict::unsupported})
-    EXPECT_FALSE(each.begin(kCase, record("a", "o:1", v)));
+    EXPECT_FALSE(each.begin(kCaseIndex, record("a", "o:1", v)));
   const Devices one({{0, "A", "a", "", "a"}});
-  EXPECT_FALSE(EachDevice(one).begin(kCase, record("a", "o:1")));
+  EXPECT_FALSE(EachDevice(one).begin(kCaseIndex, record("a", "o:1")));
 }
 
 /// What becomes of a case whose first device wrote `first`, device b `second`, c the first's, and the first again `again`.
 Record differing(const std::string& first, const Record& second, const std::string& again) {
   const Devices devices = three();
   EachDevice each(devices);
-  EXPECT_TRUE(each.begin(kCase, record("a", first)));
+  EXPECT_TRUE(each.begin(kCaseIndex, record("a", first)));
   (void)each.next(), (void)each.next();
-  EXPECT_FALSE(each.take(kCase, second));
-  EXPECT_FALSE(each.take(kCase, record("c", first)));
+  EXPECT_FALSE(each.take(kCaseIndex, second));
+  EXPECT_FALSE(each.take(kCaseIndex, record("c", first)));
   const auto repeat = each.next();
   EXPECT_TRUE(repeat && repeat->device == "a") << "the first is asked again";
-  return each.take(kCase, record("a", again)).value();
+  return each.take(kCaseIndex, record("a", again)).value();
 }
 
 TEST(EachDevice, ADifferenceIsAFailureThatNamesOutputAndDevices) {
@@ -94,12 +94,12 @@ TEST(EachDevice, AFailureOnOneDeviceIsOneToo) {
 TEST(EachDevice, OneThatIsLostMeanwhileIsNotCompared) {
   Devices devices = three([](const auto&) { return false; });
   EachDevice each(devices);
-  ASSERT_TRUE(each.begin(kCase, record("a", "o:1")));
+  ASSERT_TRUE(each.begin(kCaseIndex, record("a", "o:1")));
   EXPECT_TRUE(devices.is_gone(1, ""));
-  EXPECT_FALSE(each.take(kCase, record("a", "o:1"))) << "its run went to the first";
-  EXPECT_EQ(each.take(kCase, record("", "", Verdict::skipped)).value().judgement.verdict, Verdict::pass);
+  EXPECT_FALSE(each.take(kCaseIndex, record("a", "o:1"))) << "its run went to the first";
+  EXPECT_EQ(each.take(kCaseIndex, record("", "", Verdict::skipped)).value().judgement.verdict, Verdict::pass);
   EXPECT_EQ(each.compared(), 0);
-  ASSERT_TRUE(each.begin(kCase, record("a", "o:1")));
+  ASSERT_TRUE(each.begin(kCaseIndex, record("a", "o:1")));
   (void)each.next();
   EXPECT_EQ(each.next()->device, "c") << "a case that comes later does not ask for it";
 }
@@ -107,10 +107,10 @@ TEST(EachDevice, OneThatIsLostMeanwhileIsNotCompared) {
 TEST(EachDevice, WhatStillWaitsAtAnEndIsNoPass) {
   const Devices devices = three();
   EachDevice each(devices);
-  ASSERT_TRUE(each.begin(kCase, record("a", "o:1")));
+  ASSERT_TRUE(each.begin(kCaseIndex, record("a", "o:1")));
   const auto rest = each.rest();
   ASSERT_EQ(rest.size(), 1U);
-  EXPECT_EQ(rest[0].first, kCase);
+  EXPECT_EQ(rest[0].first, kCaseIndex);
   EXPECT_EQ(rest[0].second.judgement.verdict, Verdict::skipped);
   EXPECT_FALSE(each.next());
 }

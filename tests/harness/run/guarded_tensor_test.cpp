@@ -19,7 +19,7 @@
 namespace samestate {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
+using TensorShape = std::vector<std::int64_t>;
 
 std::vector<float> counted(std::int64_t size) {
   std::vector<float> values(static_cast<std::size_t>(size));
@@ -30,7 +30,8 @@ std::vector<float> counted(std::int64_t size) {
 TEST(GuardedTensor, GivesBackWhatItWasGivenInEveryLayout) {
   for (const std::string_view name : layout_names()) {
     const Layout layout = layout_named(name);
-    for (const Shape& shape : {Shape{3, 2, 2, 5}, Shape{1, 4, 2, 3}, Shape{1, 1, 2, 3}, Shape{2, 0, 1, 4}}) {
+    for (const TensorShape& shape : {TensorShape{3, 2, 2, 5}, TensorShape{1, 4, 2, 3},
+                                     TensorShape{1, 1, 2, 3}, TensorShape{2, 0, 1, 4}}) {
       GuardedTensor x(shape, layout);
       const std::vector<float> values = counted(x.view<4>().size());
       x.set(values);
@@ -48,7 +49,8 @@ TEST(GuardedTensor, GivesBackWhatItWasGivenInEveryLayout) {
 // The offset that a product of ints makes is another one, and no other tensor's: what is there is not the tensor's.
 TEST(GuardedTensor, FarRowsOverflowAnInt) {
   constexpr std::int64_t int_end = std::int64_t{1} << 31;
-  for (const Shape& shape : {Shape{3, 2, 2, 5}, Shape{1, 33, 2, 5}, Shape{1, 2, 1, 1}}) {
+  for (const TensorShape& shape :
+       {TensorShape{3, 2, 2, 5}, TensorShape{1, 33, 2, 5}, TensorShape{1, 2, 1, 1}}) {
     GuardedTensor x(shape, Layout::far);
     x.set(counted(x.view<4>().size()));
     x.open_output("x");
@@ -91,7 +93,7 @@ TEST(GuardedTensor, FarRowsAreOfEveryDimension) {
 TEST(GuardedTensor, SeesAWriteBesideARow) {
   for (const std::string_view name : layout_names()) {
     const Layout layout = layout_named(name);
-    for (const Shape& shape : {Shape{3, 2, 2, 5}, Shape{1, 4, 2, 3}}) {
+    for (const TensorShape& shape : {TensorShape{3, 2, 2, 5}, TensorShape{1, 4, 2, 3}}) {
       const std::int64_t B = shape[0] - 1, T = shape[1] - 1, H = shape[2] - 1, D = shape[3] - 1;
       GuardedTensor before(shape, layout), after(shape, layout);
       before.open_output("x");
@@ -178,18 +180,18 @@ TEST(GuardedTensor, PermutedTensorsHaveHeadsFirst) {
       guarded_tensors({TensorPlace{{2, 5, 4, 3}, Axis::tokens}, TensorPlace{{2, 4, 6, 3}},
                        TensorPlace{{2, 5, 3}, Axis::tokens}},
                       Layout::permuted, 0);
-  EXPECT_EQ(x[0].tensor().stride, (Shape{60, 3, 15, 1}));  // [B, H, T, D]
-  EXPECT_EQ(x[1].tensor().stride, (Shape{18, 36, 3, 1}));  // [H, N, dk, dv]
-  EXPECT_EQ(x[2].tensor().stride, (Shape{3, 6, 1}));       // [T, B, D]
+  EXPECT_EQ(x[0].tensor().stride, (TensorShape{60, 3, 15, 1}));  // [B, H, T, D]
+  EXPECT_EQ(x[1].tensor().stride, (TensorShape{18, 36, 3, 1}));  // [H, N, dk, dv]
+  EXPECT_EQ(x[2].tensor().stride, (TensorShape{3, 6, 1}));       // [T, B, D]
 }
 
 TEST(GuardedTensor, SlicedTensorsHaveAGapBehindEachRowAlone) {
   const std::vector<GuardedTensor> x = guarded_tensors(
       {TensorPlace{{2, 5, 4, 3}, Axis::tokens}, TensorPlace{{2, 4, 6, 3}}, TensorPlace{{2, 5}}},
       Layout::sliced, 0);
-  EXPECT_EQ(x[0].tensor().stride, (Shape{220, 44, 11, 1}));
-  EXPECT_EQ(x[1].tensor().stride, (Shape{144, 36, 6, 1}));
-  EXPECT_EQ(x[2].tensor().stride, (Shape{13, 1}));
+  EXPECT_EQ(x[0].tensor().stride, (TensorShape{220, 44, 11, 1}));
+  EXPECT_EQ(x[1].tensor().stride, (TensorShape{144, 36, 6, 1}));
+  EXPECT_EQ(x[2].tensor().stride, (TensorShape{13, 1}));
 }
 
 // A kernel that takes rows of one pitch for those of a batch without gaps.
@@ -218,7 +220,8 @@ TEST(GuardedTensor, OnlyASlicedBatchShowsThatItsPitchIsForgotten) {
 
 // What a load of several elements at the end of the last row touches.
 TEST(GuardedTensor, BehindTheEndOfAPageNobodyReads) {
-  for (const Shape& shape : {Shape{3, 2, 2, 5}, Shape{1, 1, 1, 1}, Shape{1, 64, 16, 4}}) {
+  for (const TensorShape& shape :
+       {TensorShape{3, 2, 2, 5}, TensorShape{1, 1, 1, 1}, TensorShape{1, 64, 16, 4}}) {
     GuardedTensor x(shape, Layout::page_end);
     const StridedTensor& t = x.tensor();
     EXPECT_TRUE(t.dense());
@@ -257,7 +260,7 @@ TEST(GuardedTensor, LiesAtEitherEndOfItsPages) {
 // A value that is put back before the call returns cannot be told afterwards.
 TEST(GuardedTensor, WhatIsClosedCanOnlyBeRead) {
   for (const std::string_view name : layout_names()) {
-    GuardedTensor x(Shape{2, 3, 1, 5}, layout_named(name));
+    GuardedTensor x(TensorShape{2, 3, 1, 5}, layout_named(name));
     x.set(counted(30));
     x.close_input("x");
     EXPECT_EQ(x.get(), counted(30)) << name;

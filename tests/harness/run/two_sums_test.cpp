@@ -137,7 +137,7 @@ TEST(TwoSums, AWrongDecayToTheEndDies) {
   }
 }
 
-const char* const kLine =
+const char* const kTwoSumsLine =
     "v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked chunk=64 T=192 dk=64 dv=64 contract={} "
     "regime={} state=random seed=0x5";
 
@@ -146,7 +146,7 @@ Record of_contract(const char* does, const std::string& promised, const char* re
   const Contract& kept = contract_named(does);
   const KernelTable table = faulty::planted_table(
       [&](const Kernel& base, const Arguments& a, const Contract&) { return base.run(a, kept); });
-  return run_case(parse_case(fmt::format(fmt::runtime(kLine), promised, regime)), table, 1, trace);
+  return run_case(parse_case(fmt::format(fmt::runtime(kTwoSumsLine), promised, regime)), table, 1, trace);
 }
 
 TEST(MoreExact, TheFailureNamesTheContractToPasteAndItPasses) {
@@ -170,7 +170,7 @@ TEST(MoreExact, ReproNamesTheContractThatRoundsNothingBetween) {
   const Record record = of_contract("bf16_io", "bf16", "normal", &trace);
   const Resolved r(parse_case(record.line));
   ASSERT_TRUE(is_about_the_contract(r, record.judgement));
-  const Neighbours near = neighbours_of(r, run_file_of(record, trace), 60.0);
+  const Neighbours near = neighbours_of(r, trace, 60.0);
   EXPECT_NE(std::ranges::find(near.passes, "bf16_io"), near.passes.end()) << near.text();
 }
 

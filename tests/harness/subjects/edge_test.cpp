@@ -19,9 +19,9 @@ namespace {
 using Json = nlohmann::json;
 
 /// A call of the gated delta rule on dense tensors whose elements are their row-major numbers.
-struct Call {
-  explicit Call(std::int64_t B = 2, std::int64_t T = 3, std::int64_t Hk = 2, std::int64_t Hv = 4,
-                std::int64_t dk = 2, std::int64_t dv = 3) {
+struct EdgeCallSetup {
+  explicit EdgeCallSetup(std::int64_t B = 2, std::int64_t T = 3, std::int64_t Hk = 2, std::int64_t Hv = 4,
+                         std::int64_t dk = 2, std::int64_t dv = 3) {
     const auto numbers = [](std::int64_t size) {
       std::vector<float> x(static_cast<std::size_t>(size));
       std::iota(x.begin(), x.end(), 0.0F);
@@ -81,7 +81,7 @@ struct Laid {
 };
 
 TEST(Edge, CutsBetweenRanksAreWordsOfTheCall) {
-  Call c(1, 9);
+  EdgeCallSetup c(1, 9);
   EXPECT_FALSE(Laid(c.a, {}).message.contains("cuts"));
   const std::vector<std::int64_t> cuts = {0, 2, 2, 7, 9};
   c.a.cuts = row_major<const std::int64_t, 1>(cuts.data(), {5});
@@ -105,7 +105,7 @@ TEST(Edge, TheDocumentNamesEveryFieldOfARun) {
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("| `run` |")) row = line;
   }
-  Call c(1, 9);
+  EdgeCallSetup c(1, 9);
   const std::vector<std::int64_t> cuts = {0, 2, 2, 7, 9};
   c.a.cuts = row_major<const std::int64_t, 1>(cuts.data(), {5});
   const Json message = Laid(c.a, {}).message;
@@ -115,7 +115,7 @@ TEST(Edge, TheDocumentNamesEveryFieldOfARun) {
 }
 
 TEST(Edge, TheCanonicalCallIsAsItStands) {
-  Call c;
+  EdgeCallSetup c;
   Laid laid(c.a, {});
   EXPECT_EQ(laid.tensor("q")["shape"], Json({2, 3, 2, 2}));
   EXPECT_EQ(laid.tensor("q")["strides"], Json({12, 4, 2, 1}));
@@ -129,7 +129,7 @@ TEST(Edge, TheCanonicalCallIsAsItStands) {
 }
 
 TEST(Edge, StatesAreTransposedBothWays) {
-  Call c;
+  EdgeCallSetup c;
   Laid laid(c.a, {.values_first = true});
   EXPECT_EQ(laid.tensor("initial_state")["shape"], Json({2, 4, 3, 2}));
   EXPECT_EQ(laid.at("initial_state", 1), 3.0F);  // [.., dv = 0, dk = 1]
@@ -140,7 +140,7 @@ TEST(Edge, StatesAreTransposedBothWays) {
 
 // A subject that takes strides gets those of the case, but a dense state of a dense call in whichever order it declares.
 TEST(Edge, ADenseStateIsDenseInTheOrderThatIsDeclared) {
-  Call c;
+  EdgeCallSetup c;
   Laid dense(c.a, {.values_first = true}, "fp32", true);
   for (const char* name : {"initial_state", "final_state"})
     EXPECT_EQ(dense.tensor(name)["strides"], Json({24, 6, 2, 1})) << name;
@@ -155,7 +155,7 @@ TEST(Edge, ADenseStateIsDenseInTheOrderThatIsDeclared) {
 }
 
 TEST(Edge, HeadsAreReorderedForAFixedMap) {
-  Call c;
+  EdgeCallSetup c;
   Laid laid(c.a, {.heads = Conventions::Heads::tiled});
   EXPECT_EQ(laid.message["heads"], "tiled");
   // Tiled head 1 is key head 1's first: interleaved head 2.
@@ -171,7 +171,7 @@ TEST(Edge, HeadsAreReorderedForAFixedMap) {
 }
 
 TEST(Edge, TokensInOtherLayouts) {
-  Call c;
+  EdgeCallSetup c;
   Laid heads(c.a, {.layout = Conventions::Tokens::BHTD});
   EXPECT_EQ(heads.tensor("v")["shape"], Json({2, 4, 3, 3}));
   EXPECT_EQ(heads.at("v", 3), 12.0F);  // head 0, token 1
@@ -182,7 +182,7 @@ TEST(Edge, TokensInOtherLayouts) {
 }
 
 TEST(Edge, TokensOfNoSequenceAreLeftOutForThoseWhoTakeNoStrides) {
-  Call c(1, 6);
+  EdgeCallSetup c(1, 6);
   const std::vector<std::int64_t> offsets{2, 3, 5};
   c.a.cu_seqlens = row_major<const std::int64_t, 1>(offsets.data(), {3});
   Laid dense(c.a, {});
@@ -195,7 +195,7 @@ TEST(Edge, TokensOfNoSequenceAreLeftOutForThoseWhoTakeNoStrides) {
 }
 
 TEST(Edge, AStateInPlaceHasOneMemory) {
-  Call c;
+  EdgeCallSetup c;
   Laid laid(c.a, {.state = Conventions::State::in_place});
   EXPECT_EQ(laid.tensor("initial_state")["offset"], laid.tensor("final_state")["offset"]);
   laid.at("final_state", 4) = 50.0F;
@@ -208,7 +208,7 @@ TEST(Edge, AStateInPlaceHasOneMemory) {
 }
 
 TEST(Edge, WhatElseIsWrittenIsSeen) {
-  Call c;
+  EdgeCallSetup c;
   Laid input(c.a, {});
   input.at("k", 2) = 1.0F;
   input.at("k", 2) += 40.0F;
@@ -228,7 +228,7 @@ TEST(Edge, WhatElseIsWrittenIsSeen) {
 }
 
 TEST(Edge, SixteenBitsAreTheContractsAndNothingIsRoundedInPassing) {
-  Call c;
+  EdgeCallSetup c;
   Laid laid(c.a, {}, "bf16");
   EXPECT_EQ(laid.tensor("q")["dtype"], "bf16");
   EXPECT_EQ(laid.tensor("g")["dtype"], "fp32");
@@ -242,7 +242,7 @@ TEST(Edge, SixteenBitsAreTheContractsAndNothingIsRoundedInPassing) {
 }
 
 TEST(Edge, RefusesWhatTheConventionsDoNotAllow) {
-  Call c;
+  EdgeCallSetup c;
   EXPECT_EQ(refusal_of(c.a, {}), "");
   EXPECT_NE(refusal_of(c.a, {.l2norm = Conventions::Norm::in_kernel}), "");
   EXPECT_NE(refusal_of(c.a, {.scale = Conventions::Scale::dk}), "");

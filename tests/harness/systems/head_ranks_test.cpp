@@ -4,13 +4,13 @@
 #include <random>
 
 #include "harness/cases/system.h"
+#include "harness/run/law_subject.h"
 #include "oracles/contracts.h"
-#include "oracles/laws/law.h"
 
 namespace samestate {
 namespace {
 
-constexpr Index kChunk = 4;
+constexpr Index kRanksChunk = 4;
 
 /// Two rows of nine tokens, two key heads, four value heads.
 Batch random_batch(const Family& family) {
@@ -72,7 +72,7 @@ TEST(HeadRanks, PathEquivalenceAsksForTheBitsOfOneRank) {
     const Contract fp32;
     for (const bool drawn : {false, true}) {
       const auto judged = [&](std::string_view law, bool off, Index heads) {
-        LawSubject subject{batch, family, fp32, kChunk, runner_of(family, off)};
+        LawSubject subject{batch, family, fp32, kRanksChunk, runner_of(family, off)};
         subject.ranks = {3, drawn, 4, heads};
         return judge_law(*system_named(family.name).law(law), subject);
       };

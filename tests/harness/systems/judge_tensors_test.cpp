@@ -28,7 +28,7 @@ struct Long {
         outputs(system.outputs(r, inputs, {&row, &row, &row}, {r.layout, 1})) {}
 
   [[nodiscard]] Judgement judge() const {
-    return judge_tensors(r, system, row.form, inputs, by_sequence(outputs), kGatePolicy);
+    return judge_tensors(r, system, system.calls(r, row.form), inputs, by_sequence(outputs), kGatePolicy);
   }
   /// Element of a token of the first output.
   float& at(Index token, Index column, Index b = 0) {
@@ -90,8 +90,8 @@ TEST(JudgeTensors, HeldTokensHaveTheBoundsOfTheWhole) {
     const Judgement wrong = of.judge();
     ASSERT_EQ(wrong.worst.token, 300);
     std::vector<OperatorOracle> whole;
-    (void)judge_tensors(of.r, of.system, of.row.form, of.inputs, by_sequence(of.outputs), kGatePolicy,
-                        &whole);
+    (void)judge_tensors(of.r, of.system, of.system.calls(of.r, of.row.form), of.inputs,
+                        by_sequence(of.outputs), kGatePolicy, &whole);
     ASSERT_EQ(whole.size(), 1U);
     const double bound = get(whole.front().tolerance, "o")(300, 2);
     EXPECT_NEAR(wrong.ratio, std::abs(x - get(whole.front().exact, "o")(300, 2)) / bound, 1e-6 * wrong.ratio)
@@ -109,8 +109,8 @@ TEST(JudgeTensors, CallsThatEndWithinASpan) {
     EXPECT_EQ(right.verdict, Verdict::pass) << right.reason;
     EXPECT_LT(right.ratio, 1.0);
     std::vector<OperatorOracle> whole;
-    (void)judge_tensors(of.r, of.system, of.row.form, of.inputs, by_sequence(of.outputs), kGatePolicy,
-                        &whole);
+    (void)judge_tensors(of.r, of.system, of.system.calls(of.r, of.row.form), of.inputs,
+                        by_sequence(of.outputs), kGatePolicy, &whole);
     const Index last = of.r.c.T - 1;
     of.at(last, 0) += 0.5F;
     const Judgement wrong = of.judge();
@@ -149,8 +149,8 @@ TEST(JudgeTensors, WhoAsksForTheOraclesGetsTheSameVerdict) {
   Long of("v1 latent_attention form=absorbed B=2 T=78 D=72 dn=72 dr=72 dv=72 dc=72 q_lora=72 contract=bf16",
           "cpu.latent_attention.absorbed");
   std::vector<OperatorOracle> oracles;
-  const Judgement asked =
-      judge_tensors(of.r, of.system, of.row.form, of.inputs, by_sequence(of.outputs), kGatePolicy, &oracles);
+  const Judgement asked = judge_tensors(of.r, of.system, of.system.calls(of.r, of.row.form), of.inputs,
+                                        by_sequence(of.outputs), kGatePolicy, &oracles);
   const Judgement gate = of.judge();
   EXPECT_EQ(oracles.size(), 2U);
   EXPECT_EQ(gate.verdict, asked.verdict) << asked.reason;

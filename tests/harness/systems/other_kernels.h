@@ -26,7 +26,7 @@ inline Judgement judged_kernel(const std::string& line, const std::string& form,
       [run = std::move(run)](const OperatorArguments& call, const Contract&) { return run(call); }});
   const auto& system = dynamic_cast<const TensorSystem&>(*r.system);
   const std::vector<CaseTensor> inputs = system.inputs(r);
-  return judge_tensors(r, system, row.form, inputs,
+  return judge_tensors(r, system, system.calls(r, row.form), inputs,
                        by_sequence(system.outputs(r, inputs, {&row, &row, &row}, {r.layout, 1})),
                        kGatePolicy);
 }

@@ -25,7 +25,7 @@ constexpr const char* kLine = "v1 linear_attention_normalised form=chunked chunk
 const OperatorKernel& right() { return operator_row("cpu.linear_attention_normalised.chunked"); }
 
 /// What the case says of a row: its judgement, or what System::run throws.
-Judgement judged(const OperatorKernel& kernel, const std::string& line = kLine) {
+Judgement judged_case(const OperatorKernel& kernel, const std::string& line = kLine) {
   const KernelRow row = adapted(kernel);
   const Resolved r(parse_case(line));
   return r.system->run(r, {&row, &row, &row}, {r.layout, 1}, kGatePolicy, nullptr);
@@ -68,9 +68,9 @@ Outcome drops_state(const OperatorArguments& call) {
 Outcome refuses(const OperatorArguments&) { return {Outcome::Kind::unsupported, "no"}; }
 
 TEST(OperatorRun, RightKernelPasses) {
-  EXPECT_EQ(judged(right()).verdict, Verdict::pass);
-  EXPECT_EQ(judged(right(), std::string(kLine) + " contract=bf16").verdict, Verdict::pass);
-  EXPECT_EQ(judged(right(), "v1 linear_attention_normalised form=decode prefill=7 T=15 chunk=4").verdict,
+  EXPECT_EQ(judged_case(right()).verdict, Verdict::pass);
+  EXPECT_EQ(judged_case(right(), std::string(kLine) + " contract=bf16").verdict, Verdict::pass);
+  EXPECT_EQ(judged_case(right(), "v1 linear_attention_normalised form=decode prefill=7 T=15 chunk=4").verdict,
             Verdict::pass);
 }
 
@@ -89,9 +89,9 @@ TEST(OperatorRun, TheTwinOfANearestCardIsReported) {
     return outcome;
   };
   const std::string line = "v1 latent_attention form=absorbed T=24 contract=bf16";
-  const Judgement exact = judged(kernel, line);
+  const Judgement exact = judged_case(kernel, line);
   EXPECT_EQ(exact.verdict, Verdict::fail);
-  const Judgement nearest = judged(kernel, line + "+card:nearest");
+  const Judgement nearest = judged_case(kernel, line + "+card:nearest");
   EXPECT_NE(nearest.verdict, Verdict::fail) << nearest.reason;
   EXPECT_GT(std::max(nearest.twin_ratio, nearest.sampled_ratio), 1.0);
 }
@@ -118,17 +118,17 @@ std::string stages_in(const Judgement& j) {
 
 TEST(OperatorRun, TapsAreAskedForUnderTheirKeyAlone) {
   const std::vector<std::string> all = operator_row("cpu.gated_delta_net.chunked").taps;
-  EXPECT_EQ(stages_in(judged(layer_with(all, as_it_is), kLayer)),
+  EXPECT_EQ(stages_in(judged_case(layer_with(all, as_it_is), kLayer)),
             "/projections/convolution/norm of q/norm of k/gates/rule/norm/output");
   const std::string without = "v1 gated_delta_net form=chunked chunk=8 T=21 B=2 contract=bf16";
-  EXPECT_TRUE(judged(layer_with(all, as_it_is), without).stages.empty());
-  EXPECT_TRUE(judged(layer_with({}, as_it_is), kLayer).stages.empty())
+  EXPECT_TRUE(judged_case(layer_with(all, as_it_is), without).stages.empty());
+  EXPECT_TRUE(judged_case(layer_with({}, as_it_is), kLayer).stages.empty())
       << "a row without taps is judged as a whole";
-  EXPECT_EQ(stages_in(judged(layer_with({"gated", "z"}, as_it_is), kLayer)), "/norm/output");
+  EXPECT_EQ(stages_in(judged_case(layer_with({"gated", "z"}, as_it_is), kLayer)), "/norm/output");
   for (const char* form :
        {"form=decode prefill=5", "form=chunked chunk=4 layout=permuted", "form=chunked chunk=1"}) {
-    const Judgement j = judged(operator_row("cpu.gated_delta_net.chunked"),
-                               fmt::format("v1 gated_delta_net {} T=11 contract=fp16 taps=1", form));
+    const Judgement j = judged_case(operator_row("cpu.gated_delta_net.chunked"),
+                                    fmt::format("v1 gated_delta_net {} T=11 contract=fp16 taps=1", form));
     EXPECT_EQ(j.verdict, Verdict::pass) << form << ": " << j.reason;
     EXPECT_EQ(j.stages.size(), 8U) << form;
   }
@@ -139,7 +139,7 @@ TEST(OperatorRun, TapsThatAreNotWhatWasReadFail) {
   const auto other = [](const OperatorArguments& call) {
     if (const auto* tap = call.tap("gated")) tap->data[0] += 1.0F;
   };
-  const Judgement j = judged(layer_with({"z", "gated"}, other), kLayer);
+  const Judgement j = judged_case(layer_with({"z", "gated"}, other), kLayer);
   EXPECT_EQ(j.verdict, Verdict::fail);
   EXPECT_EQ(j.stage, "norm");
   EXPECT_NE(j.reason.find("output gated"), std::string::npos) << j.reason;
@@ -147,19 +147,19 @@ TEST(OperatorRun, TapsThatAreNotWhatWasReadFail) {
   const auto unwritten = [](const OperatorArguments& call) {
     if (const auto* tap = call.tap("q")) tap->data[3] = std::nanf("");
   };
-  EXPECT_EQ(judged(layer_with({"convolved", "q"}, unwritten), kLayer).stage, "norm of q");
+  EXPECT_EQ(judged_case(layer_with({"convolved", "q"}, unwritten), kLayer).stage, "norm of q");
 }
 
 // The first call of a decoded case has more tokens than one, and the others have not.
 TEST(OperatorRun, ATapWithALimitIsHandedOutWhereAllCallsHoldIt) {
   const OperatorKernel some = layer_with({"mixed", "a", "b", "convolved if T != 1"}, as_it_is);
-  EXPECT_EQ(stages_in(judged(some, kLayer)), "/convolution/norms, gates and rule");
+  EXPECT_EQ(stages_in(judged_case(some, kLayer)), "/convolution/norms, gates and rule");
   const std::string rest = " chunk=4 T=11 contract=bf16 taps=1";
-  EXPECT_EQ(stages_in(judged(some, "v1 gated_delta_net form=decode prefill=5" + rest)),
+  EXPECT_EQ(stages_in(judged_case(some, "v1 gated_delta_net form=decode prefill=5" + rest)),
             "/convolution to rule");
-  EXPECT_EQ(stages_in(judged(some, "v1 gated_delta_net form=chunked" + rest)),
+  EXPECT_EQ(stages_in(judged_case(some, "v1 gated_delta_net form=chunked" + rest)),
             "/convolution/norms, gates and rule");
-  EXPECT_EQ(stages_in(judged(some, "v1 gated_delta_net form=chunked chunk=4 T=1 taps=1")),
+  EXPECT_EQ(stages_in(judged_case(some, "v1 gated_delta_net form=chunked chunk=4 T=1 taps=1")),
             "/convolution to rule");
   try {
     (void)adapted(layer_with({"convolved if tokens > 1"}, as_it_is));
@@ -187,12 +187,12 @@ TEST(OperatorRun, TapsThatTheSystemHasNotAreRefused) {
 }
 
 TEST(OperatorRun, PlantedFaultsFail) {
-  EXPECT_EQ(judged(planted(one_element)).verdict, Verdict::fail);
-  EXPECT_EQ(judged(planted(not_written)).verdict, Verdict::fail);
-  EXPECT_EQ(judged(planted(drops_state)).verdict, Verdict::fail);
-  EXPECT_THROW((void)judged(planted(writes_before)), Trespass);
-  EXPECT_THROW((void)judged(planted(writes_input)), Trespass);
-  EXPECT_THROW((void)judged(planted(refuses)), Unavailable);
+  EXPECT_EQ(judged_case(planted(one_element)).verdict, Verdict::fail);
+  EXPECT_EQ(judged_case(planted(not_written)).verdict, Verdict::fail);
+  EXPECT_EQ(judged_case(planted(drops_state)).verdict, Verdict::fail);
+  EXPECT_THROW((void)judged_case(planted(writes_before)), Trespass);
+  EXPECT_THROW((void)judged_case(planted(writes_input)), Trespass);
+  EXPECT_THROW((void)judged_case(planted(refuses)), Unavailable);
 }
 
 Outcome ones_for_zeros(const OperatorArguments& call) {
@@ -208,22 +208,22 @@ Outcome ones_for_zeros(const OperatorArguments& call) {
 TEST(OperatorRun, ASequenceOfZerosLeavesTheOthersJudged) {
   const OperatorKernel& kernel = operator_row("cpu.gated_delta_step.expanded");
   const std::string of = "v1 gated_delta_step form=expanded T=2 dk=2 dv=2 seed=1 ";
-  EXPECT_EQ(judged(kernel, of + "B=128 regime=trained").verdict, Verdict::pass);
+  EXPECT_EQ(judged_case(kernel, of + "B=128 regime=trained").verdict, Verdict::pass);
   OperatorKernel faulty = kernel;
   faulty.run = [&kernel](const OperatorArguments& call, const Contract& contract) {
     const Outcome outcome = kernel.run(call, contract);
     return outcome.kind == Outcome::Kind::ran ? ones_for_zeros(call) : outcome;
   };
-  EXPECT_EQ(judged(faulty, of + "B=128 regime=trained").verdict, Verdict::fail);
+  EXPECT_EQ(judged_case(faulty, of + "B=128 regime=trained").verdict, Verdict::fail);
   const Judgement all =
-      judged(operator_row("cpu.rms_norm.fused"), "v1 rms_norm form=fused B=3 T=1 regime=zeros");
+      judged_case(operator_row("cpu.rms_norm.fused"), "v1 rms_norm form=fused B=3 T=1 regime=zeros");
   EXPECT_EQ(all.verdict, Verdict::vacuous);
   EXPECT_EQ(all.gate, kZeroGate);
 }
 
 TEST(OperatorRun, AStateThatIsNotCarriedFailsInDecodeOnly) {
   const Judgement j =
-      judged(planted(drops_state), "v1 linear_attention_normalised form=decode prefill=7 T=15");
+      judged_case(planted(drops_state), "v1 linear_attention_normalised form=decode prefill=7 T=15");
   EXPECT_EQ(j.verdict, Verdict::fail);
 }
 
@@ -300,11 +300,12 @@ TEST(TensorSystem, ALayoutChangesNoValue) {
     const std::string line = "v1 linear_attention_normalised form=chunked chunk=8 T=21 B=2";
     const std::string of =
         *more == 0 ? line : "v1 linear_attention_normalised chunk=8 T=21 B=2" + std::string(more);
-    const Judgement dense = judged(right(), of);
+    const Judgement dense = judged_case(right(), of);
     EXPECT_EQ(dense.verdict, Verdict::pass);
     for (const std::string_view layout : layout_names())
-      EXPECT_EQ(judged(right(), of + " layout=" + std::string(layout)).ratio, dense.ratio) << of << layout;
-    EXPECT_EQ(judged(right(), of + " repeat=1").ratio, dense.ratio) << of;
+      EXPECT_EQ(judged_case(right(), of + " layout=" + std::string(layout)).ratio, dense.ratio)
+          << of << layout;
+    EXPECT_EQ(judged_case(right(), of + " repeat=1").ratio, dense.ratio) << of;
   }
 }
 
@@ -329,8 +330,8 @@ TEST(TensorLaws, EachKillsTheFaultThatItIsThereFor) {
       {"split", drops_state}, {"causality", sees_the_last_token}, {"batch_permutation", sees_the_first_row}};
   for (const auto& [law, fault] : rows) {
     const std::string line = std::string(kLine) + " law=" + law;
-    EXPECT_EQ(judged(right(), line).verdict, Verdict::pass) << law;
-    const Judgement j = judged(planted(fault), line);
+    EXPECT_EQ(judged_case(right(), line).verdict, Verdict::pass) << law;
+    const Judgement j = judged_case(planted(fault), line);
     EXPECT_EQ(j.verdict, Verdict::fail) << law << ": " << j.reason;
     EXPECT_EQ(j.gate, "law");
   }
@@ -375,14 +376,14 @@ TEST(TensorSystem, IgnoredStridesFail) {
   const std::string padded = std::string(kLine) + " layout=padded";
   bool noticed = false;
   try {
-    noticed = judged(blind, padded).verdict == Verdict::fail;
+    noticed = judged_case(blind, padded).verdict == Verdict::fail;
   } catch (const Trespass&) {
     noticed = true;
   }
   EXPECT_TRUE(noticed);
   OperatorKernel dense = right();
   dense.strided = false;
-  EXPECT_THROW((void)judged(dense, padded), Unavailable) << "it says that it takes none";
+  EXPECT_THROW((void)judged_case(dense, padded), Unavailable) << "it says that it takes none";
 }
 
 // The sizes that a call names are its run's, and a refusal outlives both.

@@ -6,14 +6,10 @@
 
 #include "optimized/kernel.h"
 #include "optimized/operator_kernel.h"
+#include "tests/kernel_table.h"
 
 namespace samestate {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable of(kernels(), operator_kernels());
-  return of;
-}
 
 // Blocks are cut from whole outputs just as oracle and judge cut them, heads and sequences apart.
 TEST(Tolerances, BlocksOfARunAreThoseThatItWasHeldAgainst) {

@@ -29,7 +29,7 @@ struct Written {
         outputs(system.outputs(r, inputs, {&row, &row, &row}, {r.layout, 1})) {}
 
   [[nodiscard]] Judgement judge() const {
-    return judge_tensors(r, system, row.form, inputs, by_sequence(outputs), kGatePolicy);
+    return judge_tensors(r, system, system.calls(r, row.form), inputs, by_sequence(outputs), kGatePolicy);
   }
   /// The run with one column of an output off by a share of each of its elements.
   [[nodiscard]] Judgement with_column_off(std::size_t output, Index column, float share) const {

@@ -14,23 +14,19 @@
 #include "oracles/rounding.h"
 #include "tests/facts.h"
 #include "tests/harness/operator_row.h"
+#include "tests/kernel_table.h"
 
 namespace samestate {
 namespace {
 
-const Ceilings kCeilings{1e9, 4e12, 2e12, "made up"};
+const Ceilings kTensorCeilings{1e9, 4e12, 2e12, "made up"};
 
-const KernelTable& table() {
-  static const KernelTable rows(kernels(), operator_kernels());
-  return rows;
-}
-
-TimedCase timed(const std::string& line, const KernelTable& rows, double most_bytes = 16e9) {
+TimedCase timed_case(const std::string& line, const KernelTable& rows, double most_bytes = 16e9) {
   BenchOptions options;
   options.request = {.seconds = 1e-3, .least_samples = 3, .most_samples = 5, .warm_up = 1};
   options.judged_heads = 0;
   options.most_bytes = most_bytes;
-  return Bench(rows, options).run(parse_case(line), kCeilings, nullptr).timed;
+  return Bench(rows, options).run(parse_case(line), kTensorCeilings, nullptr).timed;
 }
 
 CaseCost cost_of(const std::string& line, bool on_device = false) {
@@ -124,7 +120,7 @@ TEST(TensorBench, InputsAreRoundedToTheFormatsThatAKernelDeclares) {
     KernelTable rows(kernels(), operator_kernels());
     rows.add(std::vector<OperatorKernel>{row});
     if (declared) rows.converts(row.name, false, {}, nullptr, {{"weight", Format::bf16}});
-    const TimedCase t = timed("v1 rms_norm form=fused T=9 B=2 D=32 kernel=mine.rms_norm.fused", rows);
+    const TimedCase t = timed_case("v1 rms_norm form=fused T=9 B=2 D=32 kernel=mine.rms_norm.fused", rows);
     EXPECT_EQ(t.record.judgement.verdict, Verdict::pass) << declared << t.record.judgement.reason;
   }
   // A kernel that rounds what it was not given so fails.
@@ -140,9 +136,9 @@ TEST(TensorBench, InputsAreRoundedToTheFormatsThatAKernelDeclares) {
   };
   KernelTable rows(kernels(), operator_kernels());
   rows.add(std::vector<OperatorKernel>{row});
-  EXPECT_EQ(
-      timed("v1 rms_norm form=fused T=9 B=2 D=32 kernel=mine.rms_norm.fused", rows).record.judgement.verdict,
-      Verdict::fail);
+  EXPECT_EQ(timed_case("v1 rms_norm form=fused T=9 B=2 D=32 kernel=mine.rms_norm.fused", rows)
+                .record.judgement.verdict,
+            Verdict::fail);
 }
 
 TEST(TensorBench, ARightKernelHasATime) {
@@ -151,16 +147,16 @@ TEST(TensorBench, ARightKernelHasATime) {
         "v1 gated_delta_net form=chunked chunk=8 T=20 B=3 kernel=cpu.gated_delta_net.chunked",
         "v1 load_balance T=12 contract=bf16 kernel=cpu.load_balance.direct",
         "v1 softmax_attention form=grouped T=12 kernel=cpu.softmax_attention.grouped"}) {
-    const TimedCase t = timed(line, table());
+    const TimedCase t = timed_case(line, table());
     expect_timed(line, t);
     EXPECT_GT(t.memory_floor, 0.0);
     EXPECT_EQ(t.heads, parse_case(line).B);
     EXPECT_EQ(t.heads_judged, t.heads);
     EXPECT_FALSE(t.sizes.empty());
   }
-  EXPECT_EQ(
-      timed("v1 rms_norm form=fused T=9 kernel=cpu.rms_norm.fused", table(), 100.0).record.judgement.verdict,
-      Verdict::skipped);
+  EXPECT_EQ(timed_case("v1 rms_norm form=fused T=9 kernel=cpu.rms_norm.fused", table(), 100.0)
+                .record.judgement.verdict,
+            Verdict::skipped);
 }
 
 /// What a server hands a decode step: q, k and v as columns of one buffer, a cache with gaps.
@@ -172,7 +168,7 @@ TEST(StridedBench, TokensOfStridedTensorsAreTimedAndJudged) {
         "v1 rms_norm form=fused T=9 B=2 layout=mixed kernel=cpu.rms_norm.fused",
         "v1 softmax_attention form=decode prefill=8 T=9 layout=padded "
         "kernel=cpu.softmax_attention.grouped"}) {
-    const TimedCase t = timed(line, table());
+    const TimedCase t = timed_case(line, table());
     EXPECT_EQ(t.record.judgement.verdict, Verdict::pass) << line << ": " << t.record.judgement.reason;
     EXPECT_EQ(t.timed, "call") << line;
     EXPECT_GT(t.time.median, 0.0) << line;
@@ -191,15 +187,17 @@ TEST(StridedBench, AKernelThatTakesRowsForDenseHasNoTime) {
   };
   KernelTable rows(kernels(), operator_kernels());
   rows.add(std::vector<OperatorKernel>{row});
-  EXPECT_EQ(timed("v1 rms_norm form=fused T=9 B=2 kernel=mine.rms_norm.fused", rows).record.judgement.verdict,
-            Verdict::pass);
-  const TimedCase t = timed("v1 rms_norm form=fused T=9 B=2 layout=padded kernel=mine.rms_norm.fused", rows);
+  EXPECT_EQ(
+      timed_case("v1 rms_norm form=fused T=9 B=2 kernel=mine.rms_norm.fused", rows).record.judgement.verdict,
+      Verdict::pass);
+  const TimedCase t =
+      timed_case("v1 rms_norm form=fused T=9 B=2 layout=padded kernel=mine.rms_norm.fused", rows);
   EXPECT_EQ(t.record.judgement.verdict, Verdict::fail);
   EXPECT_TRUE(std::isnan(t.time.median)) << t.time.median;
   row.strided = false;
   row.name = "dense.rms_norm.fused";
   rows.add(std::vector<OperatorKernel>{row});
-  EXPECT_EQ(timed("v1 rms_norm form=fused T=9 B=2 layout=padded kernel=dense.rms_norm.fused", rows)
+  EXPECT_EQ(timed_case("v1 rms_norm form=fused T=9 B=2 layout=padded kernel=dense.rms_norm.fused", rows)
                 .record.judgement.verdict,
             Verdict::unsupported);
 }
@@ -214,7 +212,7 @@ TimedCase timed_by(
   row.time = std::move(time);
   KernelTable rows(kernels(), operator_kernels());
   rows.add(std::span<const OperatorKernel>(&row, 1));
-  return timed("v1 rms_norm form=fused T=9 B=2 kernel=planted.rms_norm.fused", rows);
+  return timed_case("v1 rms_norm form=fused T=9 B=2 kernel=planted.rms_norm.fused", rows);
 }
 
 Outcome right(const OperatorArguments& a, const Contract& contract) {
@@ -258,7 +256,7 @@ TEST(TensorBench, OfACaseThatDecodesTheLastCallIsTimed) {
         "v1 gated_delta_net form=decode prefill=5 T=7 B=2 kernel=cpu.gated_delta_net.chunked",
         "v1 latent_cache form=decode T=1 kernel=cpu.latent_cache.direct",
         "v1 multi_scale_retention form=decode T=3 kernel=cpu.multi_scale_retention.chunked"}) {
-    const TimedCase t = timed(line, table());
+    const TimedCase t = timed_case(line, table());
     expect_timed(line, t);
     EXPECT_TRUE(t.sizes.starts_with("form=decode prefill=")) << t.sizes;
   }
@@ -275,7 +273,7 @@ Verdict decoded_by(const std::string& name, std::int64_t tokens) {
   };
   KernelTable rows(kernels(), operator_kernels());
   rows.add(std::span<const OperatorKernel>(&row, 1));
-  return timed(fmt::format("v1 {} form=decode prefill=6 T=7 kernel=planted.decoded", row.system), rows)
+  return timed_case(fmt::format("v1 {} form=decode prefill=6 T=7 kernel=planted.decoded", row.system), rows)
       .record.judgement.verdict;
 }
 
@@ -296,7 +294,7 @@ TEST(TensorCosts, BytesAreThoseOfTheTensorsAndFollowTheContract) {
             2 * (2 * 2 * 9 * 2 * 32) + 4 * 32);
   TimedCase timed;
   const Resolved r(parse_case("v1 rms_norm form=fused T=9"));
-  add_floor(timed, r, kCeilings, true);
+  add_floor(timed, r, kTensorCeilings, true);
   EXPECT_GT(timed.memory_floor, 0.0);
   EXPECT_TRUE(std::isnan(timed.compute_floor)) << "a floor of no operations is none";
 }

@@ -10,14 +10,10 @@
 #include "optimized/kernel.h"
 #include "tests/facts.h"
 #include "tests/harness/operator_row.h"
+#include "tests/kernel_table.h"
 
 namespace samestate {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable rows(kernels(), operator_kernels());
-  return rows;
-}
 
 SweepOptions only(const std::string& system, bool quick = true) { return {quick, "chunk", system, ""}; }
 

@@ -21,7 +21,7 @@ namespace samestate {
 namespace {
 
 using Mat = Matrix<float>;
-constexpr Structure kDelta{true};
+constexpr Structure kFusedDelta{true};
 
 Mat rounded(const Mat& x, Format format) {
   return x.unaryExpr([format](float v) { return round_to(v, format); });
@@ -180,7 +180,7 @@ TEST(FusedBound, CoversTheFusedKernelInEveryMode) {
         const Result result = fused_chunks(x, c, chunk, norm);
         for (const Mode mode : {Mode::det, Mode::prob, Mode::semi}) {
           const double e = norm ? l2norm_error(mode, x.key_width()) : 0.0;
-          const Bound bound = bound_chunked(exact, c, kDelta, mode, chunk, nullptr, e);
+          const Bound bound = bound_chunked(exact, c, kFusedDelta, mode, chunk, nullptr, e);
           const bool hard = mode == Mode::det;
           const double r = ratio(result, exact, bound, hard ? 1.0 : 5.0, hard ? 1.0 : 4.0);
           EXPECT_LT(r, 1.0) << name << ", " << family.name << ", seed " << seed << ", mode "
@@ -197,13 +197,14 @@ TEST(FusedBound, CoversTheFusedKernelInEveryMode) {
 TEST(FusedBound, LogicErrorsLeaveItFarBehind) {
   const Contract& c = contract_named("fp32_fused");
   const Sequence<double> x = in_format(random_head(3, 100, 12, 6), Format::fp32);
-  const Bound bound = bound_chunked(x, c, kDelta, Mode::det, 64);
+  const Bound bound = bound_chunked(x, c, kFusedDelta, Mode::det, 64);
   EXPECT_LT(ratio(fused_chunks(x, c, 64, false), x, bound, 1.0, 1.0), 1.0);
   EXPECT_GT(ratio(fused_chunks(x, c, 64, false, {.no_decay_in_residual = true}), x, bound, 1.0, 1.0), 100.0);
   Sequence<double> longer = x;
   longer.k *= 1.5;
   const Sequence<double> exact = normalised(longer);
-  const Bound of_norm = bound_chunked(exact, c, kDelta, Mode::det, 64, nullptr, l2norm_error(Mode::det, 12));
+  const Bound of_norm =
+      bound_chunked(exact, c, kFusedDelta, Mode::det, 64, nullptr, l2norm_error(Mode::det, 12));
   EXPECT_LT(ratio(fused_chunks(longer, c, 64, true), exact, of_norm, 1.0, 1.0), 1.0);
   EXPECT_GT(
       ratio(fused_chunks(longer, c, 64, true, {.no_factor_in_residual = true}), exact, of_norm, 1.0, 1.0),
@@ -213,7 +214,7 @@ TEST(FusedBound, LogicErrorsLeaveItFarBehind) {
 TEST(FusedBound, AnUndeclaredRoundingExceedsIt) {
   const Contract& declared = contract_named("fp32_fused");
   const Sequence<double> x = in_format(random_head(5, 128, 16, 8), Format::bf16);
-  const Bound bound = bound_chunked(x, declared, kDelta, Mode::prob, 64);
+  const Bound bound = bound_chunked(x, declared, kFusedDelta, Mode::prob, 64);
   for (Format Contract::*point :
        {&Contract::residual, &Contract::T, &Contract::state_operand, &Contract::v_new, &Contract::v_decayed,
         &Contract::P, &Contract::inverse_operand, &Contract::output}) {
@@ -228,28 +229,28 @@ TEST(FusedBound, EveryPointIsCharged) {
   const Contract& bf16 = contract_named("bf16_fused");
   const Sequence<double> x = in_format(random_head(6, 128, 16, 8), Format::bf16);
   for (const Mode mode : {Mode::det, Mode::prob, Mode::semi}) {
-    const Bound all = bound_chunked(x, bf16, kDelta, mode, 64);
+    const Bound all = bound_chunked(x, bf16, kFusedDelta, mode, 64);
     for (Format Contract::*point :
          {&Contract::residual, &Contract::T, &Contract::state_operand, &Contract::v_new, &Contract::v_decayed,
           &Contract::P, &Contract::inverse_operand, &Contract::qk}) {
       Contract less = bf16;
       less.*point = Format::fp32;
       const bool absent = point == &Contract::qk;
-      const double smaller = bound_chunked(x, less, kDelta, mode, 64).before_output.norm();
+      const double smaller = bound_chunked(x, less, kFusedDelta, mode, 64).before_output.norm();
       EXPECT_EQ(smaller < (1 - 1e-6) * all.before_output.norm(), !absent);
     }
     // beta V, beta e^G K, U and W do not exist where the residual does.
     Contract other = bf16;
     other.beta_v = other.beta_exp_k = other.U = other.W = Format::bf16;
-    EXPECT_EQ(bound_chunked(x, other, kDelta, mode, 64).before_output, all.before_output);
+    EXPECT_EQ(bound_chunked(x, other, kFusedDelta, mode, 64).before_output, all.before_output);
   }
 }
 
 TEST(FusedBound, IsBelowThatOfUAndW) {
   for (unsigned seed = 0; seed < 6; ++seed) {
     const Sequence<double> x = in_format(random_head(seed, 192, 32, 16), Format::bf16);
-    const Bound fused = bound_chunked(x, contract_named("bf16_fused"), kDelta, Mode::prob, 64);
-    const Bound today = bound_chunked(x, contract_named("bf16"), kDelta, Mode::prob, 64);
+    const Bound fused = bound_chunked(x, contract_named("bf16_fused"), kFusedDelta, Mode::prob, 64);
+    const Bound today = bound_chunked(x, contract_named("bf16"), kFusedDelta, Mode::prob, 64);
     EXPECT_LT(fused.before_output.norm(), today.before_output.norm());
     EXPECT_LT(fused.state, today.state);
   }
@@ -262,9 +263,9 @@ TEST(FusedBound, ScaleInPDoesNotChangeTheRelativeBound) {
   for (const double scale : {0.0, 1e-30, 0.25, 7.0}) {
     x.scale = scale;
     c.scale_in_P = true;
-    const Bound inside = bound_chunked(x, c, kDelta, Mode::prob, 64);
+    const Bound inside = bound_chunked(x, c, kFusedDelta, Mode::prob, 64);
     c.scale_in_P = false;
-    const Bound outside = bound_chunked(x, c, kDelta, Mode::prob, 64);
+    const Bound outside = bound_chunked(x, c, kFusedDelta, Mode::prob, 64);
     EXPECT_FALSE(inside.vacuous);
     EXPECT_LE((inside.rms - outside.rms).norm(), 1e-3 * outside.rms.norm()) << scale;
   }
@@ -309,7 +310,7 @@ TEST(OldRead, BoundCoversDecodeFromTheOldState) {
         const Result result = old_read_steps(x, c);
         for (const Mode mode : {Mode::det, Mode::prob, Mode::semi}) {
           if (mode == Mode::prob && c.state != Format::fp32) continue;  // roundings add up in time
-          const Bound bound = bound_recurrent(x, c, kDelta, mode);
+          const Bound bound = bound_recurrent(x, c, kFusedDelta, mode);
           const bool hard = mode == Mode::det;
           const double r = ratio(result, x, bound, hard ? 1.0 : 5.0, hard ? 1.0 : 4.0);
           EXPECT_LT(r, 1.0) << name << ", " << family.name << ", seed " << seed << ", mode "
@@ -326,7 +327,7 @@ TEST(OldRead, BoundCoversDecodeFromTheOldState) {
 TEST(OldRead, TheTokensOwnWriteMatters) {
   const Contract c = recurrent_contract(contract_named("fp32_fused"));
   const Sequence<double> x = random_head(4, 40, 8, 6);
-  const Bound bound = bound_recurrent(x, c, kDelta, Mode::det);
+  const Bound bound = bound_recurrent(x, c, kFusedDelta, Mode::det);
   EXPECT_LT(ratio(old_read_steps(x, c), x, bound, 1.0, 1.0), 1.0);
   EXPECT_GT(ratio(old_read_steps(x, c, false), x, bound, 1.0, 1.0), 1000.0);
 }
@@ -340,10 +341,10 @@ TEST(OldRead, CancellationIsCharged) {
   x.q = x.k;
   x.initial_state *= 1e4;
   Contract c = recurrent_contract(contract_named("fp32_fused"));
-  const Bound old = bound_recurrent(x, c, kDelta, Mode::det);
+  const Bound old = bound_recurrent(x, c, kFusedDelta, Mode::det);
   EXPECT_LT(ratio(old_read_steps(x, c), x, old, 1.0, 1.0), 1.0);
   c.reads_old_state = false;
-  const Bound fresh = bound_recurrent(x, c, kDelta, Mode::det);
+  const Bound fresh = bound_recurrent(x, c, kFusedDelta, Mode::det);
   EXPECT_NE(old.before_output, fresh.before_output);
 }
 
@@ -469,7 +470,7 @@ TEST(FusedBound, OneRoundingOfAKeyIsInAllOfItsRow) {
         S += x.k.row(t).transpose() * (x.beta(t) * (x.v.row(t) - read * S));
         o.row(t) = x.scale * (x.q.row(t) * S);
       }
-      const Bound bound = bound_chunked(x, c, kDelta, Mode::prob, 256, nullptr, 0.0, nullptr, {});
+      const Bound bound = bound_chunked(x, c, kFusedDelta, Mode::prob, 256, nullptr, 0.0, nullptr, {});
       EXPECT_LT(worst_ratio(bound, o, S, exact), 1.0) << name << ' ' << seed;
     }
   }

@@ -69,7 +69,7 @@ Trajectory<double> rounded(const Sequence<double>& x, Index chunk, const Contrac
   return out;
 }
 
-struct Point {
+struct ReadPoint {
   const char* contract;
   bool delta = false;
   bool reads_q = false;  ///< the prediction holds roundings of q, which `rounded` leaves alone
@@ -80,7 +80,7 @@ struct Sizes {
 };
 
 /// Mean squares over heads: of the errors, and as predicted with and without what repeats.
-Sizes measured(const Point& point, Index chunk, const std::function<void(Sequence<double>&)>& change) {
+Sizes measured(const ReadPoint& point, Index chunk, const std::function<void(Sequence<double>&)>& change) {
   const Contract& c = contract_named(point.contract);
   const Family& family = family_named(point.delta ? "delta_rule" : "linear_attention");
   Sizes sizes;
@@ -104,11 +104,11 @@ const auto kUnchanged = [](Sequence<double>&) {};
 
 // The mean mantissa has 0.73 of the deviation that is counted; pairs of four tokens err sqrt(4) times of what those of one do.
 TEST(RepeatedRoundings, PredictWhatRoundedOperandsDo) {
-  const Point points[] = {{"fp32+v_decayed:bf16+v_new:bf16"},
-                          {"fp32+v_decayed:bf16"},
-                          {"fp32+k_decayed:bf16"},
-                          {"fp32+qk:tf32", false, true}};
-  for (const Point& point : points) {
+  const ReadPoint points[] = {{"fp32+v_decayed:bf16+v_new:bf16"},
+                              {"fp32+v_decayed:bf16"},
+                              {"fp32+k_decayed:bf16"},
+                              {"fp32+qk:tf32", false, true}};
+  for (const ReadPoint& point : points) {
     for (const Index chunk : {1, 8}) {
       const Sizes s = measured(point, chunk, kUnchanged);
       EXPECT_LT(std::sqrt(s.error / s.repeated), 1.0) << point.contract << " " << chunk;

@@ -10,18 +10,19 @@
 namespace samestate {
 namespace {
 
-enum class Holds { numbers, zeros, ones, pending, ones_and_pending };
+enum class Filled { numbers, zeros, ones, pending, ones_and_pending };
 
-Matrix<Stochastic> made(Index rows, Index columns, Holds holds, std::mt19937_64& engine) {
+Matrix<Stochastic> made(Index rows, Index columns, Filled holds, std::mt19937_64& engine) {
   std::normal_distribution<double> normal;
   Matrix<Stochastic> out(rows, columns);
   for (Index i = 0; i < out.size(); ++i) {
     const double x = normal(engine);
     Stochastic element(x);
     const auto special = engine() % 4;
-    if (holds == Holds::zeros && special == 0) element = Stochastic();
-    if ((holds == Holds::ones || holds == Holds::ones_and_pending) && special == 0) element = Stochastic(1.0);
-    if ((holds == Holds::pending || holds == Holds::ones_and_pending) && special == 1)
+    if (holds == Filled::zeros && special == 0) element = Stochastic();
+    if ((holds == Filled::ones || holds == Filled::ones_and_pending) && special == 0)
+      element = Stochastic(1.0);
+    if ((holds == Filled::pending || holds == Filled::ones_and_pending) && special == 1)
       element = Stochastic(x) + Stochastic(normal(engine)) * Stochastic(0.3);
     out.data()[i] = element;
   }
@@ -73,10 +74,10 @@ TEST_P(StochasticProducts, AreThoseOfTheirElements) {
     elements += expected.size();
     different += differing(actual, expected);
   };
-  constexpr Holds kAll[] = {Holds::numbers, Holds::zeros, Holds::ones, Holds::pending,
-                            Holds::ones_and_pending};
-  for (const Holds left : kAll) {
-    for (const Holds right : kAll) {
+  constexpr Filled kAll[] = {Filled::numbers, Filled::zeros, Filled::ones, Filled::pending,
+                             Filled::ones_and_pending};
+  for (const Filled left : kAll) {
+    for (const Filled right : kAll) {
       for (const Index depth : {3, 40, 200}) {
         const Matrix<Stochastic> x = made(21, depth, left, engine), y = made(depth, 18, right, engine);
         const Matrix<Stochastic> expected = term_by_term(x, y);
@@ -98,7 +99,8 @@ INSTANTIATE_TEST_SUITE_P(Planted, StochasticProducts,
 
 TEST(StochasticProducts, RoundWhatTheyShould) {
   std::mt19937_64 engine(3);
-  const Matrix<Stochastic> x = made(20, 64, Holds::pending, engine), y = made(64, 20, Holds::numbers, engine);
+  const Matrix<Stochastic> x = made(20, 64, Filled::pending, engine),
+                           y = made(64, 20, Filled::numbers, engine);
   const auto product_of = [&](bool working) {
     SampledModel model;
     model.working = working;
@@ -145,9 +147,9 @@ TEST(StochasticPasses, AreThoseOfTheirElements) {
   model.salt = 9;
   const SamplingScope scope(model);
   std::mt19937_64 engine(5);
-  const Matrix<Stochastic> key = made(1, 7, Holds::ones_and_pending, engine);
+  const Matrix<Stochastic> key = made(1, 7, Filled::ones_and_pending, engine);
   const Stochastic alpha = Stochastic(0.7) + Stochastic(0.2) * Stochastic(0.9);
-  Matrix<Stochastic> S = made(7, 9, Holds::pending, engine);
+  Matrix<Stochastic> S = made(7, 9, Filled::pending, engine);
   Matrix<Stochastic> expected(1, 9);
   for (Index j = 0; j < 9; ++j) {
     Stochastic sum;

@@ -22,7 +22,7 @@ Record record(const std::string& line, double ratio, Verdict verdict = Verdict::
   return r;
 }
 
-class BaselineFile : public testing::Test {
+class BaselineFile : public ::testing::Test {
  protected:
   BaselineFile() : path_(fs::temp_directory_path() / ("samestate-baseline-" + std::to_string(::getpid()))) {}
   ~BaselineFile() override { fs::remove(path_); }

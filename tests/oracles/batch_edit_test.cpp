@@ -1,4 +1,4 @@
-#include "oracles/laws/edit.h"
+#include "oracles/batch_edit.h"
 
 #include <gtest/gtest.h>
 

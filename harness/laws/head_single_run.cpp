@@ -1,4 +1,4 @@
-#include "oracles/laws/relations.h"
+#include "harness/laws/head_laws.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "oracles/laws/comparison.h"
-#include "oracles/laws/edit.h"
+#include "harness/laws/head_comparison.h"
+#include "oracles/batch_edit.h"
 
 namespace samestate::laws_detail {
 

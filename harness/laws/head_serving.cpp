@@ -1,22 +1,19 @@
-#include "oracles/laws/relations.h"
+#include "harness/laws/head_laws.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <random>
 #include <utility>
 #include <vector>
 
-#include "oracles/laws/comparison.h"
-#include "oracles/laws/edit.h"
+#include "harness/laws/head_comparison.h"
+#include "harness/laws/shared.h"
+#include "oracles/batch_edit.h"
 
 namespace samestate::laws_detail {
 namespace {
-
-/// Requests that may be begun again.
-constexpr int kRestarts = 2;
 
 /// One request: how far it is, the state that the kernel left, and what it was told.
 struct Slot {
@@ -26,13 +23,6 @@ struct Slot {
   Path path;                ///< the calls of its present history
   std::vector<Batch> said;  ///< what they were told: tokens that do nothing are summed and rounded too
 };
-
-/// FNV-1a over the queries: the same data, the same program.
-std::uint64_t seed_of(const Batch& batch) {
-  std::uint64_t h = 0xcbf29ce484222325U;
-  for (float x : batch.q) h = (h ^ std::bit_cast<std::uint32_t>(x)) * 0x100000001b3U;
-  return h;
-}
 
 /// Dense batches of one row each, end to end as one packed batch.
 Batch packed_from(const std::vector<Batch>& parts) {
@@ -57,7 +47,7 @@ Batch packed_from(const std::vector<Batch>& parts) {
 
 class Server {
  public:
-  explicit Server(const LawSubject& s) : s_(s), engine_(seed_of(s.batch)), worst_(s) {
+  explicit Server(const LawSubject& s) : s_(s), engine_(fnv_of(s.batch.q)), worst_(s) {
     for (std::int64_t n = 0; n < s.batch.shape.B; ++n) {
       requests_.push_back(sequence_alone(s.batch, n));
       // Every call has a state to start from, zeros where the case has none.

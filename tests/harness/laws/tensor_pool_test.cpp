@@ -22,7 +22,7 @@ using mutants::CallFault;
 using mutants::ChangedCall;
 using mutants::miswritten;
 
-constexpr const char* kLine = "v1 gated_delta_step form=expanded T=5 B=4 seed=3";
+constexpr const char* kPoolLine = "v1 gated_delta_step form=expanded T=5 B=4 seed=3";
 
 Mutant planted(const CallFault& fault) {
   std::vector<Mutant> out;
@@ -75,7 +75,7 @@ const CallFault kRight = miswritten([](ChangedCall&) {});
 TEST(TensorPool, RightKernelKeepsTheLaw) {
   for (const char* more : {"", " l2norm=0", " contract=bf16", " contract=fp16", " P=2 Hk=1", " regime=large",
                            " regime=tiny", " T=1 B=1"}) {
-    std::string line = std::string(kLine) + " law=pool" + more;
+    std::string line = std::string(kPoolLine) + " law=pool" + more;
     if (std::string(more) == " T=1 B=1") line = "v1 gated_delta_step form=expanded T=1 B=1 law=pool";
     const Judgement j = judged(line, kRight);
     EXPECT_EQ(j.verdict, Verdict::pass) << line << ": " << j.reason;
@@ -88,13 +88,13 @@ TEST(TensorPool, KillsWhatTheCaseWithoutItDoesNotShow) {
     std::string line;
     const CallFault& fault;
     const char* says;
-  } rows[] = {
-      {std::string(kLine) + " contract=bf16", kWholePoolInBf16, "rows of the pool that are not the slot's"},
-      {kLine, kPlusZero, "-0 (0x80000000) became 0 (0x00000000)"},
-      {kLine, kFlushed, "rows of the pool that are not the slot's"},
-      {kLine, kQuieted, "nan (0x7fc12345) became nan (0x7fc00000)"},
-      {kLine, kFinite, "inf (0x7f800000) became 3.40282e+38"},
-      {kLine, kOthersTimesLittle, "in another one"}};
+  } rows[] = {{std::string(kPoolLine) + " contract=bf16", kWholePoolInBf16,
+               "rows of the pool that are not the slot's"},
+              {kPoolLine, kPlusZero, "-0 (0x80000000) became 0 (0x00000000)"},
+              {kPoolLine, kFlushed, "rows of the pool that are not the slot's"},
+              {kPoolLine, kQuieted, "nan (0x7fc12345) became nan (0x7fc00000)"},
+              {kPoolLine, kFinite, "inf (0x7f800000) became 3.40282e+38"},
+              {kPoolLine, kOthersTimesLittle, "in another one"}};
   for (const auto& [line, fault, says] : rows) {
     EXPECT_EQ(judged(line, fault).verdict, Verdict::pass) << line;
     const Judgement j = judged(line + " law=pool", fault);
@@ -114,7 +114,7 @@ TEST(TensorPool, IsALawOfSystemsWithSlotsAlone) {
 }
 
 TEST(TensorPool, ExplainsWhichRowsPart) {
-  const Case c = parse_case(std::string(kLine) + " contract=bf16 law=pool");
+  const Case c = parse_case(std::string(kPoolLine) + " contract=bf16 law=pool");
   Trace trace;
   const KernelTable table = planted(kWholePoolInBf16).table();
   ASSERT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail);
@@ -140,7 +140,7 @@ TEST(TensorPool, ExplainsWhatWasWrittenToRowsThatNobodyOwns) {
               {kQuieted, "reads or writes a row of the pool that is not its slot's"},
               {kOthersTimesLittle, "reads or writes a row of the pool that is not its slot's"}};
   for (const auto& [fault, says] : rows) {
-    const Case c = parse_case(std::string(kLine) + " law=pool");
+    const Case c = parse_case(std::string(kPoolLine) + " law=pool");
     Trace trace;
     const KernelTable table = planted(fault).table();
     ASSERT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail) << says;
@@ -152,7 +152,7 @@ TEST(TensorPool, ExplainsWhatWasWrittenToRowsThatNobodyOwns) {
 
 // What only the words tell apart has no pair of values to show.
 TEST(TensorPool, ExplainsWhatOnlyTheWordsTellApart) {
-  const Case c = parse_case(std::string(kLine) + " law=pool");
+  const Case c = parse_case(std::string(kPoolLine) + " law=pool");
   Trace trace;
   const KernelTable table = planted(kPlusZero).table();
   ASSERT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail);

@@ -7,9 +7,10 @@
 #include <set>
 #include <string>
 
-#include "oracles/laws/comparison.h"
-#include "oracles/laws/edit.h"
-#include "oracles/laws/relations.h"
+#include "harness/laws/head_comparison.h"
+#include "harness/laws/head_laws.h"
+#include "harness/laws/shared.h"
+#include "oracles/batch_edit.h"
 
 namespace samestate::laws_detail {
 namespace {
@@ -101,12 +102,7 @@ Judgement causality(const LawSubject& s) {
             head.head);
     }
   }
-  Judgement j = worst.take();
-  if (!effect && j.verdict == Verdict::pass) {
-    j.verdict = Verdict::vacuous;
-    j.reason = "the changed future changed nothing at all";
-  }
-  return j;
+  return if_effective(worst.take(), effect, kFutureIdle);
 }
 
 Judgement batch_permutation(const LawSubject& s) {

@@ -4,18 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "harness/laws/shared.h"
+#include "harness/run/law_subject.h"
 #include "harness/systems/tensor_system.h"
 
-/// The laws of systems of named tensors, each on a case that has what its row of the table asks for (harness/systems/laws.cpp),
+/// The laws of systems of named tensors, each on a case that has what its row of the table asks for (harness/laws/laws.cpp),
 /// and what they compare: runs of one kernel of named tensors, within the sum of their running errors; under a contract that keeps
 /// 16 bit, where these say nothing, within that of the errors of drawn roundings.
 namespace samestate::tensor_laws_detail {
 
 using Change = TensorLawComparison::Change;
-
-/// The two runs of a comparison of the rows that no request owns, before and after a call.
-inline constexpr const char* kRowsGiven = "the rows of the pool that are not the slot's, as they were given";
-inline constexpr const char* kRowsLeft = "as the call left them";
 
 /// The outputs of one sequence of a run, and what they are held against.
 struct Side {
@@ -55,9 +53,6 @@ class Comparison {
 [[nodiscard]] std::vector<OperatorOracle> oracles_of(const TensorSubject& s,
                                                      const std::vector<CaseTensor>& inputs,
                                                      const std::vector<Index>& cuts);
-
-/// Vacuous, for the reason given.
-[[nodiscard]] Judgement inapplicable(const char* why);
 
 /// The case with B sequences of T tokens.
 [[nodiscard]] Resolved resized(const Resolved& r, std::int64_t B, std::int64_t T);

@@ -2,17 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <random>
 
-#include "harness/systems/tensor_comparison.h"
+#include "harness/laws/tensor_comparison.h"
 
-/// The law `serving` of systems of named tensors (as oracles/laws/serving.cpp of the recurrent family).
+/// The law `serving` of systems of named tensors (head_serving.cpp has that of the recurrent family).
 namespace samestate::tensor_laws_detail {
 namespace {
-
-/// Requests that may be begun again.
-constexpr int kRestarts = 2;
 
 /// One request: how far it is, the states that the kernel left, and what it was told.
 struct Slot {
@@ -22,14 +18,13 @@ struct Slot {
   Tensors<double> outputs;  ///< rows of its tokens; states of the last call
 };
 
-/// FNV-1a over the inputs of tokens: the same data, the same program.
+/// By all inputs but weights.
 std::uint64_t seed_of(const std::vector<CaseTensor>& inputs) {
-  std::uint64_t h = 0xcbf29ce484222325U;
+  std::uint64_t hash = kNoData;
   for (const CaseTensor& x : inputs) {
-    if (x.spec.axis == Axis::whole) continue;
-    for (const float value : x.data) h = (h ^ std::bit_cast<std::uint32_t>(value)) * 0x100000001b3U;
+    if (x.spec.axis != Axis::whole) hash = fnv_of(x.data, hash);
   }
-  return h;
+  return hash;
 }
 
 class Server {

@@ -6,8 +6,10 @@
 
 #include "oracles/batch.h"
 #include "oracles/judge.h"
+#include "oracles/systems/operator.h"
 
-/// What a law ran and compared, kept for the explanation of a failure.
+/// What a law ran and compared, kept for the explanation of a failure: of the recurrent family head by head, of named tensors
+/// output by output.
 namespace samestate {
 
 /// One run of the kernel with what is needed to judge it.
@@ -49,5 +51,34 @@ struct LawTrace {
   std::vector<LawComparison> comparisons;
   std::vector<std::string> program;  ///< of `serving`: its calls, up to the first that left something wrong
 };
+
+/// The two runs of a comparison of the rows that no request owns, before and after a call.
+inline constexpr const char* kRowsGiven = "the rows of the pool that are not the slot's, as they were given";
+inline constexpr const char* kRowsLeft = "as the call left them";
+
+/// An output of one sequence of a run, and what the equations allow it to be. Rows x last extent.
+struct TensorLawSide {
+  Matrix<double> values, exact, tolerance;
+};
+
+/// Two of them that must agree in their first `rows` rows.
+struct TensorLawPair {
+  std::string output;
+  Index sequence = 0;  ///< as the judgement names it
+  Index rows = 0;
+  TensorLawSide first, second;
+};
+
+struct TensorLawComparison {
+  /// In what the second run is another than the first.
+  enum class Change { calls, future, order, history, slots, packing, pool };
+  Change change = Change::calls;
+  std::string first, second;  ///< the two runs, in words
+  Index place = -1;           ///< the token before which calls are cut or from which on tokens changed
+  std::vector<TensorLawPair> pairs;
+  std::string words;  ///< what parts the runs bit for bit alone, which no pair shows; empty: nothing
+};
+
+using TensorLawTrace = std::vector<TensorLawComparison>;
 
 }  // namespace samestate

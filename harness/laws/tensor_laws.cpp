@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/systems/tensor_comparison.h"
+#include "harness/laws/tensor_comparison.h"
 
 /// Laws of the systems of named tensors. Each compares runs of one kernel with each other, element by element
 /// within the sum of their running errors (BOUNDS 10.2): what is wrong in both runs alike passes here, and not
@@ -83,12 +83,8 @@ Judgement causality(const TensorSubject& s) {
       }
     }
   }
-  Judgement j = comparison.take("the tokens as they are, and with later ones changed");
-  if (!effect && j.verdict == Verdict::pass) {
-    j.verdict = Verdict::vacuous;
-    j.reason = "the changed future changed nothing at all";
-  }
-  return j;
+  return if_effective(comparison.take("the tokens as they are, and with later ones changed"), effect,
+                      kFutureIdle);
 }
 
 Judgement batch_permutation(const TensorSubject& s) {

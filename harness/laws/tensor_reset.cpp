@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/systems/tensor_comparison.h"
+#include "harness/laws/tensor_comparison.h"
 
 /// Laws about what a call must not know: the request before it, and the sequence beside it.
 namespace samestate::tensor_laws_detail {
@@ -76,18 +76,13 @@ Judgement reset(const TensorSubject& s) {
     for (const auto& [name, tolerance] : one.tolerance)
       matters = matters || get(alone[at], name) != get(carried ? kept[at] : before[at], name);
   }
-  Judgement j = comparison.take("a request by itself, and again after another one");
-  if (!matters && j.verdict == Verdict::pass) {
-    j.verdict = Verdict::vacuous;
-    j.reason = "the request before it leaves nothing that could be seen";
-  }
-  return j;
+  return if_effective(comparison.take("a request by itself, and again after another one"), matters,
+                      "the request before it leaves nothing that could be seen");
 }
 
 Judgement packing(const TensorSubject& s) {
   const std::int64_t B = s.r.c.B;
   const Index T = s.r.c.T;
-  if (B < 2 || T < 2) return inapplicable("nothing to pack: fewer than two sequences of two tokens");
   std::vector<Index> lengths;
   Index all = 0;
   for (Index b = 0; b < B; ++b) {

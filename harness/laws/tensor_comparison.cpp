@@ -1,4 +1,4 @@
-#include "harness/systems/tensor_comparison.h"
+#include "harness/laws/tensor_comparison.h"
 
 #include <fmt/format.h>
 
@@ -123,13 +123,6 @@ std::vector<OperatorOracle> oracles_of(const TensorSubject& s, const std::vector
   std::vector<OperatorOracle> out;
   for (Index b = 0; b < s.r.c.B; ++b) out.push_back(oracle_of(s, inputs, b, cuts));
   return out;
-}
-
-Judgement inapplicable(const char* why) {
-  Judgement j;
-  j.gate = "law";
-  j.reason = why;
-  return j;
 }
 
 Resolved resized(const Resolved& r, std::int64_t B, std::int64_t T) {

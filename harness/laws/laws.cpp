@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 
+#include "harness/cases/keys.h"
+#include "harness/laws/head_laws.h"
+#include "harness/laws/shared.h"
+#include "harness/laws/tensor_comparison.h"
 #include "harness/systems/recurrent_system.h"
-#include "harness/systems/tensor_comparison.h"
-#include "oracles/laws/relations.h"
 
 namespace samestate {
 namespace {
@@ -22,6 +24,9 @@ constexpr LeastOfLaw kTwoRows{"B", 2, "B=1: nothing to permute"};
 constexpr LeastOfLaw kTwoRequests{"B", 2, "B=1: no request beside another"};
 constexpr LeastOfLaw kTwoKeyHeads{"Hk", 2, "Hk=1: nothing to permute"};
 constexpr LeastOfLaw kOneToken{"T", 1, "no tokens"};
+constexpr LeastOfLaw kTwoSlots{"P", 2, "one slot: no row that the request does not own"};
+constexpr std::string_view kNothingToPack = "nothing to pack: fewer than two sequences of two tokens";
+constexpr LeastOfLaw kTwoToPack{"B", 2, kNothingToPack}, kTwoTokensToPack{"T", 2, kNothingToPack};
 
 constexpr std::array kRows = {
     Law{.name = "path_equivalence",
@@ -108,14 +113,14 @@ constexpr std::array kRows = {
         .says = "rows of a pool that are not the slot's stay bit for bit and are not read, and another slot "
                 "gives the same",
         .needs = slots,
-        .on_tensors = {tensors::pool},
+        .on_tensors = {tensors::pool, {kTwoSlots}},
         // A pool as it is served: a token of each request, and states of models' widths.
         .planned = {"B=2 T=1 law=pool", "T=1 dk=128 dv=128 law=pool", "T=3 dk=64 law=pool"}},
     Law{.name = "packing",
         .ids = "M27 M37",
         .says = "sequences of different lengths end to end give the same as each alone",
         .needs = token_wise,
-        .on_tensors = {tensors::packing}},
+        .on_tensors = {tensors::packing, {kTwoToPack, kTwoTokensToPack}}},
 };
 
 constexpr std::array kWords = {
@@ -143,13 +148,6 @@ std::vector<const Law*> laws_on(LawOn<Subject> Law::*kind, Properties has) {
     if ((law.*kind).judge != nullptr && has.has(law.needs)) out.push_back(&law);
   }
   return out;
-}
-
-Judgement vacuous(std::string reason) {
-  Judgement j;
-  j.gate = "law";
-  j.reason = std::move(reason);
-  return j;
 }
 
 /// Why the case is too small for the law; empty where it is not.
@@ -191,25 +189,27 @@ Judgement judge_law(const Law& law, const LawSubject& subject) {
   const Properties has = properties_of(subject.family);
   for (const PropertyWords& words : kWords) {
     if (law.needs.has(words.property) && !has.has(words.property))
-      return vacuous(fmt::format("the system has no {}", words.noun));
+      return law_says_nothing(fmt::format("the system has no {}", words.noun));
   }
   const BatchShape& shape = subject.batch.shape;
   if (law.initial_state && subject.batch.initial_state.empty())
-    return vacuous("needs state=random: a zero state cannot change");
+    return law_says_nothing("needs state=random: a zero state cannot change");
   const std::string_view why = too_small(law.on_heads.least, [&](std::string_view key) {
     return key == "B" ? shape.B : key == "Hk" ? shape.Hk : shape.T;
   });
-  if (!why.empty()) return vacuous(std::string(why));
-  if (!shape.offsets.empty()) return vacuous("a packed batch: the law is tried on dense ones");
+  if (!why.empty()) return law_says_nothing(std::string(why));
+  if (!shape.offsets.empty()) return law_says_nothing("a packed batch: the law is tried on dense ones");
   Judgement j = law.on_heads.judge(subject);
   if (j.gate.empty()) j.gate = "law";
   return j;
 }
 
 Judgement judge_law(const Law& law, const TensorSubject& subject) {
-  const std::string_view why = too_small(
-      law.on_tensors.least, [&](std::string_view key) { return key == "B" ? subject.r.c.B : subject.r.c.T; });
-  return why.empty() ? law.on_tensors.judge(subject) : vacuous(std::string(why));
+  const Case& c = subject.r.c;
+  const std::string_view why = too_small(law.on_tensors.least, [&](std::string_view key) {
+    return key == "B" ? c.B : key == "T" ? c.T : size_in(c, key);
+  });
+  return why.empty() ? law.on_tensors.judge(subject) : law_says_nothing(std::string(why));
 }
 
 }  // namespace samestate

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "harness/cases/laws.h"
+#include "harness/run/law_subject.h"
 #include "harness/systems/recurrent_system.h"
 #include "oracles/contracts.h"
-#include "oracles/laws/law.h"
 
 namespace samestate {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "oracles/laws/law.h"
+#include "harness/run/law_subject.h"
 
-/// The laws of the recurrent family, each on a case that has what its row of the table asks for (harness/systems/laws.cpp).
+/// The laws of the recurrent family, each on a case that has what its row of the table asks for (harness/laws/laws.cpp).
 namespace samestate::laws_detail {
 
 /// EQ-02, EQ-04, EQ-07, EQ-09: chunked, with another chunk, over any ranks, and recurrent are one function; ranks that divide

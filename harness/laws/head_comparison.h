@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "oracles/laws/law.h"
-#include "oracles/laws/trace.h"
+#include "harness/run/law_subject.h"
+#include "harness/run/law_trace.h"
 
-/// Runs and their comparison, as every law needs them (oracles/laws/laws.cpp).
+/// Runs and their comparison, as every law needs them (harness/laws/head_laws.cpp).
 namespace samestate::laws_detail {
 
 using Run = LawRun;

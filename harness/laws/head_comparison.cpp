@@ -1,4 +1,4 @@
-#include "oracles/laws/comparison.h"
+#include "harness/laws/head_comparison.h"
 #include "oracles/reasons.h"
 
 #include <fmt/format.h>

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fixtures/run_file.h"
+#include "fixtures/safetensors.h"
+#include "harness/captured/captured_calls.h"
+#include "harness/cases/resolved.h"
+#include "oracles/given.h"
+
+namespace samestate {
+
+/// Settings for recorded calls that their declaration leaves open.
+struct CapturedWords {
+  std::string contract = {};  ///< empty: that of the declaration which has the recorded dtypes
+  std::int64_t chunk = 0;     ///< 0: the call's own argument, or the limit of the declaration
+  std::set<std::string, std::less<>> ignored = {};  ///< tensors that are neither read nor judged
+};
+
+/// A recorded call as a run of a case of its declaration's system: which of the file's tensors is which of the system's, whatever
+/// the conventions, and the sizes and settings that the recorded shapes and arguments show. It is opened without reading data but
+/// those of cu_seqlens.
+class CapturedRun {
+ public:
+  /// Throws Error that names the file: one that is damaged, or holds other tensors than the manifest says. Throws
+  /// CapturedMismatch where the call is not one of the declaration's.
+  CapturedRun(const std::filesystem::path& folder, const CapturedCall& call, const CapturedFunction& function,
+              const CapturedWords& words);
+
+  /// The case that the call is an instance of; its data are the file's, whatever seed and regime the line has.
+  [[nodiscard]] const Resolved& resolved() const { return *resolved_; }
+  /// How the kernel got g, beta, q and k.
+  [[nodiscard]] const Given& given() const { return given_; }
+  [[nodiscard]] const Conventions& conventions() const;
+  /// An input that the call changed, and is not to; empty: none.
+  [[nodiscard]] const std::string& edited() const { return edited_; }
+  /// The call's results themselves are not what was asked for: one is missing, or has another size; empty: they are.
+  [[nodiscard]] const std::string& fault() const { return fault_; }
+  /// Where a tensor of the case stands in the file, by its name in a run file; empty: the call has none, or not of that size.
+  [[nodiscard]] const std::string& place(std::string_view name) const;
+  [[nodiscard]] const Safetensors& file() const { return file_; }
+
+  /// With the data as the system has them, in its layout, each value as it was recorded or as it is meant. Nothing where a result
+  /// is missing.
+  [[nodiscard]] std::optional<RunFile> run_file() const;
+
+ private:
+  /// A tensor of the system and its name in a run file.
+  struct Wanted {
+    TensorSpec spec;
+    bool output;
+    std::string name;
+    std::vector<std::int64_t> shape;  ///< the batch's extent included
+  };
+  [[nodiscard]] std::vector<Wanted> wanted(const Case& c) const;
+  [[nodiscard]] std::string argument(std::string_view ours) const;
+  [[nodiscard]] const CapturedValue* value(std::string_view ours) const;
+  [[nodiscard]] std::vector<std::int64_t> in_our_layout(const Wanted& tensor,
+                                                        std::vector<std::int64_t> shape) const;
+  [[nodiscard]] std::vector<std::int64_t> in_its_layout(const Wanted& tensor, const Case& c) const;
+  void require_options() const;
+  void find_inputs(Case& c);
+  void find_outputs(Case& c);
+  [[nodiscard]] std::string final_state(const Case& c, std::size_t place);
+  void take_sizes(Case& c) const;
+  void take_lengths(Case& c) const;
+  void take_chunk(Case& c, const CapturedWords& words) const;
+  void take_family_settings(Case& c);
+  void require_shapes(const Case& c);
+  void require_all_named(const Case& c, const CapturedWords& words);
+  [[nodiscard]] std::vector<std::string_view> values_read(const Case& c, const CapturedWords& words) const;
+  [[nodiscard]] std::string contract(const Case& c, const CapturedWords& words) const;
+
+  const CapturedCall& call_;
+  const CapturedFunction& function_;
+  const System* system_ = nullptr;
+  Safetensors file_;
+  std::map<std::string, std::string, std::less<>> places_;  ///< a run file's name: this file's
+  std::string lengths_, edited_, fault_;
+  Given given_;
+  std::optional<Resolved> resolved_;
+};
+
+}  // namespace samestate
