@@ -201,6 +201,10 @@ Outcome run(const Arguments& a, const Contract& contract) {
 template <const calls::System& system>
 Timing time(const Arguments& a, const Contract& contract, const TimingRequest& request) {
   Timing timing;
+  if (!request.variant.empty() && row_named(segment_rows(), request.variant) == segment_rows().size()) {
+    timing.outcome = {Outcome::Kind::unsupported, "variant " + request.variant + " does not take this call"};
+    return timing;
+  }
   Outcome outcome =
       with_packed<system>(a, contract, [&](const calls::Sizes& sizes, const Packed<Bf16>& packed) {
         std::vector<std::unique_ptr<SegmentedCall>> calls;
