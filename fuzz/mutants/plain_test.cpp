@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kExamples = 4;
 
-bool meant_for(const Mutant& m, const Case& c) {
+bool meant_for_plain_test(const Mutant& m, const Case& c) {
   return m.system == c.system && !m.hostile && m.equivalent.empty();
 }
 
@@ -96,7 +96,7 @@ BlindSpot blind_spot(const Case& c, const TolerancesOfCase& of, const PlainRules
   RightKernels right(c, of);
   const auto began = std::chrono::steady_clock::now();
   for (const Mutant& m : all_mutants()) {
-    if (!meant_for(m, c)) continue;
+    if (!meant_for_plain_test(m, c)) continue;
     ++out.all;
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - began;
     if (since.count() > seconds) {

@@ -17,10 +17,10 @@
 namespace samestate {
 namespace {
 
-using Values = std::span<const float>;
+using PublicValues = std::span<const float>;
 
 /// max |e - a|; a NaN wins, as in torch.
-double largest_difference(Values expected, Values actual) {
+double largest_difference(PublicValues expected, PublicValues actual) {
   double largest = 0.0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double d = std::abs(static_cast<double>(expected[i]) - static_cast<double>(actual[i]));
@@ -30,7 +30,7 @@ double largest_difference(Values expected, Values actual) {
   return largest;
 }
 
-double mean_square(Values expected, Values actual) {
+double mean_square(PublicValues expected, PublicValues actual) {
   double sum = 0.0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double d =
@@ -41,7 +41,7 @@ double mean_square(Values expected, Values actual) {
 }
 
 /// fla/utils.py get_err_ratio: RMS(e - a) / (RMS(e) + 1e-8).
-double error_ratio(Values expected, Values actual) {
+double error_ratio(PublicValues expected, PublicValues actual) {
   return std::sqrt(mean_square(expected, actual)) / (std::sqrt(mean_square(expected, {})) + 1e-8);
 }
 
@@ -50,13 +50,13 @@ double fla_ratio(const Compared& what) { return what.form == "recurrent" ? 0.002
 
 /// fla/utils.py assert_close, outside CI: return early at max |e - a| <= 1e-6, else assert error_rate <
 /// ratio.
-bool fla(Values expected, Values actual, const Compared& what) {
+bool fla(PublicValues expected, PublicValues actual, const Compared& what) {
   if (largest_difference(expected, actual) <= 1e-6) return true;
   return error_ratio(expected, actual) < fla_ratio(what);
 }
 
 /// The same under FLA_CI_ENV: only a warning where error_rate < 0.01 or max |e - a| <= 0.3.
-bool fla_ci(Values expected, Values actual, const Compared& what) {
+bool fla_ci(PublicValues expected, PublicValues actual, const Compared& what) {
   const double absolute = largest_difference(expected, actual);
   const double rate = error_ratio(expected, actual);
   if (absolute <= 1e-6 || rate < 0.01 || absolute <= 0.3) return true;
@@ -64,7 +64,7 @@ bool fla_ci(Values expected, Values actual, const Compared& what) {
 }
 
 /// torch.testing.assert_close: |a - e| <= atol + rtol |e| everywhere; NaN fails.
-bool close(Values expected, Values actual, double atol, double rtol) {
+bool close(PublicValues expected, PublicValues actual, double atol, double rtol) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double e = static_cast<double>(expected[i]);
     if (!(std::abs(static_cast<double>(actual[i]) - e) <= atol + rtol * std::abs(e))) return false;
@@ -73,16 +73,18 @@ bool close(Values expected, Values actual, double atol, double rtol) {
 }
 
 /// flashinfer tests/gdn/test_prefill_delta_rule.py, bf16: o 1e-2, 1e-2; state 5e-3, 1e-3.
-bool flashinfer(Values expected, Values actual, const Compared& what) {
+bool flashinfer(PublicValues expected, PublicValues actual, const Compared& what) {
   return what.tensor == "o" ? close(expected, actual, 1e-2, 1e-2) : close(expected, actual, 5e-3, 1e-3);
 }
 
 /// vllm tests/kernels/test_fused_recurrent_packed_decode.py, bf16 and fp16: atol 2e-2, rtol 1e-2.
-bool vllm(Values expected, Values actual, const Compared&) { return close(expected, actual, 2e-2, 1e-2); }
+bool vllm(PublicValues expected, PublicValues actual, const Compared&) {
+  return close(expected, actual, 2e-2, 1e-2);
+}
 
 /// llama.cpp tests/test-backend-ops.cpp: nmse = MSE(e, a) / MSE(e, 0) <= 1e-7 (test_case::max_nmse_err); NaN
 /// fails.
-bool nmse(Values expected, Values actual, const Compared&) {
+bool nmse(PublicValues expected, PublicValues actual, const Compared&) {
   const double power = mean_square(expected, {});
   const double error = mean_square(expected, actual);
   return error == 0.0 || error / power <= 1e-7;

@@ -26,7 +26,7 @@ double ratio_of(double error, double tolerance) {
   return error == 0.0 ? 0.0 : error / tolerance;
 }
 
-HeadDifference difference_of(const Resolved& r, const Family& family, const Batch& batch,
+HeadDifference compared_head(const Resolved& r, const Family& family, const Batch& batch,
                              const Outputs& outputs, Index n, Index h, const Path* path) {
   const Sequence<double> x = sequence_of(batch, n, h);
   const Path rows = path == nullptr ? r.path(batch.shape.T) : *path;
@@ -73,8 +73,6 @@ std::vector<Index> channels_of(const std::vector<HeadDifference>& heads) {
   return {channels.begin(), channels.end()};
 }
 
-bool wrong(const HeadDifference& d) { return !d.tokens.empty() || d.state_wrong; }
-
 std::vector<Index> tokens_of(const std::vector<HeadDifference>& heads) {
   std::set<Index> tokens;
   for (const HeadDifference& d : heads) tokens.insert(d.tokens.begin(), d.tokens.end());
@@ -85,7 +83,7 @@ template <class Key>
 std::vector<Index> wrong_of(const std::vector<HeadDifference>& heads, Key&& key) {
   std::set<Index> out;
   for (const HeadDifference& d : heads) {
-    if (wrong(d)) out.insert(key(d));
+    if (d.wrong()) out.insert(key(d));
   }
   return {out.begin(), out.end()};
 }
@@ -131,7 +129,7 @@ void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
 bool stand_out(const std::vector<HeadDifference>& heads) {
   double wrong_ratio = 0.0, right_ratio = 0.0;
   for (const HeadDifference& d : heads) {
-    if (wrong(d)) wrong_ratio = std::max(wrong_ratio, d.worst_ratio);
+    if (d.wrong()) wrong_ratio = std::max(wrong_ratio, d.worst_ratio);
     right_ratio = std::max(right_ratio, d.right_ratio);
   }
   return !(wrong_ratio < kAnotherThing * right_ratio);
@@ -173,7 +171,7 @@ std::vector<HeadDifference> head_differences(const Resolved& r, const Family& fa
   std::vector<HeadDifference> out;
   for (Index n = 0; n < batch.shape.sequences(); ++n) {
     for (Index h = 0; h < batch.shape.Hv; ++h)
-      out.push_back(difference_of(r, family, batch, outputs, n, h, path));
+      out.push_back(compared_head(r, family, batch, outputs, n, h, path));
   }
   return out;
 }
@@ -377,7 +375,7 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
     if (!held_in_bf16(d.state)) bf16_state = false;
     if (d.o.size() > 0 && !held_in_bf16(d.o)) bf16_o = false;
     right_in_bf16 = right_in_bf16 && held_in_bf16(d.exact.state) && held_in_bf16(d.exact.o);
-    if (!wrong(d)) continue;
+    if (!d.wrong()) continue;
     any = true;
     for (const Index t : d.tokens) {
       zero_o = zero_o && d.o.row(t).isZero(0);

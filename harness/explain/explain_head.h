@@ -27,6 +27,7 @@ struct HeadDifference {
   double worst_ratio = 0.0;  ///< of a row, or of the state where no row is wrong
   double right_ratio = 0.0;  ///< the largest of what is right
   Index worst_token = -1;    ///< -1: the state
+  [[nodiscard]] bool wrong() const { return !tokens.empty() || state_wrong; }
 };
 
 /// Fills in tokens, state_wrong, worst_ratio and worst_token from the rest.

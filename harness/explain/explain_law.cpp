@@ -14,9 +14,8 @@ namespace {
 
 using Change = LawComparison::Change;
 
-bool wrong(const HeadDifference& d) { return !d.tokens.empty() || d.state_wrong; }
 bool any_wrong(const std::vector<HeadDifference>& heads) {
-  return std::any_of(heads.begin(), heads.end(), wrong);
+  return std::any_of(heads.begin(), heads.end(), [](const HeadDifference& d) { return d.wrong(); });
 }
 
 /// Rows of `part` from `begin` on, after as many of zeros as there are before them: tokens keep their
@@ -100,7 +99,7 @@ Seen seen(const LawComparison& comparison) {
     const HeadDifference& d =
         out.heads.emplace_back(head_difference_of(pair, comparison.at_most, out.neither));
     out.tokens.insert(d.tokens.begin(), d.tokens.end());
-    if (wrong(d)) out.worst = std::max(out.worst, d.worst_ratio);
+    if (d.wrong()) out.worst = std::max(out.worst, d.worst_ratio);
   }
   return out;
 }
@@ -158,7 +157,7 @@ void exchanged(const Seen& seen, std::vector<std::string>& out) {
   std::string text;
   int count = 0;
   for (const HeadDifference& d : seen.heads) {
-    if (!wrong(d)) continue;
+    if (!d.wrong()) continue;
     const double whole = (d.o - d.exact.o).norm() + (d.state - d.exact.state).norm();
     const auto other = std::find_if(seen.heads.begin(), seen.heads.end(), [&](const HeadDifference& e) {
       if (&e == &d || e.o.rows() != d.o.rows() || e.state.rows() != d.state.rows()) return false;
@@ -339,7 +338,7 @@ Explanation explain_law(const Resolved& r, const Family& family, const Trace& tr
   append(out.patterns, found[1], "the second: ");
   std::vector<std::string> values;
   for (const HeadDifference& d : at->heads) {
-    if (!wrong(d) || d.tokens.empty()) continue;
+    if (!d.wrong() || d.tokens.empty()) continue;
     const double factor = constant_factor(d.exact.o, d.o);
     if (!std::isnan(factor) && std::abs(factor) > 0.0)
       values.push_back(fmt::format("the second is the first times {:.6g}", factor));

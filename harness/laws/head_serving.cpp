@@ -16,7 +16,7 @@ namespace samestate::laws_detail {
 namespace {
 
 /// One request: how far it is, the state that the kernel left, and what it was told.
-struct Slot {
+struct HeadSlot {
   std::int64_t done = 0;
   std::vector<float> state;
   std::vector<float> o;     ///< [tokens of path, Hv, dv]
@@ -45,9 +45,9 @@ Batch packed_from(const std::vector<Batch>& parts) {
   return all;
 }
 
-class Server {
+class HeadServer {
  public:
-  explicit Server(const LawSubject& s) : s_(s), engine_(fnv_of(s.batch.q)), worst_(s) {
+  explicit HeadServer(const LawSubject& s) : s_(s), engine_(fnv_of(s.batch.q)), worst_(s) {
     for (std::int64_t n = 0; n < s.batch.shape.B; ++n) {
       requests_.push_back(sequence_alone(s.batch, n));
       // Every call has a state to start from, zeros where the case has none.
@@ -100,7 +100,7 @@ class Server {
 
   /// The next `count` tokens of slot n from its state, and `padding` tokens that do nothing.
   [[nodiscard]] Batch next(std::size_t n, std::int64_t count, std::int64_t padding = 0) const {
-    const Slot& slot = slots_[n];
+    const HeadSlot& slot = slots_[n];
     const std::int64_t T = s_.batch.shape.T;
     Batch part = tokens_of(requests_[n], slot.done, slot.done + count);
     part.initial_state = slot.state;
@@ -119,7 +119,7 @@ class Server {
   /// state `sequence`, become the slot's; `call` is how its tokens went.
   void take(std::size_t n, Batch said, const Outputs& out, std::int64_t begin, std::int64_t count,
             std::int64_t sequence, Segment call) {
-    Slot& slot = slots_[n];
+    HeadSlot& slot = slots_[n];
     const std::int64_t row = s_.batch.shape.Hv * s_.batch.shape.dv;
     const std::int64_t rows = said.shape.T;
     slot.o.insert(slot.o.end(), out.o.begin() + begin * row, out.o.begin() + (begin + rows) * row);
@@ -206,7 +206,7 @@ class Server {
 
   /// A fork of slot n runs ahead on tokens that are then rejected: the slot itself must not notice.
   void speculate(std::size_t n) {
-    const Slot before = slots_[n];
+    const HeadSlot before = slots_[n];
     forked_ = true;
     advance(n, 1 + static_cast<std::int64_t>(below(static_cast<std::size_t>(left(n)))), 0);
     forked_ = false;
@@ -222,7 +222,7 @@ class Server {
 
   /// The slot's whole history, as one run of the calls that it was made of.
   [[nodiscard]] Run history_of(std::size_t n) const {
-    const Slot& slot = slots_[n];
+    const HeadSlot& slot = slots_[n];
     Batch told = packed_from(slot.said);
     told.shape.offsets.clear();
     return {std::move(told), slot.path, {slot.o, slot.state}};
@@ -260,7 +260,7 @@ class Server {
   const LawSubject& s_;
   std::mt19937_64 engine_;
   std::vector<Batch> requests_;
-  std::vector<Slot> slots_;
+  std::vector<HeadSlot> slots_;
   Worst worst_;
   bool forked_ = false;  ///< the call is a fork's
   bool found_ = false;   ///< the trace has its end
@@ -268,6 +268,6 @@ class Server {
 
 }  // namespace
 
-Judgement serving(const LawSubject& s) { return Server(s).run(); }
+Judgement serving(const LawSubject& s) { return HeadServer(s).run(); }
 
 }  // namespace samestate::laws_detail

@@ -11,7 +11,7 @@ namespace samestate::tensor_laws_detail {
 namespace {
 
 /// One request: how far it is, the states that the kernel left, and what it was told.
-struct Slot {
+struct TensorSlot {
   Index done = 0;
   std::vector<Index> cuts;  ///< where its calls ended
   std::map<std::string, std::vector<float>> states;
@@ -27,9 +27,9 @@ std::uint64_t seed_of(const std::vector<CaseTensor>& inputs) {
   return hash;
 }
 
-class Server {
+class TensorServer {
  public:
-  explicit Server(const TensorSubject& s)
+  explicit TensorServer(const TensorSubject& s)
       : s_(s),
         signature_(s.system.row.signature(s.system.call(s.r.c, s.native))),
         engine_(seed_of(s.inputs)),
@@ -80,8 +80,8 @@ class Server {
   }
 
   /// Request b before its first token.
-  [[nodiscard]] Slot empty(Index b) const {
-    Slot slot;
+  [[nodiscard]] TensorSlot empty(Index b) const {
+    TensorSlot slot;
     for (const CaseTensor& x : s_.inputs) {
       if (x.spec.axis == Axis::state) slot.states[x.spec.name] = part(x, b, 0, x.spec.size());
     }
@@ -118,7 +118,7 @@ class Server {
       const Index each = by_token ? all.spec.size() / T() : 0;
       x.data.clear();
       for (const std::size_t n : rows) {
-        const Slot& slot = slots_[n];
+        const TensorSlot& slot = slots_[n];
         const Index begin = all.spec.axis == Axis::prefix ? 0 : slot.done;
         const std::vector<float> mine =
             all.spec.axis == Axis::state ? slot.states.at(x.spec.name)
@@ -139,7 +139,7 @@ class Server {
   void advance(const std::vector<std::size_t>& rows, Index count) {
     const std::vector<Tensors<double>> results = call(rows, count);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      Slot& slot = slots_[rows[i]];
+      TensorSlot& slot = slots_[rows[i]];
       for (const TensorSpec& spec : signature_.outputs) {
         const Matrix<double>& x = get(results[i], spec.name);
         if (spec.axis == Axis::state) {
@@ -169,13 +169,13 @@ class Server {
 
   /// Tokens of a copy that is then thrown away.
   void speculate(std::size_t n) {
-    const Slot before = slots_[n];
+    const TensorSlot before = slots_[n];
     advance({n}, 1 + static_cast<Index>(below(static_cast<std::size_t>(T() - before.done))));
     slots_[n] = before;
   }
 
   void compare(std::size_t n) {
-    const Slot& slot = slots_[n];
+    const TensorSlot& slot = slots_[n];
     if (slot.done == 0) return;
     std::vector<Index> cuts = slot.cuts;
     if (cuts.back() == T()) cuts.pop_back();
@@ -197,7 +197,7 @@ class Server {
   const TensorSubject& s_;
   const Signature signature_;
   std::mt19937_64 engine_;
-  std::vector<Slot> slots_;
+  std::vector<TensorSlot> slots_;
   std::vector<Tensors<double>> alone_;  ///< each request in one call
   std::vector<OperatorOracle> wholes_;  ///< of these
   Comparison comparison_;
@@ -205,6 +205,6 @@ class Server {
 
 }  // namespace
 
-Judgement serving(const TensorSubject& s) { return Server(s).run(); }
+Judgement serving(const TensorSubject& s) { return TensorServer(s).run(); }
 
 }  // namespace samestate::tensor_laws_detail

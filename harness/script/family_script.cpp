@@ -79,7 +79,7 @@ std::string reading(const Given& given, const RecurrentSystem& system, const Bat
   return out;
 }
 
-constexpr const char* kExpected = R"py(
+constexpr const char* kFamilyExpected = R"py(
 def expected(n, h):
     """o [T, dv] and the final state [dk, dv] of sequence n, value head h, in float64 from what the kernel is given."""
     b, begin, end = SEQUENCES[n]
@@ -91,7 +91,7 @@ def expected(n, h):
     return reference(q, k, v, g, beta, S, @SCALE@)
 )py";
 
-constexpr const char* kCalled = R"py(
+constexpr const char* kFamilyCalled = R"py(
 def results():
     """o and the final state: the calls of the case in their order, the state carried from each to the next."""
     state, parts = DATA.get("initial_state"), []
@@ -102,13 +102,13 @@ def results():
     return np.concatenate(parts, 1), state
 )py";
 
-constexpr const char* kRecorded = R"py(
+constexpr const char* kFamilyRecorded = R"py(
 def results():
     """o and the final state, as the kernel gave them."""
     return DATA["recorded o"].astype(float), DATA["recorded final_state"].astype(float)
 )py";
 
-constexpr const char* kMain = R"py(    o, final_state = results()
+constexpr const char* kFamilyMain = R"py(    o, final_state = results()
     for i, (n, h) in enumerate(HEADS):
         b, begin, end = SEQUENCES[n]
         wanted, S = expected(n, h)
@@ -259,7 +259,7 @@ Parts family_parts(const RecurrentSystem& system, const Resolved& r, const Recor
   const std::int64_t group = s.Hv / std::max<std::int64_t>(s.Hk, 1);
   parts.reference =
       std::string(numpy_text(system.name)) + "\n" +
-      filled_in(kExpected,
+      filled_in(kFamilyExpected,
                 {{"KEY_HEAD",
                   s.head_map == HeadMap::tiled ? fmt::format("h % {}", s.Hk) : fmt::format("h // {}", group)},
                  {"G", system.family.gated ? "DATA[\"g\"][b, begin:end, h].astype(float)" : "None"},
@@ -268,8 +268,8 @@ Parts family_parts(const RecurrentSystem& system, const Resolved& r, const Recor
                  {"STATE", batch.initial_state.empty() ? fmt::format("np.zeros(({}, {}))", s.dk, s.dv)
                                                        : "DATA[\"initial_state\"][n, h].astype(float)"},
                  {"SCALE", folded ? "1.0" : "SCALE"}});
-  parts.results = recorded ? kRecorded : kCalled;
-  parts.main = kMain;
+  parts.results = recorded ? kFamilyRecorded : kFamilyCalled;
+  parts.main = kFamilyMain;
   parts.data = data_of(batch, "");
   const auto count = static_cast<std::int64_t>(compared.size());
   parts.data += python_array("limit row", std::vector{count, longest}, rows) +

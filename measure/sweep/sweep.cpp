@@ -8,12 +8,11 @@
 
 #include "oracles/contracts.h"
 #include "oracles/judge_policy.h"
+#include "oracles/numbers.h"
 #include "oracles/systems/family.h"
 
 namespace samestate {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 constexpr SweepSeries kSeries[] = {
     {"chunk", "error, bound, FLOPs and bytes against the chunk, 1 to 256"},

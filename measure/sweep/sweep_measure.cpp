@@ -12,13 +12,12 @@
 #include "harness/run/run_case.h"
 #include "oracles/bounds/shared.h"
 #include "oracles/judge.h"
+#include "oracles/numbers.h"
 #include "reference/l2norm.h"
 #include "reference/recurrence.h"
 
 namespace samestate {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// Sums of squares over some elements.
 struct Squares {

@@ -10,7 +10,7 @@ namespace {
 /// The layer with its routing injected: `scores` stand for the probabilities of the candidates, so that which
 /// branches are chosen is exact and the same everywhere (EQUATIONS 8.2); the router is an operator of its
 /// own.
-struct Layer {
+struct DendriticLayer {
   static Signature signature(const Call& call) {
     const DendriticSizes s = dendritic_sizes(call);
     const Index T = call.tokens;
@@ -118,8 +118,8 @@ std::vector<Operator> dendritic_attention_operators() {
                   {"W", 4, 1, 8, "width of the convolutions"}},
                  {{"masked"}, {"compacted"}, {"chunked", true}},
                  true,
-                 Layer::signature};
-  evaluate_with<Layer>(layer);
+                 DendriticLayer::signature};
+  evaluate_with<DendriticLayer>(layer);
   layer.late_factors = kKeyLengthFactors;
   return {std::move(layer)};
 }

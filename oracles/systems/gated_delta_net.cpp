@@ -12,7 +12,7 @@ namespace {
 
 /// The layer, its four tensors of interest beside the output: the norm hides errors of scale, so the core and
 /// the states are judged as well (EQUATIONS 8.1).
-struct Layer {
+struct GatedDeltaNetLayer {
   static Signature signature(const Call& call) {
     const GatedDeltaNetShape shape = gated_delta_net_shape(call);
     const Index D = call.at("D");
@@ -110,13 +110,13 @@ std::vector<Operator> gated_delta_net_operators() {
                   {"W", 4, 1, 8, "width of the convolution"}},
                  {{"recurrent"}, {"chunked", true}},
                  true,
-                 Layer::signature};
-  evaluate_with<Layer>(layer);
+                 GatedDeltaNetLayer::signature};
+  evaluate_with<GatedDeltaNetLayer>(layer);
   layer.late_factors = kKeyLengthFactors;
   layer.cost = [](const Call& call) {
     return row_costs::recurrence(call, costs::gated_delta_rule(call.at("dk"), call.at("dv")),
                                  call.at("Hk") * call.at("R"),
-                                 row_costs::linear_maps(Layer::signature(call)));
+                                 row_costs::linear_maps(GatedDeltaNetLayer::signature(call)));
   };
   Operator output{"gated_delta_net_output",
                   "y = W_o (norm(core) silu(z)), each head's norm by itself (EQUATIONS 5.6, RMS-1, RMS-8)",

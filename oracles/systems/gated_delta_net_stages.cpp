@@ -9,7 +9,7 @@ namespace samestate {
 namespace {
 
 /// The input projections, split and brought into flat order (GDN-23, GDN-24).
-struct Projections {
+struct NetProjections {
   static Signature signature(const Call& call) {
     const GatedDeltaNetShape shape = gated_delta_net_shape(call);
     const Index D = call.at("D");
@@ -156,7 +156,7 @@ GatedDeltaNetShape gated_delta_net_shape(const Call& call) {
 
 LayerStages gated_delta_net_stages(const Call& call) {
   static const Operator projections =
-      stage_operator<Projections>("gated_delta_net.projections", "mixed, z, b, a = W x (EQUATIONS 5.6)");
+      stage_operator<NetProjections>("gated_delta_net.projections", "mixed, z, b, a = W x (EQUATIONS 5.6)");
   static const Operator rule =
       stage_operator<Rule>("gated_delta_net.rule", "the gated delta rule of all value heads (EQUATIONS 5.6)",
                            {{"recurrent"}, {"chunked", true}}, true);

@@ -25,7 +25,7 @@ Scalar decay_of(Index h) {
 
 /// Each form divides a row by a scale of its own, and the norm without epsilon takes it away again (EQ-11):
 /// the forms are comparable behind it only.
-struct Normalised {
+struct NormalisedRetention {
   static Signature signature(const Call& call) {
     return {head_tensors(call), {{"o", Axis::tokens, {call.tokens, call.at("H") * call.at("dv")}}}};
   }
@@ -122,7 +122,7 @@ Cost retention_cost(const Call& call, costs::Count besides = 0) {
 }
 
 /// The whole layer; `position` counts the tokens before the call.
-struct Layer {
+struct RetNetLayer {
   static Signature signature(const Call& call) {
     const Index H = call.at("H");
     const Index D = call.at("D");
@@ -180,8 +180,8 @@ std::vector<Operator> retnet_operators() {
                       kWidths,
                       {{"parallel"}, {"chunked", true}},
                       false,
-                      Normalised::signature};
-  evaluate_with<Normalised>(normalised);
+                      NormalisedRetention::signature};
+  evaluate_with<NormalisedRetention>(normalised);
   // The parallel form is one square of scores, which no header of costs counts.
   normalised.cost = [](const Call& call) { return call.chunk > 0 ? retention_cost(call) : Cost{}; };
   Operator recurrence{"normalised_retention_recurrence",
@@ -200,10 +200,10 @@ std::vector<Operator> retnet_operators() {
                   {"dv", 16, 1, 512, "value width of a head"}},
                  {{"recurrent"}, {"chunked", true}},
                  true,
-                 Layer::signature};
-  evaluate_with<Layer>(layer);
+                 RetNetLayer::signature};
+  evaluate_with<RetNetLayer>(layer);
   layer.cost = [](const Call& call) {
-    return retention_cost(call, row_costs::linear_maps(Layer::signature(call)));
+    return retention_cost(call, row_costs::linear_maps(RetNetLayer::signature(call)));
   };
   return {std::move(normalised), std::move(recurrence), std::move(layer)};
 }

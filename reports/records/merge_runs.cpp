@@ -128,9 +128,10 @@ Shards by_shard(const std::vector<Part>& parts) {
 }
 
 /// The cases of the shards by number.
-class Cases {
+class MergedCases {
  public:
-  explicit Cases(const Shards& shards) : sweep_(shards.begin()->second.front()->part().verb == "sweep") {
+  explicit MergedCases(const Shards& shards)
+      : sweep_(shards.begin()->second.front()->part().verb == "sweep") {
     for (const auto& [shard, parts] : shards) take(parts);
   }
   [[nodiscard]] const std::map<std::int64_t, Found>& all() const { return cases_; }
@@ -282,7 +283,7 @@ void check_plan(const MergedRun& merged) {
 MergedRun merge_runs(const std::vector<NamedRecords>& files, const std::string& version) {
   const std::vector<Part> parts = parts_of(files, version);
   const Shards shards = by_shard(parts);
-  const Cases cases(shards);
+  const MergedCases cases(shards);
   MergedRun out;
   out.run = parts.front().run();
   for (std::string Run::*field : {&Run::device, &Run::driver, &Run::toolkit, &Run::commit})

@@ -10,7 +10,7 @@
 namespace samestate {
 namespace {
 
-using Row = std::vector<DataTable::Cell>;
+using CsvRow = std::vector<DataTable::Cell>;
 
 const std::vector<std::string> kRecordColumns = {
     "system",       "form",       "contract",    "regime",     "law",        "device",
@@ -19,7 +19,7 @@ const std::vector<std::string> kRecordColumns = {
     "row_ratio",    "head_ratio", "state_ratio", "hard_ratio", "twin_ratio", "median_ratio",
     "relative_rms", "rows",       "seconds",     "reason",     "line"};
 
-void add_record(Row& row, const Record& r) {
+void add_record(CsvRow& row, const Record& r) {
   const Judgement& j = r.judgement;
   for (const std::string* text : {&r.system, &r.form, &r.contract, &r.regime, &r.law, &r.device, &r.kernel})
     row.emplace_back(*text);
@@ -67,7 +67,7 @@ DataTable points_table(std::span<const SweepPoint> points, std::span<const std::
   table.columns.insert(table.columns.end(), kRecordColumns.begin(), kRecordColumns.end());
   for (std::size_t i = 0; i < points.size(); ++i) {
     const Measurement& m = points[i].measurement;
-    Row row = {static_cast<std::int64_t>(i), sources[points[i].source], m.series, m.curve, m.x, m.tokens};
+    CsvRow row = {static_cast<std::int64_t>(i), sources[points[i].source], m.series, m.curve, m.x, m.tokens};
     for (const double value : {m.size, m.max_error, m.rms_error, m.rms_bound, m.state_size, m.state_max,
                                m.state_rms, m.state_bound, m.flops, m.bytes, m.condition})
       row.emplace_back(value);
@@ -95,7 +95,7 @@ DataTable profiles_table(std::span<const SweepPoint> points) {
 DataTable cases_table(std::span<const Record> records) {
   DataTable table{"cases", kRecordColumns, {}};
   for (const Record& record : records) {
-    Row row;
+    CsvRow row;
     add_record(row, record);
     table.rows.push_back(std::move(row));
   }
@@ -146,7 +146,7 @@ DataTable timings_table(std::span<const TimedEvidence> timings) {
   table.columns.insert(table.columns.end(), kRecordColumns.begin(), kRecordColumns.end());
   for (const TimedEvidence& e : timings) {
     const TimedCase& t = e.timed;
-    Row row = {e.file, e.driver, e.toolkit, e.kernel_sources};
+    CsvRow row = {e.file, e.driver, e.toolkit, e.kernel_sources};
     for (const std::int64_t value : {t.B, t.T, t.Hk, t.Hv, t.dk, t.dv, t.chunk, t.heads, t.heads_judged})
       row.emplace_back(value);
     row.emplace_back(t.sizes);
@@ -174,7 +174,7 @@ std::string csv_text(const DataTable& table) {
   std::string out;
   for (std::size_t i = 0; i < table.columns.size(); ++i) out += (i == 0 ? "" : ",") + table.columns[i];
   out += "\r\n";
-  for (const Row& row : table.rows) {
+  for (const CsvRow& row : table.rows) {
     for (std::size_t i = 0; i < row.size(); ++i) {
       if (i > 0) out += ',';
       if (const auto* text = std::get_if<std::string>(&row[i])) {

@@ -13,7 +13,7 @@ namespace {
 
 using Table = std::map<std::string, double>;
 
-std::string text_of(const std::string& file) {
+std::string policy_text_of(const std::string& file) {
   std::ifstream in(std::string(SAMESTATE_SOURCE_DIR "/") + file);
   std::ostringstream text;
   text << in.rdbuf();
@@ -55,8 +55,8 @@ Table with(Table table, const Table& changes) {
 }
 
 TEST(JudgePolicy, TheTableOfTheDocumentIsTheTableOfTheCode) {
-  const std::string header = text_of("oracles/judge_policy.h");
-  const std::string document = text_of("docs/policy.md");
+  const std::string header = policy_text_of("oracles/judge_policy.h");
+  const std::string document = policy_text_of("docs/policy.md");
   const Table gate = table_of(header, kField, 2);
   ASSERT_GT(gate.size(), 40U);
   EXPECT_EQ(gate.at("doubt_work"), kGatePolicy.doubt_work) << "read as the compiler reads it";
@@ -79,7 +79,7 @@ TEST(JudgePolicy, ADifferenceShows) {
 
 /// Each field, or the group that it begins, has a sentence above it.
 TEST(JudgePolicy, EveryFieldSaysWhy) {
-  std::istringstream lines(text_of("oracles/judge_policy.h"));
+  std::istringstream lines(policy_text_of("oracles/judge_policy.h"));
   const std::regex field(R"(  (?:double|int|Index|bool) (\w+) = .*)");
   bool said = false;
   for (std::string line; std::getline(lines, line);) {
@@ -94,7 +94,7 @@ TEST(JudgePolicy, EveryFieldSaysWhy) {
 /// Everything that the deep policy looks at has the limits that it has under the gate's: only how much is looked at, and how long,
 /// differs.
 TEST(JudgePolicy, DeepLooksAtMoreByTheSameLimits) {
-  const std::string header = text_of("oracles/judge_policy.h");
+  const std::string header = policy_text_of("oracles/judge_policy.h");
   const Table gate = table_of(header, kField, 2);
   for (const auto& [name, value] : changes_of(header, "kDeepPolicy")) EXPECT_GT(value, gate.at(name)) << name;
   EXPECT_EQ(kDeepPolicy.samples, kGatePolicy.samples);

@@ -19,7 +19,7 @@ void heads_tiled(Call& c) {
   const std::int64_t groups = c.at("Hkv"), size = c.at("H") / groups;
   permute(c.input("q"), c.at("H"), c.at("d"), [&](std::int64_t h) { return h % size * groups + h / size; });
 }
-void heads_back(Call& c) {
+void tiles_back(Call& c) {
   const std::int64_t groups = c.at("Hkv"), size = c.at("H") / groups;
   permute(c.output("o"), c.at("H"), c.at("dv"),
           [&](std::int64_t h) { return h % groups * size + h / groups; });
@@ -125,7 +125,7 @@ void scores_not_shifted(Call& c) {
 void add_attention(std::vector<Mutant>& out, std::string_view kernel) {
   add_faults(
       out, kernel,
-      {{"M31", "other_head_map", "key head of h as h mod Hkv", changed(heads_tiled, heads_back)},
+      {{"M31", "other_head_map", "key head of h as h mod Hkv", changed(heads_tiled, tiles_back)},
        {"M47", "no_scale", "the scale is ignored", misread(no_scale)},
        {"M90", "mask_off_by_one", "a query sees the next key and not the first", misread(mask_off_by_one)},
        {"F", "cache_forgotten", "only the keys of the call are seen", misread(cache_forgotten)},

@@ -18,22 +18,23 @@
 namespace samestate {
 namespace {
 
-constexpr const char* kName = "mine.retention.recurrent";
+constexpr const char* kVariantName = "mine.retention.recurrent";
 
 /// The table with a subject of retention that is compiled for those keys.
 KernelTable with_variant(const std::vector<std::string>& keys, const std::vector<std::string>& limits = {}) {
   Kernel row = KernelTable(kernels()).named("cpu.retention.recurrent");
-  row.name = kName, row.contracts = {"fp32", "bf16"}, row.limits = limits;
+  row.name = kVariantName, row.contracts = {"fp32", "bf16"}, row.limits = limits;
   KernelTable table(kernels());
   table.add(std::vector<Kernel>{row});
-  table.converts(kName, false, keys, {});
+  table.converts(kVariantName, false, keys, {});
   return table;
 }
 
 std::vector<Case> lines(std::initializer_list<const char*> sizes) {
   std::vector<Case> cases;
   for (const char* text : sizes)
-    cases.push_back(parse_case(std::string("v1 retention form=recurrent ") + text + " kernel=" + kName));
+    cases.push_back(
+        parse_case(std::string("v1 retention form=recurrent ") + text + " kernel=" + kVariantName));
   return cases;
 }
 
@@ -104,7 +105,7 @@ TEST(CompiledVariants, ValuesOfOneKindShareAVariantWhereAKeyGoesBySixteens) {
 TEST(CompiledVariants, AWholePlanIsMovedToTheSizesThatAreCompiled) {
   const KernelTable table = with_variant({"Hk", "Hv", "dk", "dv", "contract", "state"});
   PlanOptions options;
-  options.kernel = kName;
+  options.kernel = kVariantName;
   std::vector<Case> cases = plan_cases(table, options);
   const std::size_t planned = cases.size();
   const LeftOut left = keep_callable(cases, table, 12).at(0);
@@ -118,7 +119,7 @@ TEST(CompiledVariants, AWholePlanIsMovedToTheSizesThatAreCompiled) {
     compiled.emplace(c.Hk, c.Hv, c.dk, c.dv, c.contract, c.state);
     regimes.insert(c.regime), layouts.insert(c.layout);
     EXPECT_TRUE(possible(c)) << format_case(c);
-    seconds = std::max(seconds, seconds_of_call(table.row_named(kName), c));
+    seconds = std::max(seconds, seconds_of_call(table.row_named(kVariantName), c));
   }
   EXPECT_EQ(compiled.size(), 12U);
   EXPECT_TRUE(std::ranges::any_of(compiled, [](const auto& v) { return std::get<2>(v) == 128; }));
@@ -158,9 +159,10 @@ TEST(CompiledVariants, WhatLiesOutsideTheLimitsIsNotRun) {
   EXPECT_EQ(text_of(left.at(0)),
             "mine.retention.recurrent: 1 cases of the plan lie outside its limits or need a kernel of the "
             "other form");
-  cases.push_back(parse_case(std::string("v1 retention form=decode prefill=3 T=5 dk=4 kernel=") + kName));
   cases.push_back(
-      parse_case(std::string("v1 retention form=decode chunk=0 prefill=3 T=5 dk=4 kernel=") + kName));
+      parse_case(std::string("v1 retention form=decode prefill=3 T=5 dk=4 kernel=") + kVariantName));
+  cases.push_back(
+      parse_case(std::string("v1 retention form=decode chunk=0 prefill=3 T=5 dk=4 kernel=") + kVariantName));
   (void)keep_callable(cases, table, 8);
   ASSERT_EQ(cases.size(), 2U) << "there is no chunked kernel of its name";
   EXPECT_EQ(cases[1].chunk, 0);
@@ -172,7 +174,7 @@ TEST(CompiledVariants, WhatLiesOutsideTheLimitsIsNotRun) {
 TEST(CompiledVariants, AWholePlanHasEveryValueOfAFewKeys) {
   const KernelTable table = with_variant({"dk", "dv", "contract", "state"}, {"dk in 16 64", "dv in 16 64"});
   PlanOptions options;
-  options.kernel = kName;
+  options.kernel = kVariantName;
   std::vector<Case> cases = plan_cases(table, options);
   (void)keep_callable(cases, table, 4);
   std::set<std::string> dk, dv, contract, state;

@@ -12,17 +12,17 @@
 namespace samestate {
 namespace {
 
-constexpr const char* kName = "mine.gated_delta_rule.chunked";
+constexpr const char* kProbedName = "mine.gated_delta_rule.chunked";
 
 /// The findings of a kernel that declares these limits and refuses every call for which `refuses` is true.
 ProbedLimits probed(const std::function<bool(const Case&)>& refuses,
                     const std::vector<std::string>& declared = {}, const std::function<bool()>& stop = {}) {
   Kernel row = KernelTable(kernels()).named("cpu.gated_delta_rule.chunked");
-  row.name = kName, row.contracts = {"fp32", "bf16", "fp16"}, row.limits = declared;
+  row.name = kProbedName, row.contracts = {"fp32", "bf16", "fp16"}, row.limits = declared;
   KernelTable table(kernels());
   table.add(std::vector<Kernel>{row});
-  table.converts(kName, false, {}, {});
-  const KernelRow& own = table.row_named(kName);
+  table.converts(kProbedName, false, {}, {});
+  const KernelRow& own = table.row_named(kProbedName);
   return probe_limits(
       own,
       [&](const Case& c) {

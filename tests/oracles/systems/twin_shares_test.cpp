@@ -45,14 +45,14 @@ TEST(TwinShares, ATieFallsAsTheKernelHasIt) {
   EXPECT_EQ(written_beside(of_twin, wide, Format::fp16), of_twin);
 }
 
-struct Drawn : DrawnSubject {
-  Drawn(const char* name, const char* form, Index tokens, const std::map<std::string, Index>& sizes)
+struct DrawnShare : DrawnSubject {
+  DrawnShare(const char* name, const char* form, Index tokens, const std::map<std::string, Index>& sizes)
       : DrawnSubject(name, form, tokens, sizes, "bf16", 5) {}
 };
 
 /// Of 16 tokens, the last 12 of which are one: a kernel that has another rounding of it.
 TEST(TwinShares, RowsOfEqualTokensAreOneWitness) {
-  Drawn drawn("multi_scale_retention", "chunked", 16, {{"D", 24}, {"H", 2}, {"dk", 4}, {"dv", 4}});
+  DrawnShare drawn("multi_scale_retention", "chunked", 16, {{"D", 24}, {"H", 2}, {"dk", 4}, {"dv", 4}});
   const Share of_all = share_of(drawn.subject(), "y", get(twin_values(drawn.subject(), {}), "y"),
                                 get(twin_values(drawn.subject(), {}), "y"));
   EXPECT_EQ(of_all.rows, 16);
@@ -70,8 +70,8 @@ TEST(TwinShares, RowsOfEqualTokensAreOneWitness) {
 }
 
 TEST(TwinShares, AStateHasAsManyWitnessesAsDirections) {
-  const Drawn drawn("gated_delta_net", "recurrent", 3,
-                    {{"D", 6}, {"Hk", 1}, {"Hv", 1}, {"dk", 12}, {"dv", 9}});
+  const DrawnShare drawn("gated_delta_net", "recurrent", 3,
+                         {{"D", 6}, {"Hk", 1}, {"Hv", 1}, {"dk", 12}, {"dv", 9}});
   const Matrix<double>& exact = get(drawn.oracle.exact, "S");
   const Matrix<double> twin = get(twin_values(drawn.subject(), {}), "S");
   const double directions = directions_of(drawn.subject(), "S", twin);

@@ -9,7 +9,7 @@ namespace {
 
 /// Two heads of one channel, one group of one state, convolution of width 2. Of the input s: z = (1, 2) s, x
 /// = (1, -1) s, B = 2 s, C = s, dt = (1, 0) s.
-Mamba2Weights<double> small_layer() {
+Mamba2Weights<double> small_mamba2() {
   Mamba2Weights<double> w;
   w.in_proj.resize(8, 1);
   w.in_proj << 1, 2, 1, -1, 2, 1, 1, 0;
@@ -31,7 +31,7 @@ Mamba2Weights<double> small_layer() {
 double silu_by_hand(double x) { return x / (1.0 + std::exp(-x)); }
 
 TEST(Mamba2, OneTokenStepByStep) {
-  const Mamba2Weights<double> w = small_layer();
+  const Mamba2Weights<double> w = small_mamba2();
   Mamba2Cache<double> cache = empty_mamba2_cache(w);
   cache.convolution.row(0) << 4, 9, 9, 9;
   cache.state << 1, 10;
@@ -82,14 +82,14 @@ TEST(Mamba2, NormOverGroupsIsAnotherNorm) {
 }
 
 TEST(Mamba2, ZeroTokensStayZero) {
-  Mamba2Weights<double> w = small_layer();
+  Mamba2Weights<double> w = small_mamba2();
   w.conv1d_bias.setZero();
   const auto out = mamba2<double>(Matrix<double>::Zero(3, 1), w, empty_mamba2_cache(w));
   EXPECT_EQ(out.out, (Matrix<double>::Zero(3, 1)));
 }
 
 TEST(Mamba2, NoTokensReturnTheCache) {
-  const Mamba2Weights<double> w = small_layer();
+  const Mamba2Weights<double> w = small_mamba2();
   const Mamba2Cache<double> cache{Matrix<double>::Constant(1, 4, 3.0), Matrix<double>::Constant(2, 1, 5.0)};
   for (const auto& out : {mamba2(Matrix<double>(0, 1), w, cache),
                           mamba2(Matrix<double>(0, 1), w, cache, state_space_quadratic<double>)}) {
@@ -101,7 +101,7 @@ TEST(Mamba2, NoTokensReturnTheCache) {
 
 TEST(Mamba2, RefusesWeightsCachesAndCutsThatDisagree) {
   const auto refused = [](auto&& edit) {
-    Mamba2Weights<double> w = small_layer();
+    Mamba2Weights<double> w = small_mamba2();
     Mamba2Cache<double> cache = empty_mamba2_cache(w);
     edit(w, cache);
     EXPECT_THROW((void)mamba2<double>(Matrix<double>::Ones(2, 1), w, cache), Error);
@@ -124,7 +124,7 @@ TEST(Mamba2, RefusesWeightsCachesAndCutsThatDisagree) {
   refused([](W&, C& c) { c.convolution.setZero(2, 4); });
   refused([](W&, C& c) { c.state.setZero(2, 2); });
 
-  const Mamba2Weights<double> w = small_layer();
+  const Mamba2Weights<double> w = small_mamba2();
   const Matrix<double> x = Matrix<double>::Ones(3, 1);
   const Mamba2Cache<double> empty = empty_mamba2_cache(w);
   EXPECT_THROW((void)mamba2_resumed(x, w, empty, {2, 1}, state_space_recurrent<double>), Error);
