@@ -8,6 +8,7 @@
 #include "optimized/kernel.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
+#include "optimized/cuda/delta/chunk_wgmma_segments.h"
 #include "optimized/cuda/delta/ranks/rank_kernels.h"
 #endif
 
@@ -54,6 +55,7 @@ std::span<const Kernel> kernels() {
 #ifdef SAMESTATE_HAVE_CUDA
     for (Kernel& row : cuda_kernels()) rows.push_back(std::move(row));
     for (Kernel& row : cuda_rank_kernels()) rows.push_back(std::move(row));
+    for (Kernel& row : cuda_segment_kernels()) rows.push_back(std::move(row));
 #endif
     return rows;
   }();

@@ -14,6 +14,17 @@ struct WrongNeighbour : OverRanks {
   Grid received(std::size_t i) override { return OverRanks::received(i > 0 ? i - 1 : 0); }
 };
 
+/// The maps are read one place off: a part's is the next one's.
+struct MapOfNeighbour : OverRanks {
+  using OverRanks::OverRanks;
+  Grid received(std::size_t i) override {
+    Grid S = handed_in();
+    for (std::size_t before = 0; before < i; ++before)
+      S = settled(composed(maps_[std::min(before + 1, maps_.size() - 1)], S));
+    return S;
+  }
+};
+
 /// The decay of the part multiplies M, which already contains it.
 struct PartDecayTwice : OverRanks {
   using OverRanks::OverRanks;
@@ -176,6 +187,15 @@ struct Bf16Maps : OverRanks {
   }
 };
 
+/// The state that reaches a part travels in bf16.
+struct Bf16Reached : OverRanks {
+  using OverRanks::OverRanks;
+  Grid received(std::size_t i) override {
+    const Grid S = OverRanks::received(i);
+    return i > 0 ? rounded(S, Format::bf16) : S;
+  }
+};
+
 /// M S is a product of bf16 operands.
 struct Bf16Composition : OverRanks {
   using OverRanks::OverRanks;
@@ -199,6 +219,7 @@ std::vector<Mutant> ranks_mutants() {
   std::vector<Mutant> out;
   add<WrongNeighbour>(out, {"F", "wrong_neighbour", "a rank starts where the rank before it started", kBoth},
                       kAll);
+  add<MapOfNeighbour>(out, {"F", "map_of_neighbour", "the map of a part is the next one's", kBoth}, kAll);
   add<PartDecayTwice>(out, {"F", "part_decay_twice", "the decay of a part multiplies its map twice", kBoth},
                       kGated);
   add<MapWithoutDecay>(out, {"F", "map_without_decay", "the map of a part lacks its decay", kBoth}, kGated);
@@ -230,6 +251,11 @@ std::vector<Mutant> ranks_mutants() {
   add<Bf16Maps>(
       out,
       {"F", "bf16_maps", "maps of parts travel in bf16, by a kernel that promises bf16 operands", kOnlyBf16},
+      kAll);
+  add<Bf16Reached>(
+      out,
+      {"F", "bf16_reached",
+       "the state that reaches a part travels in bf16, by a kernel that promises bf16 operands", kOnlyBf16},
       kAll);
   add<Bf16Composition>(out,
                        {"F", "bf16_composition",
