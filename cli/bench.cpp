@@ -281,7 +281,7 @@ Command add_bench(CLI::App& app) {
       "code is 1.\n"
       "The floor is the bytes that every evaluation must move over the rate of a copy, or the operations of "
       "the form over the\n"
-      "rate of a large matrix product, both measured in the same run; docs/bench.md says how, and what a "
+      "rate of a large matrix product, both measured in the same run; docs/do/bench.md says how, and what a "
       "peer "
       "must answer.\n\n"
       "  samestate bench --quick\n"
@@ -329,7 +329,7 @@ Command add_bench(CLI::App& app) {
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
   add_commit_option(app, options->commit);
-  app.add_option("--peer", options->peer, "a command that times somebody else's kernels (docs/bench.md)");
+  app.add_option("--peer", options->peer, "a command that times somebody else's kernels (docs/do/bench.md)");
   app.add_option("--peer-timeout", options->peer_timeout, "seconds that the peer has for a case")
       ->capture_default_str()
       ->check(number_in(1e-2, 1e5));

@@ -155,7 +155,7 @@ Command add_card(CLI::App& app) {
       "printed, with card:nearest), or a\ncase fails; the line `verdict` says which. 2: bad input. 3: an "
       "interrupt ended it: in the search no card is read. 77: no device for the kernel. `samestate list "
       "contracts "
-      "--long` shows every point; docs/card.md "
+      "--long` shows every point; docs/understand/card.md "
       "says more.");
   app.add_option("--kernel", options->kernel, "whose card to read")->required()->check(named());
   app.add_option("--form", options->form, "of the kernel, where its name is given without")->check(named());

@@ -23,7 +23,7 @@ Command add_compare(CLI::App& app) {
       "first.\n\n"
       "  samestate compare baseline.jsonl out/gate.jsonl --markdown compare.md\n"
       "  samestate compare v1.jsonl v2.jsonl --kernels my.delta_rule.v1=my.delta_rule.v2\n\n"
-      "Of cuda kernels both records have hashes of what each case wrote (docs/devices.md): how many cases of "
+      "Of cuda kernels both records have hashes of what each case wrote (docs/do/devices.md): how many cases of "
       "a "
       "kernel wrote\nequal bits, and the first that differ. Other bits alone are no regression.\n\n"
       "Exit 1 on a regression: a worse verdict, a ratio that grew beyond the factor (even below 1), a new "

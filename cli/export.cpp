@@ -149,7 +149,7 @@ Command add_export(CLI::App& app) {
       "  samestate export --system gated_delta_rule --form chunked --contract bf16 --out cases\n"
       "  samestate judge cases --junit cases.xml\n\n"
       "FlashInfer-Bench's definitions and workloads instead, by the Python package, whose words may follow "
-      "(docs/subjects.md):\n"
+      "(docs/lookup/subjects.md):\n"
       "  samestate export --flashinfer-bench DIR\n"
       "  samestate judge --flashinfer-bench DIR --solution FILE\n\n" +
       filter_help());

@@ -171,7 +171,7 @@ Command add_merge(CLI::App& app) {
       "folders of a corpus together. A shard that is missing or there twice, files of other versions, plans "
       "or "
       "options, and\n"
-      "lines that are missing or cut are named, exit 2 (docs/shards.md).\n\n"
+      "lines that are missing or cut are named, exit 2 (docs/do/shards.md).\n\n"
       "  samestate gate --shard 0/2 --jsonl part-0.jsonl\n"
       "  samestate gate --shard 1/2 --jsonl part-1.jsonl            on another machine\n"
       "  samestate merge part-0.jsonl part-1.jsonl --jsonl gate.jsonl --junit gate.xml --markdown gate.md\n\n"

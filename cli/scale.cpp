@@ -77,7 +77,7 @@ Command add_scale(CLI::App& app) {
       "of "
       "all\ncases / (ranks x seconds of the run); rank 0: the share of the time in which it hands out and "
       "takes "
-      "cases.\nWith shards each has a rank 0 of its own (docs/scale.md).\n\n"
+      "cases.\nWith shards each has a rank 0 of its own (docs/do/scale.md).\n\n"
       "  samestate gate --device cpu --threads 1 --jsonl gate.jsonl\n"
       "  samestate scale gate.jsonl --cases 1000000 --ranks 64,1024\n"
       "  samestate scale gate.jsonl --cases 100000000 --ranks 1024 --shards 32");

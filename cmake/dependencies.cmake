@@ -7,7 +7,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(pugixml REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(rapidcheck REQUIRED)
-# Optional: `mpirun samestate` (docs/mpi.md), of libopenmpi-dev or libmpich-dev.
+# Optional: `mpirun samestate` (docs/do/mpi.md), of libopenmpi-dev or libmpich-dev.
 find_package(MPI QUIET COMPONENTS CXX)
 find_path(RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)
 include(system_headers)

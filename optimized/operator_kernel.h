@@ -96,7 +96,7 @@ struct OperatorKernel {
   std::function<Timing(const OperatorArguments&, const Contract&, const TimingRequest&)> time = nullptr;
   std::vector<std::string> limits = {};  ///< the calls that it takes, as Kernel::limits
   /// Tensors between the stages of a layer that it hands out where a call has outputs of their names: what its next stage
-  /// read, value for value (docs/case-line.md names those that a system knows). A call asks for all or none of them; of one that is no tensor in some calls a limit stands behind its name: "convolved if T != 1".
+  /// read, value for value (docs/lookup/case-line.md names those that a system knows). A call asks for all or none of them; of one that is no tensor in some calls a limit stands behind its name: "convolved if T != 1".
   std::vector<std::string> taps = {};
   bool packed = false;  ///< reads OperatorArguments::cu_seqlens; else it is asked for no packed batch
 };

@@ -1,6 +1,6 @@
 /* A kernel of yours in C: one file, `cc -shared -fPIC mine.c -o libmine.so`, `samestate gate --subject ./libmine.so`.
  * The library defines the two functions at the end; examples/subject_c is one to copy. It is called in a process that the
- * judge can lose, with the tensors and conventions of docs/subjects.md, whose declarations and words hold here too.
+ * judge can lose, with the tensors and conventions of docs/lookup/subjects.md, whose declarations and words hold here too.
  * C99 and later, C++ too; no library is needed. */
 #pragma once
 
@@ -117,7 +117,7 @@ static inline DLTensor samestate_dlpack(const samestate_call* call, const samest
 
 #define SAMESTATE_SUBJECT_EXPORT __attribute__((visibility("default")))
 
-/* The message `ready` of docs/subjects.md, as JSON in memory that stays: {"type":"ready","protocol":1,"kernels":[..]}. */
+/* The message `ready` of docs/lookup/subjects.md, as JSON in memory that stays: {"type":"ready","protocol":1,"kernels":[..]}. */
 SAMESTATE_SUBJECT_EXPORT const char* samestate_subject_declare(void);
 
 /* Evaluates one call; returns a samestate_outcome. Called from several threads at a time. */

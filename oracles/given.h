@@ -9,7 +9,7 @@
 namespace samestate {
 
 /// What a kernel with conventions of its own is given in place of g, beta and q: the conversion is rounded once, and the
-/// oracle reads the value that the rounded one stands for, so that no kernel is blamed for it (docs/subjects.md).
+/// oracle reads the value that the rounded one stands for, so that no kernel is blamed for it (docs/lookup/subjects.md).
 struct Given {
   static constexpr double kNormEpsilon = 1e-6;  ///< GDN-32
   enum class Decay {

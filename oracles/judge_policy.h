@@ -5,7 +5,7 @@
 #include "reference/sequence.h"
 
 /// A policy says how long and how deep a judge looks at one run: how much of it is held to its tolerance, and how much work twins
-/// and drawn roundings may take. No limit that an error is held against is here (oracles/limits.h). docs/policy.md ("How far the
+/// and drawn roundings may take. No limit that an error is held against is here (oracles/limits.h). docs/lookup/policy.md ("How far the
 /// judge looks") shows the same table to users; tests/oracles/judge_policy_test.cpp holds the two together.
 /// A unit of work is that of System::work: about 60 ms of one core (kSecondsOfWork), of which a running error is about 35 ms.
 namespace samestate {

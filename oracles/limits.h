@@ -2,7 +2,7 @@
 
 #include "reference/sequence.h"
 
-/// Every limit of a verdict that no derivation gives, with what it was set from; how far the judge looks is judge_policy.h. docs/validation.md
+/// Every limit of a verdict that no derivation gives, with what it was set from; how far the judge looks is judge_policy.h. docs/understand/validation.md
 /// ("Constants that are not derived") says the same to users; a test holds the two together. All else is a
 /// formula with its source above it.
 namespace samestate {
@@ -14,7 +14,7 @@ inline constexpr double kRowLambda = 5.0;
 /// State below fp32, its errors added linearly in time: as kRowLambda.
 inline constexpr double kRowLambdaLowState = 4.0;
 /// Repeated keys, of which no statement of independence holds: one rounding of P is in many products, the sum of whose
-/// values is what is normal, and it is at most sqrt(3) deviations: 5 sqrt(3). 5.2 was seen (docs/validation.md).
+/// values is what is normal, and it is at most sqrt(3) deviations: 5 sqrt(3). 5.2 was seen (docs/understand/validation.md).
 inline constexpr double kRowLambdaRepeated = 8.7;
 /// tf32 by truncation, whose errors have a mean: 15 was needed (BOUNDS 13.2).
 inline constexpr double kRowLambdaTruncated = 16.0;
@@ -76,7 +76,7 @@ inline constexpr double kChoiceFarther = 8.0;
 inline constexpr double kChoiceWorstCases = 4.0;
 
 /// Directions that the errors of final states share out among, as many as tokens that the states still hold: below,
-/// one rounding that falls the other way is a large part of all. 0 false alarms in docs/validation.md.
+/// one rounding that falls the other way is a large part of all. 0 false alarms in docs/understand/validation.md.
 inline constexpr double kTwinDirections = 16.0;
 
 // Drawn roundings (bounds_operators.md 3, 4).

@@ -9,7 +9,7 @@
 
 namespace samestate {
 
-/// A place where kernels are known to break: what "Generators must reach" of docs/theory/bugs.md lists.
+/// A place where kernels are known to break: what "Generators must reach" of docs/understand/theory/bugs.md lists.
 struct Edge {
   std::string_view name;
   std::string_view summary;

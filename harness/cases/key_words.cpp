@@ -195,7 +195,7 @@ std::string case_line_markdown() {
   }
   out +=
       "\n## Taps of layers\n\nUnder taps=1 a kernel hands out those of these that its row names "
-      "([plugins.md](plugins.md#taps)).\n\n| system | taps |\n|---|---|\n";
+      "([plugin.md](../do/plugin.md#taps)).\n\n| system | taps |\n|---|---|\n";
   for (const System* system : systems()) {
     if (!system->taps.empty())
       out += fmt::format("| {} | {} |\n", system->name, fmt::join(system->taps, ", "));

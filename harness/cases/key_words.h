@@ -32,7 +32,7 @@ struct KeyRow {
 [[nodiscard]] std::vector<KeyRow> key_rows();
 
 /// The grammar: version, order, every key with its values, default and meaning, the sizes that systems have of their
-/// own, the grammar of filters. The page docs/case-line.md.
+/// own, the grammar of filters. The page docs/lookup/case-line.md.
 [[nodiscard]] std::string case_line_markdown();
 
 }  // namespace samestate

@@ -29,7 +29,7 @@ struct Task {
   std::string autotune = {};
 };
 
-/// The variable by which a subject learns what its tuners do: first, cached or full (docs/subjects.md).
+/// The variable by which a subject learns what its tuners do: first, cached or full (docs/lookup/subjects.md).
 inline constexpr const char* kAutotuneVariable = "SAMESTATE_AUTOTUNE";
 
 /// What a worker does with a case; of a subject where there are several.

@@ -48,7 +48,7 @@ struct Record {
   /// Shows where the seconds of such a case went.
   Spent spent = {};
   /// The configurations that the tuners of such a kernel chose in its calls, behind the setting that chose them:
-  /// "first: scan: BLOCK=128, num_warps=4" (docs/subjects.md); empty: its calls tuned nothing.
+  /// "first: scan: BLOCK=128, num_warps=4" (docs/lookup/subjects.md); empty: its calls tuned nothing.
   std::string tuned = {};
   /// A failure is repeated once with the other setting of its tuners. This says with which one, what came, and the
   /// configurations of that run: "full: pass: scan: BLOCK=64, num_warps=4".

@@ -7,7 +7,7 @@
 
 namespace samestate {
 
-/// Where the seconds of a case went, of a kernel that runs in another process and says so itself (docs/subjects.md). Judging
+/// Where the seconds of a case went, of a kernel that runs in another process and says so itself (docs/lookup/subjects.md). Judging
 /// is what remains of the case's seconds. Members are 0 where nothing was said.
 struct Spent {
   double start = 0.0;    ///< until its process was ready, imports included

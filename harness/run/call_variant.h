@@ -7,7 +7,7 @@
 
 #include "harness/run/kernel_table.h"
 
-/// Kernels that are compiled by their first call, whose time is not a case's (docs/subjects.md).
+/// Kernels that are compiled by their first call, whose time is not a case's (docs/lookup/subjects.md).
 namespace samestate {
 
 /// A key of which not each value is compiled anew, but each of three kinds of values: 1, multiples of 16 and others, which is what

@@ -1,7 +1,7 @@
 #pragma once
 
 /// These constants estimate what judging a case takes, fitted on judged cases: System::work adds it up, plans share their time by
-/// it, and the judge divides the work of a policy (oracles/judge_policy.h) by it. docs/policy.md shows the same table to users, and
+/// it, and the judge divides the work of a policy (oracles/judge_policy.h) by it. docs/lookup/policy.md shows the same table to users, and
 /// tests/oracles/limits_test.cpp holds the two together. A wrong estimate makes a case longer or shorter, or fewer of its heads held;
 /// it changes no limit.
 namespace samestate {

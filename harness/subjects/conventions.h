@@ -54,7 +54,7 @@ struct ConventionValue {
 enum class ConventionOf { family, packed, pool, every };
 
 /// A convention: its key in a declaration, its values, and the member that they set. Python's table (python/samestate/subject.py),
-/// the page docs/subjects.md, and what `diagnose` proposes are tested against these rows.
+/// the page docs/lookup/subjects.md, and what `diagnose` proposes are tested against these rows.
 struct Convention {
   std::string_view key;
   ConventionOf of = ConventionOf::family;
@@ -64,7 +64,7 @@ struct Convention {
   void (*set)(Conventions&, int value) = nullptr;  ///< null: the value is no word
 };
 
-/// The table, in the order of docs/subjects.md.
+/// The table, in the order of docs/lookup/subjects.md.
 [[nodiscard]] std::span<const Convention> conventions();
 
 /// Null where there is none of that key.

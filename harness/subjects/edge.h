@@ -16,7 +16,7 @@
 /// Between the judge's call and the subject's: both ways, with the conversions that a declaration names.
 namespace samestate {
 
-/// What oracles read, given the contract (docs/subjects.md, "The oracle reads what the subject was given").
+/// What oracles read, given the contract (docs/lookup/subjects.md, "The oracle reads what the subject was given").
 [[nodiscard]] Given given_of(const Conventions& conventions, const Contract& contract);
 
 /// Why the conventions do not allow for the call (limits_of), in words; empty: they do.

@@ -22,7 +22,7 @@ struct SubjectPatience {
 };
 inline constexpr double kBusyTimes = 10.0;
 
-/// The kernels of a program that was not built for this one (docs/subjects.md), as rows of the table whose functions talk
+/// The kernels of a program that was not built for this one (docs/lookup/subjects.md), as rows of the table whose functions talk
 /// to it: a process of its own a process that calls, and a call at a time. What it does to itself is a verdict of its case.
 struct Subject {
   std::vector<CallKernel> rows;

@@ -7,7 +7,7 @@
 #include "harness/cases/case_line.h"
 #include "harness/processes/line_process.h"
 
-/// Somebody else's kernels, timed by a process of their own in turns with ours (docs/bench.md). Nothing that
+/// Somebody else's kernels, timed by a process of their own in turns with ours (docs/do/bench.md). Nothing that
 /// it does is trusted: it may die, hang or talk nonsense.
 namespace samestate {
 

@@ -95,7 +95,7 @@ struct Policy {
 
 /// The same of the pairs (k, v). Where k is rounded as an operand, every token of a pair then leaves the state off by the
 /// same along the direction that its neighbours hardly see: what is memorised is right where it is read and off
-/// across, by the sum of the tokens and not by its root (docs/validation.md).
+/// across, by the sum of the tokens and not by its root (docs/understand/validation.md).
 [[nodiscard]] bool repeated_pairs(const Sequence<double>& sequence);
 
 /// The policy for a head in `form` ("recurrent" or "chunked", which decides the contract fields that count;

@@ -1,6 +1,6 @@
 """python3 -m samestate.capture --target package.module:function --dir DIR -- command ...
 
-Records real calls of a program (docs/subjects.md, "Capture"). `samestate.capture` itself is the function of
+Records real calls of a program (docs/lookup/subjects.md, "Capture"). `samestate.capture` itself is the function of
 capturing.py, whichever way it is imported.
 """
 import sys

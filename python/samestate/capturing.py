@@ -1,4 +1,4 @@
-"""samestate.capture: real calls of a running program, as files that `samestate judge DIR` judges (docs/subjects.md).
+"""samestate.capture: real calls of a running program, as files that `samestate judge DIR` judges (docs/lookup/subjects.md).
 
     fast = samestate.capture(fast, dir="calls")                      # a wrapped function
     @samestate.capture(dir="calls", every=100, max_calls=8)          # a decorator

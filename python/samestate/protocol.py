@@ -1,4 +1,4 @@
-"""The conversation with the judge, version 1 (docs/subjects.md): JSON objects, one a line, tensors in mapped memory.
+"""The conversation with the judge, version 1 (docs/lookup/subjects.md): JSON objects, one a line, tensors in mapped memory.
 
 Standard library alone. `take_stdio` keeps stdin and stdout for the conversation before anything of the subject's is
 imported; `converse` answers until the judge says bye. What runs a call is given: Subject.run, or a queue to another

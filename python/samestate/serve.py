@@ -1,6 +1,6 @@
 """python3 -m samestate.serve NAME [NAME ..] [--system S --form F --contracts C,C --limits 'L;L' --decay linear ..]
 
-Serves kernels to the judge over stdin and stdout (docs/subjects.md). NAME is an adapter (docs/adapters.md),
+Serves kernels to the judge over stdin and stdout (docs/lookup/subjects.md). NAME is an adapter (docs/lookup/adapters.md),
 module:function, path/to/file.py:function, or a module or file alone for all that is declared in it; with commas
 between, several. Options of a function that is not declared stand behind it, or in the same word:
 

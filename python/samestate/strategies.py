@@ -183,7 +183,7 @@ _CONDITION = re.compile(r"(\w+)\s*(?:(<=|>=|!=|=)\s*(\S+)|%\s*(\d+)\s*=\s*(\d+)|
 
 
 def _holds(condition, values):
-    """Whether a limit of a declaration (docs/plugins.md) holds of {key: value}; None where it names what is not there,
+    """Whether a limit of a declaration (docs/do/plugin.md) holds of {key: value}; None where it names what is not there,
     which is for the judge to say."""
     first, _, behind = condition.partition(" if ")
     if behind:

@@ -105,7 +105,7 @@ class Subject:
         (it says `busy` then); `variant`: keys of the case line for each of whose values it is compiled anew, such as dk
         contract state, of which the gate takes few (--compiles); `strided`: whether it is given tensors with gaps;
         `array`: the library of the tensors that it is given; without it the one that it names or imports (undeclared.py);
-        `taps`: of a layer, what it hands out between its stages (docs/plugins.md): it returns a dict by name then."""
+        `taps`: of a layer, what it hands out between its stages (docs/do/plugin.md): it returns a dict by name then."""
         if not callable(function):
             raise DeclarationError(f"{function!r:.80} is no function")
         self.function, self.system, self.form = function, system, form

@@ -14,7 +14,7 @@ struct Word {
   std::string_view means;
 };
 
-/// The glossary, words that belong together beside each other: the one table of docs/words.md and `explain`.
+/// The glossary, words that belong together beside each other: the one table of docs/lookup/words.md and `explain`.
 [[nodiscard]] std::span<const Word> words();
 
 /// Whatever its capitals, an s at its end or a Greek letter; null where there is none.
@@ -26,7 +26,7 @@ struct Word {
 /// A meaning without markup: links by their text, no stars and backquotes.
 [[nodiscard]] std::string plain_text(std::string_view markdown);
 
-/// The page docs/words.md.
+/// The page docs/lookup/words.md.
 [[nodiscard]] std::string words_markdown();
 
 }  // namespace samestate

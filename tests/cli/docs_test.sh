@@ -8,20 +8,20 @@ source "$(dirname "$0")/prelude.sh"
 
 # One table each: the glossary and the grammar of the case line.
 run 0 explain --markdown
-cmp -s out "$root/docs/words.md" || complain 'docs/words.md is not this page: samestate explain --markdown > docs/words.md'
+cmp -s out "$root/docs/lookup/words.md" || complain 'docs/lookup/words.md is not this page: samestate explain --markdown > docs/lookup/words.md'
 run 0 explain --case-line
 cp out case-line.md
-cmp -s out "$root/docs/case-line.md" ||
-  complain 'docs/case-line.md is not this page: samestate explain --case-line > docs/case-line.md'
+cmp -s out "$root/docs/lookup/case-line.md" ||
+  complain 'docs/lookup/case-line.md is not this page: samestate explain --case-line > docs/lookup/case-line.md'
 # The table of the peers, of the records that are kept.
 run 0 board "$root/reports/evidence/peers"
-sed -n '/^## The board$/,/^## What fails/p' "$root/docs/peers.md" | sed '1,2d;$d' | sed '$d' | cmp -s - out ||
-  complain 'docs/peers.md has not this table: samestate board reports/evidence/peers'
+sed -n '/^## The board$/,/^## What fails/p' "$root/docs/lookup/peers.md" | sed '1,2d;$d' | sed '$d' | cmp -s - out ||
+  complain 'docs/lookup/peers.md has not this table: samestate board reports/evidence/peers'
 # Every key that a wrong line lists has a row with values and meaning.
 for system in gated_delta_rule rms_norm; do
   run 2 repro "v1 $system nope=1"
   for key in $(sed -n 's/.*known keys are //p' err | tr -d ','); do
-    grep -qE "^\| \`$key\` \| [^|]+ \| [^|]+ \| [^|]+ \| [^|]+ \|$|$key=[0-9]" case-line.md || complain "docs/case-line.md has no row of $key"
+    grep -qE "^\| \`$key\` \| [^|]+ \| [^|]+ \| [^|]+ \| [^|]+ \|$|$key=[0-9]" case-line.md || complain "docs/lookup/case-line.md has no row of $key"
   done
 done
 
@@ -45,7 +45,7 @@ says '"kind": "word"'
 # Options that README, pages and the workflow give to a verb are its options.
 grep -hoE 'samestate (gate|fuzz|repro|judge|sweep|report|compare|board|merge|mutants|bench|list|tolerance|explain|equations|identities|goldens|probe) [^`|]*' \
   "$root/README.md" "$root"/docs/*.md | sed 's|  .*||; s| #.*||; s| &&.*||' >uses
-sed -e ':a;/\\$/{N;s/\\\n//;ba}' "$root/docs/github-actions.yml" | grep -oE 'samestate (gate|fuzz|compare|report|merge) .*' >>uses
+sed -e ':a;/\\$/{N;s/\\\n//;ba}' "$root/docs/do/github-actions.yml" | grep -oE 'samestate (gate|fuzz|compare|report|merge) .*' >>uses
 while read -r _ verb rest; do
   [[ -s "help.$verb" ]] || { run 0 "$verb" --help; cp out "help.$verb"; }
   for option in $(grep -oE -- '(^| )--[a-z][a-z-]*' <<<"$rest" | sort -u); do
@@ -59,7 +59,7 @@ too_large() {
   LC_ALL=C.UTF-8 sed 's/[^ -~]/x/g' "$1" | LC_ALL=C awk -v lines="$2" -v columns="$3" \
     'length($0) > columns && !wide { wide = 1; print "line " FNR " is wider than " columns " columns" } END { if (NR > lines) print NR " lines, more than " lines }'
 }
-for page in README.md:120:120 docs/kernels.md:250:132 docs/validation.md:250:132; do
+for page in README.md:120:120 docs/understand/kernels.md:250:132 docs/understand/validation.md:250:132; do
   IFS=: read -r name lines columns <<<"$page"
   said="$(too_large "$root/$name" "$lines" "$columns")"
   [[ -z "$said" ]] || complain "$name: $said"

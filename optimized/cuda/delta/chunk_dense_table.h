@@ -5,7 +5,7 @@
 #include "optimized/cuda/host/dispatch.h"
 #include "reference/contract.h"
 
-/// Which kernel evaluates a call of the chunked form (docs/kernels.md, Prefill, has the measurements).
+/// Which kernel evaluates a call of the chunked form (docs/understand/kernels.md, Prefill, has the measurements).
 namespace samestate::cuda {
 
 /// The generic kernel: contract fp32 (FFMA, expf) or bf16 (mma.sync with fp32 sums, ex2.approx).

@@ -5,7 +5,7 @@
 #include "optimized/cuda/delta/token_fma_dense_tile.h"
 #include "optimized/cuda/host/dispatch.h"
 
-/// Which kernel evaluates a call of the recurrent form (docs/kernels.md, Decode, has the measurements).
+/// Which kernel evaluates a call of the recurrent form (docs/understand/kernels.md, Decode, has the measurements).
 namespace samestate::cuda {
 
 /// The generic kernel: o is read from the new state; fp32 (FFMA, expf) or bf16 (fp32 arithmetic, ex2.approx,

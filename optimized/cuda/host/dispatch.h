@@ -31,7 +31,7 @@ struct CallShape {
   /// Value columns of all states: how much there is to share out among blocks that never meet.
   [[nodiscard]] std::int64_t columns() const { return pairs() * dv; }
   /// Of them, how many are at work at once on the average while the longest sequence is. Blocks that begin and end at
-  /// different times leave a sixth of that time unused (docs/kernels.md, packed batches).
+  /// different times leave a sixth of that time unused (docs/understand/kernels.md, packed batches).
   [[nodiscard]] std::int64_t busy_columns() const {
     if (all_tokens <= 0 || tokens <= 0) return columns();
     const bool unequal = all_tokens < sequences * tokens;

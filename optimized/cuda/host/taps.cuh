@@ -9,7 +9,7 @@
 #include "optimized/cuda/host/grid.cuh"
 #include "optimized/cuda/pointwise/pointwise.cuh"
 
-/// What a layer hands out of its workspace under taps=1 (docs/plugins.md, Taps): copies behind the launches that wrote it, in
+/// What a layer hands out of its workspace under taps=1 (docs/do/plugin.md, Taps): copies behind the launches that wrote it, in
 /// front of one that writes over it. A call without taps has none, and launches what it launches without this file.
 namespace samestate::cuda {
 

@@ -41,7 +41,7 @@ _COMPILED = ("Hk", "Hv", "dk", "dv", "chunk", "contract", "form", "state", "l2no
 _OWN_DECAY = ["regime = retnet", "law != no_op", "law != reset", "law != head_permutation", "law != serving"]
 
 
-# Functions of FLA that the gate ran in the interpreter, a dozen cases each; on a device (docs/peers.md) it ran all.
+# Functions of FLA that the gate ran in the interpreter, a dozen cases each; on a device (docs/lookup/peers.md) it ran all.
 _RAN = ("fused_recurrent_simple_gla", "fused_recurrent_gated_delta_rule", "fused_recurrent_delta_rule",
         "fused_recurrent_linear_attn", "fused_recurrent_retention", "chunk_simple_gla", "chunk_linear_attn")
 
@@ -76,7 +76,7 @@ _DENSE = _without(_DELTA, "cu_seqlens")
 _SUMMED = "sums g over a chunk: decays behind a reset in it are lost, as of fla.chunk_gated_delta_rule"
 
 # FlashInfer's kernels of prefill ask for widths of 128, contiguous tensors and a scale that is not 0, and leave the final state
-# of a sequence without tokens unwritten (docs/peers.md).
+# of a sequence without tokens unwritten (docs/lookup/peers.md).
 _PREFILL = ["chunk = 64", "T >= 1", "dk = 128", "dv = 128", "scale != 0", "shortest >= 1"]
 _SM100 = "compute capability 10.0, 10.3 or 10.7 alone"
 _CUDNN = {"state": "vk", "heads": "interleaved", "layout": "THD", "cu_seqlens": "int32"}

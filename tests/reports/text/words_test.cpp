@@ -44,7 +44,7 @@ TEST(Words, AreFoundInAnyDress) {
 
 TEST(Words, PlainTextHasNoMarkup) {
   EXPECT_EQ(plain_text("*a* of `b` ([theory/bounds.md](theory/bounds.md), 7)"),
-            "a of b (docs/theory/bounds.md, 7)");
+            "a of b (docs/understand/theory/bounds.md, 7)");
   EXPECT_EQ(plain_text("[ARCHITECTURE.md](../ARCHITECTURE.md)"), "ARCHITECTURE.md");
 }
 

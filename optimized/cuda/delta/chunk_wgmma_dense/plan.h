@@ -16,7 +16,7 @@ namespace samestate::cuda {
 static_assert(kPrefillKeys == kFusedKeys, "the table states what the kernels take");
 
 /// What S of a chunk costs a block beside all of it, without the delta rule, by the number of segments: the more blocks
-/// fetch at once, the more it is (docs/kernels.md, segments).
+/// fetch at once, the more it is (docs/understand/kernels.md, segments).
 inline constexpr double kAbsorbed[kMostSegments + 1] = {1.0, 1.0, 0.62, 0.55, 0.45};
 
 /// Starts of `segments` blocks that end together: each carries S through what the others before it turn into O.

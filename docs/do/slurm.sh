@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The gate on N nodes of a Slurm cluster: an array of shards, and a merge of their files when all have ended.
-#   docs/slurm.sh N [GATE OPTION...]        as in: docs/slurm.sh 16 --plugin ./mine.so --kernel 'my.*'
+#   docs/do/slurm.sh N [GATE OPTION...]        as in: docs/do/slurm.sh 16 --plugin ./mine.so --kernel 'my.*'
 # samestate: the command; out: the folder of the files; sbatch_options: of your cluster (partition, account, gres, time).
 set -euo pipefail
 
@@ -9,7 +9,7 @@ out="${out:-samestate-gate}"
 
 case "${role:-submit}" in
 submit)
-  shards="${1:?how many shards: docs/slurm.sh N [GATE OPTION...]}"
+  shards="${1:?how many shards: docs/do/slurm.sh N [GATE OPTION...]}"
   shift
   mkdir -p "$out"
   rm -f "$out"/part-*.jsonl # of another run
