@@ -100,7 +100,7 @@ TEST(Edge, CutsBetweenRanksAreWordsOfTheCall) {
 
 // docs/lookup/subjects.md has a row of what a run says: no field is missing there.
 TEST(Edge, TheDocumentNamesEveryFieldOfARun) {
-  std::ifstream file(std::string(SAMESTATE_SOURCE_DIR) + "/docs/subjects.md");
+  std::ifstream file(std::string(SAMESTATE_SOURCE_DIR) + "/docs/lookup/subjects.md");
   std::string row;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("| `run` |")) row = line;
