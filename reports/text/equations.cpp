@@ -84,12 +84,11 @@ std::string equations_json(std::span<const EquationRow> rows) {
 
 std::string equations_markdown(std::span<const EquationRow> rows) {
   std::string text = fmt::format(
-      "# The equations of the documents, executed\n\n"
-      "Written by `samestate equations --markdown`; the command's test fails where it differs. Each row is "
-      "a\n"
-      "statement of a document, the ledger's verdict on it, and what was computed from the references and "
-      "the\n"
-      "cost model when this page was made.\n\n"
+      "# The equations of the documents, computed\n\n"
+      "This page lists every statement of the five documents that the project started from, with what was\n"
+      "computed for it and whether it holds. It is `samestate equations --markdown`; the reasons for the "
+      "verdicts\n"
+      "are in [the ledger](../understand/theory/ledger.md).\n\n"
       "| outcome | of rows with the verdict | means |\n|---|---|---|\n"
       "| holds | OK, OK\\* | computed, and true (OK\\*: under a premise that is named) |\n"
       "| erratum demonstrated | ERRATUM | the printed and the correct form were computed, and differ |\n"

@@ -26,7 +26,7 @@ for system in gated_delta_rule rms_norm; do
 done
 
 # Words of verdicts, bounds and listings are explained, whatever their case; another is not, and near ones are named.
-for word in row head twin hard lambda λ Bp bc piece vacuous contract regime law rows kernels bf16 measured causality \
+for word in row head twin hard lambda λ Bp bc piece vacuous contract regime law rows systems bf16 measured causality \
   gated_delta_rule chunked heads size:D no_delta_term; do
   run 0 explain "${word#*:}"
   [[ "$(wc -c <out)" -gt 30 ]] || complain 'says nothing'
