@@ -29,7 +29,8 @@ void add_filter_options(CLI::App& app, FilterOptions& options);
 
 /// What --shard says of itself in the help of a verb whose plan ends.
 inline constexpr const char* kShardHelp =
-    "I/N: only part I of N, from 0; the parts take alike long (docs/do/shards.md), and `samestate merge` joins "
+    "I/N: only part I of N, from 0; the parts take alike long (docs/do/shards.md), and `samestate merge` "
+    "joins "
     "them";
 
 /// "I/N". Throws Error that names the limits.

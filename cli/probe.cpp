@@ -11,7 +11,8 @@ Command add_probe(CLI::App& app) {
   app.footer(
       "Settles the constants that the bounds take from documentation: how many products a tensor core adds "
       "exactly, whether it truncates,\n"
-      "and the errors of the exponentials. Prints one JSON object; docs/understand/probe.md records what was found.");
+      "and the errors of the exponentials. Prints one JSON object; docs/understand/probe.md records what was "
+      "found.");
   return [] {
 #ifdef SAMESTATE_HAVE_CUDA
     const std::string json = probe_json();

@@ -373,7 +373,8 @@ Command add_serve(CLI::App& app) {
   app.footer(
       "For test programs that start this command and have the kernels themselves, in whatever language: it "
       "speaks the\n"
-      "protocol of docs/lookup/subjects.md over its stdin and stdout with the client as subject. The client answers "
+      "protocol of docs/lookup/subjects.md over its stdin and stdout with the client as subject. The client "
+      "answers "
       "each hello\n"
       "with its declarations (there are several: the gate has more than one process), each run "
       "with ran, and "

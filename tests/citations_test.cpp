@@ -30,9 +30,12 @@ struct Source {
 
 /// The word of a citation and the page that it leads to.
 const std::map<std::string, std::string, std::less<>> kPages = {
-    {"BOUNDS", "docs/understand/theory/bounds.md"},       {"BOUNDS_OPERATORS", "docs/understand/theory/bounds_operators.md"},
-    {"EQUATIONS", "docs/understand/theory/equations.md"}, {"DESIGN", "docs/understand/theory/design.md"},
-    {"HARNESS", "docs/understand/theory/harness.md"},     {"KERNELS", "docs/understand/theory/kernels.md"},
+    {"BOUNDS", "docs/understand/theory/bounds.md"},
+    {"BOUNDS_OPERATORS", "docs/understand/theory/bounds_operators.md"},
+    {"EQUATIONS", "docs/understand/theory/equations.md"},
+    {"DESIGN", "docs/understand/theory/design.md"},
+    {"HARNESS", "docs/understand/theory/harness.md"},
+    {"KERNELS", "docs/understand/theory/kernels.md"},
     {"BUGS", "docs/understand/theory/bugs.md"},
 };
 
@@ -122,7 +125,8 @@ Theory theory_of(const std::vector<Source>& sources) {
       if (page == source.path) theory.sections[word] = sections_of(source.text);
     }
     theory.ids.merge(row_ids_of(source.text));
-    if (source.path == "docs/understand/theory/ledger.md") theory.sections["EQUATIONS"].merge(sections_of(source.text));
+    if (source.path == "docs/understand/theory/ledger.md")
+      theory.sections["EQUATIONS"].merge(sections_of(source.text));
   }
   return theory;
 }

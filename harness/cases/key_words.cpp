@@ -99,11 +99,15 @@ std::string_view name_of(KeyOf of) {
 
 /// The table of laws, a row a law.
 std::string laws_markdown() {
-  std::string out =
-      "\n## Laws\n\n"
-      "A system has a law if it has the properties that the law needs (`samestate list systems` shows "
-      "them).\n\n"
-      "| law | tried on | statement | ledger |\n|---|---|---|---|\n";
+  std::string out = R"(
+## Laws
+
+A system has a law if it has the properties that the law needs (`samestate list systems` shows
+them).
+
+| law | tried on | statement | ledger |
+|---|---|---|---|
+)";
   for (const Law& law : laws())
     out += fmt::format("| `{}` | {} | {} | {} |\n", law.name, tried_on(law), markdown(law.says), law.ids);
   out += "\n| property | meaning |\n|---|---|\n";
@@ -139,17 +143,22 @@ std::vector<KeyRow> key_rows() {
 }
 
 std::string case_line_markdown() {
-  std::string out =
-      "# The case line\n\nThis page defines the line of text that determines a run, its data included.\n\n"
-      "```\nv1 SYSTEM [KEY=VALUE ...]\n```\n\n"
-      "Keys stand in any order, each at most once, in printable ASCII; a key that is left out has its "
-      "default.\n"
-      "Reports print the canonical line: keys in the order below, without defaults. A recorded line keeps "
-      "its\n"
-      "meaning, since another grammar would begin with v2. A wrong line is exit 2, with the key, the value, "
-      "what\n"
-      "is known and the remedy. The page is `samestate explain --case-line`.\n\n"
-      "| key | of | values | default | meaning |\n|---|---|---|---|---|\n";
+  std::string out = R"(# The case line
+
+This page defines the line of text that determines a run, its data included.
+
+```
+v1 SYSTEM [KEY=VALUE ...]
+```
+
+Keys stand in any order, each at most once, in printable ASCII; a key that is left out has its
+default. Reports print the canonical line: keys in the order below, without defaults. A recorded
+line keeps its meaning, since another grammar would begin with v2. A wrong line is exit 2, with the
+key, the value, what is known and the remedy. The page is `samestate explain --case-line`.
+
+| key | of | values | default | meaning |
+|---|---|---|---|---|
+)";
   bool sizes_told = false;
   for (const KeyRow& key : key_rows()) {
     if (std::ranges::count(systems(), key.of, &System::name) > 0) {
@@ -160,15 +169,18 @@ std::string case_line_markdown() {
     out += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.name, key.of, key.takes,
                        key.standard.empty() ? "–" : key.standard, key.means);
   }
-  out +=
-      "\nThe recurrent family is gated_delta_rule, delta_rule, retention and linear_attention.\n\n"
-      "## Systems, forms and sizes\n\n"
-      "The first form is the default. If only the oracle evaluates it (`equation` of rms_norm), or only a "
-      "device\n"
-      "has a kernel of it (`naive` of latent_attention), a line has to name another form; the error says "
-      "which\n"
-      "forms have kernels. A size is a key of the line: name=default, least..most.\n\n"
-      "| system | forms | sizes of its own |\n|---|---|---|\n";
+  out += R"(
+The recurrent family is gated_delta_rule, delta_rule, retention and linear_attention.
+
+## Systems, forms and sizes
+
+The first form is the default. If only the oracle evaluates it (`equation` of rms_norm), or only a
+device has a kernel of it (`naive` of latent_attention), a line has to name another form; the error
+says which forms have kernels. A size is a key of the line: name=default, least..most.
+
+| system | forms | sizes of its own |
+|---|---|---|
+)";
   for (const System* system : systems()) {
     std::vector<std::string> sizes;
     for (const CaseSize& size : system->sizes) {
@@ -179,31 +191,43 @@ std::string case_line_markdown() {
     out += fmt::format("| {} | {} | {} |\n", system->name, fmt::join(system->form_names(), ", "),
                        fmt::join(sizes, "; "));
   }
-  out +=
-      "\n## Taps of layers\n\n"
-      "Under taps=1 a kernel hands out those of the following that its row names\n"
-      "([how](../do/plugin.md#taps)).\n\n| system | taps |\n|---|---|\n";
+  out += R"(
+## Taps of layers
+
+Under taps=1 a kernel hands out those of the following tensors that its row names
+([how](../do/plugin.md#taps)).
+
+| system | taps |
+|---|---|
+)";
   for (const System* system : systems()) {
     if (!system->taps.empty())
       out += fmt::format("| {} | {} |\n", system->name, fmt::join(system->taps, ", "));
   }
   out += laws_markdown();
-  out +=
-      "\n## Filters\n\n`gate`, `fuzz`, `sweep` and `bench` take the same conditions on the same keys:\n\n"
-      "```\nCONDITION   KEY=VALUE[,VALUE...]      any of the values\n"
-      "VALUE       a name, or a pattern with * and ?; a number; a range A..B, A.. or ..B with both ends;\n"
-      "            none: the key is not on the line\n"
-      "KEY         system, kernel, or a key or size of the tables above\n```\n\n"
-      "Conditions in one text, with blanks between them, must all hold. `--where TEXT` keeps the cases for "
-      "which\n"
-      "it holds, and `--exclude TEXT` drops them; both may be given again. `--contract`, `--regime`, "
-      "`--form`,\n"
-      "`--law` and `--layout` are short for a condition on that key. A case without the key meets no "
-      "condition\n"
-      "on it. `--list` prints the lines that are left and runs none.\n\n"
-      "```sh\nsamestate gate --contract bf16 --where 'T=64..4096' --exclude regime=measured --list\n"
-      "samestate gate --system retention --law '*' --list | samestate repro -\n"
-      "samestate fuzz --where 'Hv=2.. dk=128' --exclude 'contract=bf16 layout=far' --budget 10m\n```\n";
+  out += R"(
+## Filters
+
+`gate`, `fuzz`, `sweep` and `bench` take the same conditions on the same keys:
+
+```
+CONDITION   KEY=VALUE[,VALUE...]      any of the values
+VALUE       a name, or a pattern with * and ?; a number; a range A..B, A.. or ..B with both ends;
+            none: the key is not on the line
+KEY         system, kernel, or a key or size of the tables above
+```
+
+Conditions in one text, with blanks between them, must all hold. `--where TEXT` keeps the cases for
+which it holds, and `--exclude TEXT` drops them; both may be given again. `--contract`, `--regime`,
+`--form`, `--law` and `--layout` are short for a condition on that key. A case without the key meets
+no condition on it. `--list` prints the lines that are left and runs none.
+
+```sh
+samestate gate --contract bf16 --where 'T=64..4096' --exclude regime=measured --list
+samestate gate --system retention --law '*' --list | samestate repro -
+samestate fuzz --where 'Hv=2.. dk=128' --exclude 'contract=bf16 layout=far' --budget 10m
+```
+)";
   return out;
 }
 

@@ -37,7 +37,8 @@ constexpr std::array<Word<bool>, 2> kMemories{{{"host", false}, {"cuda", true}}}
 constexpr double kLeastOutside = 1e-9;
 
 [[noreturn]] void refuse(const std::string& of, const std::string& what) {
-  throw Error(fmt::format("the declaration of {}: {}; docs/lookup/subjects.md has the keys and values", of, what));
+  throw Error(
+      fmt::format("the declaration of {}: {}; docs/lookup/subjects.md has the keys and values", of, what));
 }
 
 std::string text_of(const Json& value, const std::string& of, std::string_view key) {

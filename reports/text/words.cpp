@@ -316,13 +316,15 @@ std::string plain_text(std::string_view markdown) {
 }
 
 std::string words_markdown() {
-  std::string out =
-      "# Words\n\nThis page explains the words of the output and of these pages that are not common in the "
-      "field.\n"
-      "`samestate explain WORD` prints a row, and explains every contract, regime, law, system, form and "
-      "key.\n"
-      "Words in *italics* have a row of their own. The page is `samestate explain --markdown`.\n\n"
-      "| word | meaning |\n|---|---|\n";
+  std::string out = R"(# Words
+
+This page explains the words of the output and of these pages that are not common in the field.
+`samestate explain WORD` prints a row, and explains every contract, regime, law, system, form and
+key. Words in *italics* have a row of their own. The page is `samestate explain --markdown`.
+
+| word | meaning |
+|---|---|
+)";
   for (const Word& row : kWords) out += fmt::format("| **{}** | {} |\n", row.word, row.means);
   return out;
 }
