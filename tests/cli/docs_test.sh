@@ -15,7 +15,7 @@ cd "$folder" || exit 1
 # A stale one of each kind is seen, by its page and line.
 mkdir -p tree/docs/recorded
 printf 'site_name: x\nnav:\n  - README.md\n  - Do:\n      - good.md\n      - gone.md\n' >tree/mkdocs.yml
-printf '# Pages\n\nThis page lists them.\n\n<!-- generated: index -->\n\n## Do\n\n* [A page](good.md): This page says how.\n\n<!-- end -->\n' >tree/docs/README.md
+printf '# Pages\n\nThis page lists them.\n\n<!-- generated: index -->\n\n## Do\n\n* [A page](good.md): how\n\n<!-- end -->\n' >tree/docs/README.md
 printf '$ nvidia-smi\none GPU\n' >tree/docs/recorded/gpu.txt
 # refreshed PAGE [OPTION...]: docs/refresh over the planted tree; its output in ./out.
 refreshed() {
@@ -74,7 +74,7 @@ refreshed mended
 cmp -s tree/docs/good.md - <<<"${good/after 4 s/after 3 s}" || complain 'the page was not filled in'
 # A page without a place in the navigation, a place without a page, an index that is another.
 printf '# Lost\n\nThis page is lost.\n' >tree/docs/lost.md
-sed -i 's/says how/said how/' tree/docs/README.md
+sed -i 's/: how/: why/' tree/docs/README.md
 checks=$((checks + 1))
 "$root/docs/refresh" --check --samestate "$samestate" --root tree >out
 [[ $? -eq 1 ]] || complain 'a lost page: exit 0'
