@@ -143,9 +143,9 @@ def markdown():
         "`?device=cuda` ask for either. Tuning and caches are explained in",
         "[python/README.md](../../python/README.md#kernels-that-are-compiled-when-they-are-called).", "",
         "A name after a dot, such as `.cp`, is one of the kernels among which the function before it",
-        "chooses; its options and limits keep the call to that one. If a package is newer than its row, one line on",
-        "stderr names both versions, and the row is tried as it stands. The page is `python3 -m",
-        "samestate.adapters --markdown`.", "",
+        "chooses; its options and limits keep the call to that one. If a package is newer than its row, one",
+        "line on stderr names both versions, and the row is tried as it stands. The page is",
+        "`python3 -m samestate.adapters --markdown`.", "",
         "| NAME | kernel | package, read at | device: contracts | conventions | limits | ran |",
         "|---|---|---|---|---|---|---|"]
     for row in ROWS:
