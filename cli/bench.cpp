@@ -281,7 +281,7 @@ Command add_bench(CLI::App& app) {
       "The lower bound on the time is the bytes that every evaluation must move divided by the "
       "rate of a copy, or the\n"
       "operations of the form divided by the rate of a large matrix product, both measured in the "
-      "same run; docs/bench.md\n"
+      "same run; docs/do/bench.md\n"
       "explains how, and what a peer must answer.\n"
       "\n"
       "  samestate bench --quick\n"
@@ -332,7 +332,7 @@ Command add_bench(CLI::App& app) {
       ->capture_default_str();
   add_commit_option(app, options->commit);
   app.add_option("--peer", options->peer,
-                 "a command that times other kernels for comparison (docs/bench.md)");
+                 "a command that times other kernels for comparison (docs/do/bench.md)");
   app.add_option("--peer-timeout", options->peer_timeout, "seconds that the peer may take for a case")
       ->capture_default_str()
       ->check(number_in(1e-2, 1e5));

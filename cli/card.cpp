@@ -155,7 +155,7 @@ Command add_card(CLI::App& app) {
       "or a case fails; the line `verdict` says which. 2: bad input. 3: interrupted; during the "
       "search no card is read.\n"
       "77: no device for the kernel. `samestate list contracts --long` shows every point; "
-      "docs/card.md says more.");
+      "docs/understand/card.md says more.");
   app.add_option("--kernel", options->kernel, "the kernel whose card is read")->required()->check(named());
   app.add_option("--form", options->form, "form of the kernel, if its name is given without it")
       ->check(named());

@@ -25,7 +25,7 @@ Command add_compare(CLI::App& app) {
       "  samestate compare baseline.jsonl out/gate.jsonl --markdown compare.md\n"
       "  samestate compare v1.jsonl v2.jsonl --kernels my.delta_rule.v1=my.delta_rule.v2\n"
       "\n"
-      "For cuda kernels records have hashes of what each case wrote (docs/devices.md): the output "
+      "For cuda kernels records have hashes of what each case wrote (docs/do/devices.md): the output "
       "says for how many cases a\n"
       "kernel wrote equal bits, and which differ first. Different bits alone are not a "
       "regression.\n"

@@ -9,7 +9,7 @@
 #include "harness/records/record.h"
 #include "harness/run/kernel_table.h"
 
-/// Which GPUs of this host a verb uses (docs/devices.md).
+/// Which GPUs of this host a verb uses (docs/do/devices.md).
 namespace samestate::cli {
 
 /// Adds --devices to a verb; `asked` stays empty if it is not given.

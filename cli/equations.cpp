@@ -59,7 +59,7 @@ Command add_equations(CLI::App& app) {
       "  samestate equations --id GDN-17                    one statement and its counterexample\n"
       "  samestate equations --document 003 --verdict erratum\n"
       "  samestate equations --system costs --json          arithmetic claims as JSON\n"
-      "  samestate equations --markdown > docs/equations.md\n"
+      "  samestate equations --markdown > docs/lookup/equations.md\n"
       "\n"
       "Filters can be combined. Exit 1 if a row's computation contradicts the ledger, 2 for a "
       "filter that matches nothing (the\n"
@@ -71,7 +71,7 @@ Command add_equations(CLI::App& app) {
                  "OK, OK*, INCOMPLETE, AMBIGUOUS, INCONSISTENT, ERRATUM or UNTESTABLE, in any case");
   app.add_option("--id", options->filter.id, "one row: GDN-17, COST-31a ..");
   CLI::Option* json = app.add_flag("--json", options->json, "print JSON, with checks and residuals");
-  app.add_flag("--markdown", options->markdown, "print the page docs/equations.md")->excludes(json);
+  app.add_flag("--markdown", options->markdown, "print the page docs/lookup/equations.md")->excludes(json);
   return [options] {
     std::vector<EquationRow> rows;
     const auto selected = select(options->filter);

@@ -179,11 +179,11 @@ Command add_explain(CLI::App& app) {
       "  samestate explain bf16         a contract, regime, law, system, form, key, size, edge or mutant by "
       "its name\n"
       "  samestate explain              all words\n\n"
-      "docs/words.md and docs/case-line.md are what --markdown and --case-line print.");
+      "docs/lookup/words.md and docs/lookup/case-line.md are what --markdown and --case-line print.");
   app.add_option("word", options->words, "the word or words to explain (default: the whole glossary)");
   app.add_flag("--json", options->json, "machine-readable");
-  app.add_flag("--markdown", options->markdown, "print the page docs/words.md");
-  app.add_flag("--case-line", options->case_line, "print the page docs/case-line.md");
+  app.add_flag("--markdown", options->markdown, "print the page docs/lookup/words.md");
+  app.add_flag("--case-line", options->case_line, "print the page docs/lookup/case-line.md");
   return [options] { return run_explain(*options); };
 }
 

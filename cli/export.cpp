@@ -156,7 +156,7 @@ Command add_export(CLI::App& app) {
       "\n"
       "With --flashinfer-bench the Python package writes FlashInfer-Bench's definitions and "
       "workloads instead; its own options\n"
-      "may follow (docs/subjects.md):\n"
+      "may follow (docs/lookup/subjects.md):\n"
       "  samestate export --flashinfer-bench DIR\n"
       "  samestate judge --flashinfer-bench DIR --solution FILE\n"
       "\n" +

@@ -51,8 +51,8 @@ CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins)
       ->check(CLI::IsMember({"first", "cached", "full"}));
   return add_repeatable(
       app, "--plugin,--subject", plugins,
-      "your kernels: a shared library (docs/plugins.md), python:NAME, socket:PATH or a command "
-      "that speaks the protocol of docs/subjects.md (repeatable)");
+      "your kernels: a shared library (docs/do/plugin.md), python:NAME, socket:PATH or a command "
+      "that speaks the protocol of docs/lookup/subjects.md (repeatable)");
 }
 
 void add_filter_options(CLI::App& app, FilterOptions& options) {
@@ -101,7 +101,7 @@ CaseFilter filter_of(const std::string& text) {
 
 const std::string& filter_help() {
   static const std::string text =
-      "Which cases: a condition is KEY=VALUE[,VALUE...], a KEY any of the case line (docs/case-line.md) or a "
+      "Which cases: a condition is KEY=VALUE[,VALUE...], a KEY any of the case line (docs/lookup/case-line.md) or a "
       "size "
       "of a system,\n"
       "a VALUE a name, a pattern with * and ?, a number, a range 64..4096, 64.. or ..4096 with both ends, or "

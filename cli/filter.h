@@ -29,7 +29,8 @@ void add_filter_options(CLI::App& app, FilterOptions& options);
 
 /// The help text of --shard for a verb whose plan ends.
 inline constexpr const char* kShardHelp =
-    "I/N: only part I of N, from 0; the parts take alike long (docs/shards.md), and `samestate merge` joins "
+    "I/N: only part I of N, from 0; the parts take alike long (docs/do/shards.md), and `samestate merge` "
+    "joins "
     "them";
 
 /// Parses "I/N". Throws Error that names the limits.

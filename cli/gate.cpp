@@ -303,11 +303,11 @@ Command add_gate(CLI::App& app) {
       "  samestate gate --jsonl gate.jsonl --resume             after a crash of the machine: what it does "
       "not hold yet\n"
       "  mpirun -n 64 samestate gate --jsonl gate.jsonl         on all cores of several machines "
-      "(docs/mpi.md)\n"
+      "(docs/do/mpi.md)\n"
       "  samestate gate --device cuda --devices 0,2             two GPUs of this host share the cases; "
       "without it all do\n"
       "  samestate gate --device cuda --each-device             every GPU runs each case: the same bits "
-      "(docs/devices.md)\n"
+      "(docs/do/devices.md)\n"
       "  samestate gate --system retention --list | samestate repro -\n"
       "  samestate gate --system retention --list --why         beside each line the list that it comes "
       "from, which repro passes over\n\n" +

@@ -81,7 +81,7 @@ Command add_judge(CLI::App& app) {
       "  samestate judge calls --system gated_delta_rule --form chunked --contract bf16 --state vk "
       "--decay linear\n"
       "  samestate judge --flashinfer-bench DIR --solution FILE      a Solution, its traces "
-      "(docs/subjects.md)");
+      "(docs/lookup/subjects.md)");
   auto* path =
       app.add_option("file", *file, "the run file, or a folder of `samestate export` or samestate.capture");
   auto* names =

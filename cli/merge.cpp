@@ -170,7 +170,7 @@ Command add_merge(CLI::App& app) {
       "checkpoints and corpus\n"
       "folders can be joined together. Exit 2 names a shard that is missing or given twice, files "
       "with different versions,\n"
-      "plans or options, and lines that are missing or incomplete (docs/shards.md).\n"
+      "plans or options, and lines that are missing or incomplete (docs/do/shards.md).\n"
       "\n"
       "  samestate gate --shard 0/2 --jsonl part-0.jsonl\n"
       "  samestate gate --shard 1/2 --jsonl part-1.jsonl            on another machine\n"

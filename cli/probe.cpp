@@ -11,7 +11,7 @@ Command add_probe(CLI::App& app) {
   app.footer(
       "Measures the constants that the bounds otherwise take from documentation: how many products "
       "a tensor core adds exactly,\n"
-      "if it truncates, and the errors of the exponentials. Prints one JSON object; docs/probe.md "
+      "if it truncates, and the errors of the exponentials. Prints one JSON object; docs/understand/probe.md "
       "records the results.");
   return [] {
 #ifdef SAMESTATE_HAVE_CUDA

@@ -64,7 +64,7 @@ void join_ranks(const std::string& verb, const std::vector<std::string>& argumen
     throw Error(
         fmt::format("{} ranks, and this samestate was built without MPI ({} is not there): install "
                     "libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich, configure and build again; "
-                    "or start it without mpirun, by --shard (docs/shards.md)",
+                    "or start it without mpirun, by --shard (docs/do/shards.md)",
                     place.ranks, wire.string()));
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0)

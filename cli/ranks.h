@@ -6,7 +6,7 @@
 #include "cli/rank_place.h"
 #include "harness/processes/hand_out.h"
 
-/// The ranks of a run under mpirun (docs/mpi.md). Rank 0 runs the verb as one process does, and hands its jobs out; the
+/// The ranks of a run under mpirun (docs/do/mpi.md). Rank 0 runs the verb as one process does, and hands its jobs out; the
 /// others run jobs until it ends. MPI itself is a program of its own, samestate-mpi (cli/mpi), which takes the place of
 /// each process that mpirun started and carries its frames: no process that forks workers has MPI in it.
 namespace samestate::cli {

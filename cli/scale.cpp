@@ -77,7 +77,7 @@ Command add_scale(CLI::App& app) {
       "gate` does it. Efficiency is\n"
       "the seconds of all cases / (ranks x seconds of the run); rank 0 is the share of the time in "
       "which it hands out cases\n"
-      "and takes results. With shards each shard has its own rank 0 (docs/scale.md).\n"
+      "and takes results. With shards each shard has its own rank 0 (docs/do/scale.md).\n"
       "\n"
       "  samestate gate --device cpu --threads 1 --jsonl gate.jsonl\n"
       "  samestate scale gate.jsonl --cases 1000000 --ranks 64,1024\n"

@@ -79,7 +79,7 @@ void ask_python(ScriptWords& words, const std::string& subject, const std::vecto
 void add_script_options(CLI::App& app, ScriptOptions& options) {
   app.add_option(
          "--script", options.file,
-         "write one Python file that shows the run without samestate, as for an issue (docs/replay.md)")
+         "write one Python file that shows the run without samestate, as for an issue (docs/do/replay.md)")
       ->check([](const std::string& text) {
         return text.empty() ? std::string("is empty; give a name") : std::string();
       });

@@ -39,7 +39,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kStdin = 0, kStdout = 1, kStderr = 2;
-/// The same limit as the protocol's (docs/subjects.md).
+/// The same limit as the protocol's (docs/lookup/subjects.md).
 constexpr std::size_t kLongestLine = std::size_t{4} << 20U;
 
 /// A descriptor that closes itself.
@@ -175,11 +175,11 @@ class Relay {
       if (left.count() <= 0 || ::poll(&in, 1, static_cast<int>(left.count()) + 1) == 0)
         throw Error(
             "serve: the client said nothing on stdin: it answers each hello with its declarations "
-            "(docs/subjects.md)");
+            "(docs/lookup/subjects.md)");
       if (!client_.read(kStdin))
         throw Error(
             "serve: the client's end of stdin is closed: it starts `samestate serve`, keeps both pipes and "
-            "answers each hello with its declarations (docs/subjects.md)");
+            "answers each hello with its declarations (docs/lookup/subjects.md)");
     }
     (void)parse_ready(*line);
   }
@@ -373,7 +373,7 @@ Command add_serve(CLI::App& app) {
   app.footer(
       "For test programs that start this command and contain the kernels themselves, in any "
       "language. It speaks the protocol of\n"
-      "docs/subjects.md over its stdin and stdout, with the client as subject. The client answers "
+      "docs/lookup/subjects.md over its stdin and stdout, with the client as subject. The client answers "
       "each hello with its\n"
       "declarations (there are several, because the gate has more than one process) and each run "
       "with ran. It receives\n"

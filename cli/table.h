@@ -48,7 +48,7 @@ inline constexpr const char* kStrictHelp =
 /// subject says about itself).
 [[nodiscard]] std::vector<std::string> said_by_subjects(const std::vector<std::string>& plugins);
 
-/// Whether what --plugin or --subject names is a program that speaks docs/subjects.md, and no shared library.
+/// Whether what --plugin or --subject names is a program that speaks docs/lookup/subjects.md, and no shared library.
 [[nodiscard]] bool is_subject(const std::string& spec);
 
 /// The options that load those plugins again: " --plugin FILE" for each, or --subject; kOfClient for the client of

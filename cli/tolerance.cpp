@@ -143,7 +143,7 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind, s
       "\nwhat the tight test cannot see, tried with {} of {} mutants of {} on this case's data ({}the others "
       "are of other forms or contracts):\n"
       "  let pass by assert_close    {}\n  let pass by the RMS ratio   {}\n"
-      "  let pass by samestate here  {}; its whole gate lets none pass (docs/score.md)\n"
+      "  let pass by samestate here  {}; its whole gate lets none pass (docs/understand/score.md)\n"
       "  {} more give the right values on these data: no test of this case can see them\n",
       blind.tried, blind.all, c.system,
       blind.unreached == 0 ? "" : fmt::format("no time was left for {}, ", blind.unreached),

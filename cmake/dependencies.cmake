@@ -31,7 +31,7 @@ if(samestate_missing)
     "These are the names of Debian and Ubuntu. Install them, then repeat the command that ended here:\n"
     "  sudo apt-get install ${samestate_missing}")
 endif()
-# Optional: `mpirun samestate` (docs/mpi.md), of libopenmpi-dev or libmpich-dev.
+# Optional: `mpirun samestate` (docs/do/mpi.md), of libopenmpi-dev or libmpich-dev.
 if(NOT SAMESTATE_JUDGE_ONLY)
   find_package(MPI QUIET COMPONENTS CXX)
 endif()

@@ -1,5 +1,5 @@
 """What a call costs beyond its kernel, by the door that the kernel came through, and what each costs to open
-(docs/subjects.md, "Which door").
+(docs/lookup/subjects.md, "Which door").
 
 usage: PYTHONPATH=python python3 measure/doors.py BUILD [SPEC ..]
        BUILD holds cli/samestate and tests/subject_benchmark (cmake --build --preset release --target subject_benchmark);

@@ -100,7 +100,7 @@ struct OperatorKernel {
   std::function<Timing(const OperatorArguments&, const Contract&, const TimingRequest&)> time = nullptr;
   std::vector<std::string> limits = {};  ///< the calls that it accepts, as Kernel::limits
   /// Tensors between the stages of a layer that the kernel hands out if a call has outputs with their names:
-  /// what its next stage read, value for value (docs/case-line.md lists those that a system knows). A call
+  /// what its next stage read, value for value (docs/lookup/case-line.md lists those that a system knows). A call
   /// asks for all or none of them. For a tap that does not exist in some calls, a condition follows its name:
   /// "convolved if T != 1".
   std::vector<std::string> taps = {};

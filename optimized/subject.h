@@ -1,7 +1,7 @@
 /* The interface for a kernel of yours in C: write one file, build it with `cc -shared -fPIC mine.c -o libmine.so`, and run
  * `samestate gate --subject ./libmine.so`. The library defines the two functions at the end of this header;
  * examples/subject_c is an example to copy. It is called in a process of its own, so that a crash does not end the judge,
- * with the tensors and conventions of docs/subjects.md; declarations are written as described there.
+ * with the tensors and conventions of docs/lookup/subjects.md; declarations are written as described there.
  * Works with C99 and later and with C++, and needs no other library. */
 #pragma once
 
@@ -119,7 +119,7 @@ static inline DLTensor samestate_dlpack(const samestate_call* call, const samest
 
 #define SAMESTATE_SUBJECT_EXPORT __attribute__((visibility("default")))
 
-/* Returns the message `ready` of docs/subjects.md as JSON, in memory that stays valid:
+/* Returns the message `ready` of docs/lookup/subjects.md as JSON, in memory that stays valid:
  * {"type":"ready","protocol":1,"kernels":[..]}. */
 SAMESTATE_SUBJECT_EXPORT const char* samestate_subject_declare(void);
 

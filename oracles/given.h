@@ -10,7 +10,7 @@ namespace samestate {
 
 /// What a kernel with its own conventions receives in place of g, beta and q. The conversion is rounded once,
 /// and the oracle reads the value that the rounded one represents, so no kernel is blamed for the conversion
-/// (docs/subjects.md).
+/// (docs/lookup/subjects.md).
 struct Given {
   static constexpr double kNormEpsilon = 1e-6;  ///< GDN-32
   enum class Decay {

@@ -6,7 +6,7 @@
 
 /// A policy says how long and how thoroughly a judge looks at one run: how much of it is compared with its
 /// tolerance, and how much work twins and drawn roundings may take. Limits on errors are not here but in
-/// oracles/limits.h. docs/policy.md ("How far the judge looks") shows the same table to users;
+/// oracles/limits.h. docs/lookup/policy.md ("How far the judge looks") shows the same table to users;
 /// tests/oracles/judge_policy_test.cpp checks that the two agree. A unit of work is that of System::work:
 /// about 60 ms of one core (kSecondsOfWork), of which a running error is about 35 ms.
 namespace samestate {

@@ -3,7 +3,7 @@
 #include "reference/sequence.h"
 
 /// Every limit of a verdict that no derivation gives, with its source; how far the judge looks is in
-/// judge_policy.h. docs/validation.md ("Constants that are not derived") shows the same to users, and a test
+/// judge_policy.h. docs/understand/validation.md ("Constants that are not derived") shows the same to users, and a test
 /// checks that the two agree. Everything else is a formula whose source is cited above it.
 namespace samestate {
 
@@ -16,7 +16,7 @@ inline constexpr double kRowLambda = 5.0;
 inline constexpr double kRowLambdaLowState = 4.0;
 /// Repeated keys, for which no statement of independence holds: one rounding of P enters many products, and
 /// it is the sum of their values that is normal; it is at most sqrt(3) deviations, hence 5 sqrt(3). The
-/// largest value seen is 5.2 (docs/validation.md).
+/// largest value seen is 5.2 (docs/understand/validation.md).
 inline constexpr double kRowLambdaRepeated = 8.7;
 /// tf32 by truncation, whose errors have a mean: 15 was needed (BOUNDS 13.2).
 inline constexpr double kRowLambdaTruncated = 16.0;
@@ -85,7 +85,7 @@ inline constexpr double kChoiceWorstCases = 4.0;
 
 /// The number of directions among the errors of final states, which is about the number of tokens that the
 /// states still hold. Below it, one rounding that falls the other way is a large part of the whole. No false
-/// alarms in docs/validation.md.
+/// alarms in docs/understand/validation.md.
 inline constexpr double kTwinDirections = 16.0;
 
 // Drawn roundings (bounds_operators.md 3, 4).

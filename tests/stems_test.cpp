@@ -126,7 +126,7 @@ TEST(Stems, AFileWithoutATestAnIdleRowAndALostTestShow) {
   EXPECT_EQ(count("| `oracles/b`, `oracles/x/c` | `tests/gone.cpp` | y |\n"), 1U) << "a lost test";
 }
 
-/// Returns what docs/delta_kernels.md lacks or has too much. `stems` are paths from optimized/cuda/delta without extension. A row
+/// Returns what docs/understand/delta_kernels.md lacks or has too much. `stems` are paths from optimized/cuda/delta without extension. A row
 /// is a kernel's file, or a file of its folder where it is one of several there.
 std::vector<std::string> page_faults(const std::string& page, const std::set<std::string>& stems) {
   static const std::regex row(R"(\n\| `([^`]+)` \|)"),
@@ -138,18 +138,18 @@ std::vector<std::string> page_faults(const std::string& page, const std::set<std
     const auto first = stems.lower_bound(name);
     const bool there =
         name.ends_with('/') ? first != stems.end() && first->starts_with(name) : stems.contains(name);
-    if (!there) out.push_back("docs/delta_kernels.md: there is no " + name);
+    if (!there) out.push_back("docs/understand/delta_kernels.md: there is no " + name);
     described.insert(name.substr(0, name.find('/')));
   }
   for (const std::string& stem : stems) {
     if (std::regex_match(stem, kernel) && !described.contains(stem))
-      out.push_back("docs/delta_kernels.md does not say why " + stem + " is there");
+      out.push_back("docs/understand/delta_kernels.md does not say why " + stem + " is there");
   }
   return out;
 }
 
 TEST(Stems, EveryKernelOfTheDeltaRuleIsAccountedFor) {
-  std::ifstream in(kRoot / "docs/delta_kernels.md");
+  std::ifstream in(kRoot / "docs/understand/delta_kernels.md");
   const std::string page{std::istreambuf_iterator<char>(in), {}};
   const std::string folder = "optimized/cuda/delta/";
   std::set<std::string> stems;

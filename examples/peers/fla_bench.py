@@ -4,7 +4,7 @@
     pip install torch flash-linear-attention
     samestate bench --peer 'python3 examples/peers/fla_bench.py'
 
-One JSON object a line on stdin asks for a case, one on stdout answers (docs/bench.md). What it cannot run it
+One JSON object a line on stdin asks for a case, one on stdout answers (docs/do/bench.md). What it cannot run it
 answers with {"id": .., "unsupported": reason}; it ends at the end of its input.
 """
 import os

@@ -5,7 +5,7 @@ flash-linear-attention where it has the operator, else of PyTorch itself.
     pip install torch flash-linear-attention
     samestate bench --peer 'python3 examples/peers/operator_bench.py'
 
-One JSON object a line on stdin asks for a case, one on stdout answers (docs/bench.md).
+One JSON object a line on stdin asks for a case, one on stdout answers (docs/do/bench.md).
 """
 import re
 

@@ -1,6 +1,6 @@
 """What the peers of `samestate bench --peer` have in common: the conversation, and the clock.
 
-A peer is a script that calls `serve(load, measure)`; docs/bench.md has the protocol.
+A peer is a script that calls `serve(load, measure)`; docs/do/bench.md has the protocol.
 """
 import json
 import os

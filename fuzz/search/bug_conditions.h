@@ -10,7 +10,7 @@
 namespace samestate {
 
 /// A condition under which kernels are known to break, from the list "Generators must reach" of
-/// docs/theory/bugs.md.
+/// docs/understand/theory/bugs.md.
 struct Edge {
   std::string_view name;
   std::string_view summary;

@@ -14,7 +14,7 @@
 #include "fixtures/safetensors.h"
 #include "harness/subjects/declaration.h"
 
-/// A folder that `samestate.capture` wrote (docs/subjects.md, "Capture"): calls.jsonl, and a safetensors file a call.
+/// A folder that `samestate.capture` wrote (docs/lookup/subjects.md, "Capture"): calls.jsonl, and a safetensors file a call.
 namespace samestate {
 
 /// A value of an argument that is no tensor; monostate: None, or an object of the program.

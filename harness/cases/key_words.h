@@ -34,7 +34,7 @@ struct KeyRow {
 /// the contract.
 [[nodiscard]] std::vector<KeyRow> key_rows();
 
-/// The grammar as the page docs/case-line.md: version, order, every key with its values, default and meaning,
+/// The grammar as the page docs/lookup/case-line.md: version, order, every key with its values, default and meaning,
 /// the sizes that single systems have, and the grammar of filters.
 [[nodiscard]] std::string case_line_markdown();
 

@@ -30,7 +30,7 @@ struct Task {
   std::string autotune = {};
 };
 
-/// The variable that tells a subject how its tuners work: first, cached or full (docs/subjects.md).
+/// The variable that tells a subject how its tuners work: first, cached or full (docs/lookup/subjects.md).
 inline constexpr const char* kAutotuneVariable = "SAMESTATE_AUTOTUNE";
 
 /// What a worker does with a case, for one subject of possibly several.

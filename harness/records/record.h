@@ -53,7 +53,7 @@ struct Record {
   /// How the time of such a case was spent.
   Spent spent = {};
   /// The configurations that the tuners of such a kernel chose in its calls, after the setting that chose
-  /// them: "first: scan: BLOCK=128, num_warps=4" (docs/subjects.md); empty if nothing was tuned.
+  /// them: "first: scan: BLOCK=128, num_warps=4" (docs/lookup/subjects.md); empty if nothing was tuned.
   std::string tuned = {};
   /// A failure is repeated once with the other tuner setting. This gives that setting, the result, and the
   /// configurations of that run: "full: pass: scan: BLOCK=64, num_warps=4".

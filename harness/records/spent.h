@@ -8,7 +8,7 @@
 namespace samestate {
 
 /// How the time of a case was spent, for a kernel that runs in another process and reports it
-/// (docs/subjects.md). The rest of the case's seconds is judging. Members are 0 if nothing was reported.
+/// (docs/lookup/subjects.md). The rest of the case's seconds is judging. Members are 0 if nothing was reported.
 struct Spent {
   double start = 0.0;    ///< until its process was ready, including imports
   double waiting = 0.0;  ///< waiting for a process that was busy with the calls of other cases

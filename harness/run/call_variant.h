@@ -8,7 +8,7 @@
 #include "harness/run/kernel_table.h"
 
 /// Kernels that are compiled on their first call, whose compile time does not count for a case
-/// (docs/subjects.md).
+/// (docs/lookup/subjects.md).
 namespace samestate {
 
 /// A key for which the kernel is compiled anew not for each value, but for each of three kinds: 1, multiples

@@ -2,7 +2,7 @@
 
 /// Constants that estimate the cost of judging a case, fitted to judged cases: System::work adds it up, plans
 /// divide their time by it, and the judge divides the work of a policy (oracles/judge_policy.h) by it.
-/// docs/policy.md shows the same table to users, and tests/oracles/limits_test.cpp checks that the two agree.
+/// docs/lookup/policy.md shows the same table to users, and tests/oracles/limits_test.cpp checks that the two agree.
 /// A wrong estimate makes a case take longer or shorter, or fewer of its heads compared; it changes no limit.
 namespace samestate {
 

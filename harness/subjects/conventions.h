@@ -55,7 +55,7 @@ struct ConventionValue {
 enum class ConventionOf { family, packed, pool, every };
 
 /// A convention: its key in a declaration, its values, and the member that they set. Python's table
-/// (python/samestate/subject.py), the page docs/subjects.md, and the proposals of `diagnose` are tested
+/// (python/samestate/subject.py), the page docs/lookup/subjects.md, and the proposals of `diagnose` are tested
 /// against these rows.
 struct Convention {
   std::string_view key;
@@ -66,7 +66,7 @@ struct Convention {
   void (*set)(Conventions&, int value) = nullptr;  ///< null if the value is not a word
 };
 
-/// The table, in the order of docs/subjects.md.
+/// The table, in the order of docs/lookup/subjects.md.
 [[nodiscard]] std::span<const Convention> conventions();
 
 /// Null if there is no such key.

@@ -22,7 +22,7 @@ namespace samestate {
 /// Thrown if another call ended the process before this one was sent to it.
 class EndedBefore {};
 
-/// One conversation with a subject's process (docs/subjects.md), one call at a time. Several threads may
+/// One conversation with a subject's process (docs/lookup/subjects.md), one call at a time. Several threads may
 /// call: the tensors of each are in a lane of the shared memory, and are written and read while the process
 /// runs another thread's call.
 class Conversation {

@@ -37,7 +37,8 @@ constexpr std::array<Word<bool>, 2> kMemories{{{"host", false}, {"cuda", true}}}
 constexpr double kLeastOutside = 1e-9;
 
 [[noreturn]] void refuse(const std::string& of, const std::string& what) {
-  throw Error(fmt::format("the declaration of {}: {}; docs/subjects.md has the keys and values", of, what));
+  throw Error(
+      fmt::format("the declaration of {}: {}; docs/lookup/subjects.md has the keys and values", of, what));
 }
 
 std::string text_of(const Json& value, const std::string& of, std::string_view key) {
@@ -163,7 +164,7 @@ Ready parse_ready(std::string_view line) {
   if (!json.is_object() || !json.contains("type") || json["type"] != "ready")
     throw Error(
         fmt::format("it began with {} instead of {{\"type\":\"ready\",..}}: what it prints must go to "
-                    "stderr (docs/subjects.md)",
+                    "stderr (docs/lookup/subjects.md)",
                     shown));
   if (!json.contains("protocol") || json["protocol"] != kProtocol)
     throw Error(fmt::format("it speaks protocol {}, and this is {}",

@@ -23,7 +23,7 @@ struct SubjectPatience {
 };
 inline constexpr double kBusyTimes = 10.0;
 
-/// The kernels of an external program (docs/subjects.md), as rows of the table whose functions talk to it:
+/// The kernels of an external program (docs/lookup/subjects.md), as rows of the table whose functions talk to it:
 /// one subject process for each process that calls, one call at a time. Whatever it does to itself becomes a
 /// verdict of its case.
 struct Subject {

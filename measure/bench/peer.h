@@ -7,7 +7,7 @@
 #include "harness/cases/case_line.h"
 #include "harness/processes/line_process.h"
 
-/// Foreign kernels, timed by a process of their own alternating with ours (docs/bench.md). The process is not
+/// Foreign kernels, timed by a process of their own alternating with ours (docs/do/bench.md). The process is not
 /// trusted: it may die, hang, or answer nonsense.
 namespace samestate {
 

@@ -98,7 +98,7 @@ struct Policy {
 
 /// The same for the pairs (k, v). If k is rounded as an operand, every token of a pair shifts the state by
 /// the same amount along a direction that its neighbours hardly see: what is memorised is right where it is
-/// read, and wrong across it by the sum over the tokens and not by its root (docs/validation.md).
+/// read, and wrong across it by the sum over the tokens and not by its root (docs/understand/validation.md).
 [[nodiscard]] bool repeated_pairs(const Sequence<double>& sequence);
 
 /// The policy for a head in `form` ("recurrent" or "chunked", which decides which contract fields count;

@@ -33,7 +33,7 @@ namespace samestate {
 namespace {
 
 /// The largest loss of a state, in units of itself, when it is the accumulator of L products in blocks of
-/// eight: each addend loses up to a quarter of the sum's last place, and the sum up to one (docs/probe.md).
+/// eight: each addend loses up to a quarter of the sum's last place, and the sum up to one (docs/understand/probe.md).
 double most_cut(Index L) {
   const double blocks = std::ceil(static_cast<double>(L) / 8.0);
   return (0.25 * (static_cast<double>(L) + blocks) + blocks) * 0x1p-23;

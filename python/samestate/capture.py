@@ -1,6 +1,6 @@
 """python3 -m samestate.capture --target package.module:function --dir DIR -- command ...
 
-Records real calls of a program (docs/subjects.md, "Capture"). The name `samestate.capture` always refers to the
+Records real calls of a program (docs/lookup/subjects.md, "Capture"). The name `samestate.capture` always refers to the
 function in capturing.py, whichever way it is imported.
 """
 import sys

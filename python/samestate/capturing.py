@@ -1,5 +1,5 @@
 """samestate.capture records real calls of a running program as files, which `samestate judge DIR` judges
-(docs/subjects.md).
+(docs/lookup/subjects.md).
 
     fast = samestate.capture(fast, dir="calls")                      # a wrapped function
     @samestate.capture(dir="calls", every=100, max_calls=8)          # a decorator

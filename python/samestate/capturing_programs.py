@@ -216,7 +216,7 @@ def _parser():
                         help="the function, by the module from which the program takes it; may be given more than once")
     parser.add_argument("--dir", metavar="DIR", help="the folder of the calls; what is there stays, and more is added")
     parser.add_argument("--adapter", action="append", metavar="NAME",
-                        help="what the function computes, as a row of docs/adapters.md; of several targets one each, in order")
+                        help="what the function computes, as a row of docs/lookup/adapters.md; of several targets one each, in order")
     parser.add_argument("--as", dest="declaration", metavar="WORDS",
                         help="the same in the words of a declaration: 'system=gated_delta_rule&form=chunked&contracts=bf16&state=vk'")
     parser.add_argument("--every", type=_count, default=1, metavar="N", help="record each N-th call (1)")

@@ -85,7 +85,7 @@ class Plan:
 def cases(system, form, *, contract=None, limits=(), array="numpy", device="cpu", effort=None, max_cases=None,
           seed=None, where=(), name=None, bf16="float32", strided=None, **conventions):
     """Parametrises a test by the case lines of a plan; its argument `case` is a Case. Needs the pytest plugin
-    of this package. `where` are conditions of the gate ('T=..256'); conventions are those of docs/subjects.md,
+    of this package. `where` are conditions of the gate ('T=..256'); conventions are those of docs/lookup/subjects.md,
     and apply to the tensors that `case` has."""
     contracts = [contract] if isinstance(contract, str) else contract or ["fp32"]
     declaration = {"contracts": contracts, "limits": list([limits] if isinstance(limits, str) else limits),

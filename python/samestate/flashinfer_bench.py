@@ -190,7 +190,7 @@ def solution_of(path):
     made = Solution(load(path), path)
     if made.language not in LANGUAGES:
         raise FormatError(f"{path}: language {made.language!r:.40}; known are {' '.join(LANGUAGES)}: other sources are a "
-                          "plugin, docs/plugins.md, or a program, docs/subjects.md")
+                          "plugin, docs/do/plugin.md, or a program, docs/lookup/subjects.md")
     if not made.entry[0].endswith(".py"):
         raise FormatError(f"{path}: entry_point names {made.entry[0]!r:.80}; a file .py is asked for")
     return made
@@ -220,7 +220,7 @@ def function_of(solution, folder):
 
 
 def serve(options):
-    """Serves a subject of the gate (docs/subjects.md) over stdin and stdout."""
+    """Serves a subject of the gate (docs/lookup/subjects.md) over stdin and stdout."""
     import traceback
 
     from . import protocol

@@ -1,4 +1,4 @@
-"""The conversation with the judge, version 1 (docs/subjects.md): JSON objects, one per line, and tensors in
+"""The conversation with the judge, version 1 (docs/lookup/subjects.md): JSON objects, one per line, and tensors in
 mapped memory.
 
 Uses only the standard library. `take_stdio` reserves stdin and stdout for the conversation before anything of

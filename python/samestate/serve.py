@@ -1,7 +1,7 @@
 """python3 -m samestate.serve NAME [NAME ..] [--system S --form F --contracts C,C --limits 'L;L' --decay linear
 ..]
 
-Serves kernels to the judge over stdin and stdout (docs/subjects.md). NAME is an adapter (docs/adapters.md),
+Serves kernels to the judge over stdin and stdout (docs/lookup/subjects.md). NAME is an adapter (docs/lookup/adapters.md),
 module:function, path/to/file.py:function, or a module or file for everything that is declared in it; several
 names are separated by commas. Options for a function without a declaration follow it, or are part of the same
 word:

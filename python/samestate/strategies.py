@@ -188,7 +188,7 @@ _CONDITION = re.compile(r"(\w+)\s*(?:(<=|>=|!=|=)\s*(\S+)|%\s*(\d+)\s*=\s*(\d+)|
 
 
 def _holds(condition, values):
-    """True if a limit of a declaration (docs/plugins.md) holds for {key: value}; None if it names something
+    """True if a limit of a declaration (docs/do/plugin.md) holds for {key: value}; None if it names something
     unknown, which the judge has to report."""
     first, _, behind = condition.partition(" if ")
     if behind:

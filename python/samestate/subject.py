@@ -110,7 +110,7 @@ class Subject:
         compiled anew, such as dk contract state, of which the gate tries few (--compiles); `strided` says that
         it accepts tensors with gaps; `array` is the library of the tensors that it receives, by default the one
         that it names or imports (undeclared.py); `taps` are, for a layer, the tensors that it hands out between
-        its stages (docs/plugins.md), and it then returns a dict by name."""
+        its stages (docs/do/plugin.md), and it then returns a dict by name."""
         if not callable(function):
             raise DeclarationError(f"{function!r:.80} is no function")
         self.function, self.system, self.form = function, system, form

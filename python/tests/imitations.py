@@ -1,5 +1,5 @@
 """Public functions that run on a device alone, imitated in torch: their signatures, layouts, pools, null slots and checks
-as their sources have them (docs/adapters.md has the versions), their arithmetic in float64. `install()` puts them where
+as their sources have them (docs/lookup/adapters.md has the versions), their arithmetic in float64. `install()` puts them where
 their packages would be; `fault(..)` names what one of them does wrong from then on."""
 import sys
 import types

@@ -1,4 +1,4 @@
-"""The table of adapters: docs/adapters.md is what it prints, rows are declarations, and those whose packages are here
+"""The table of adapters: docs/lookup/adapters.md is what it prints, rows are declarations, and those whose packages are here
 give what a float64 recurrence gives."""
 import os
 import re
@@ -13,7 +13,7 @@ from samestate.errors import DeclarationError  # noqa: E402
 from samestate.serve import joined_name, parsed_options, several, split_name, subjects_of  # noqa: E402
 from samestate.subject import ARRAYS, CONVENTIONS, FAMILY, OF_NAMED  # noqa: E402
 
-DOCS = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs")
+DOCS = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "lookup")
 PAGE = os.path.join(DOCS, "adapters.md")
 KEYS = os.path.join(DOCS, "case-line.md")
 
@@ -23,7 +23,7 @@ class Table(unittest.TestCase):
     def test_page_is_what_the_table_prints(self):
         with open(PAGE, encoding="utf-8") as file:
             self.assertEqual(file.read(), adapters.markdown(),
-                             "python3 -m samestate.adapters --markdown > docs/adapters.md")
+                             "python3 -m samestate.adapters --markdown > docs/lookup/adapters.md")
 
     def test_rows(self):
         self.assertEqual(len(set(adapters.names())), len(adapters.ROWS))

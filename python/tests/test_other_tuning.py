@@ -114,7 +114,7 @@ class OtherTuning(unittest.TestCase):
                               capture_output=True, text=True, env=environment).stdout
 
     def test_each_configuration_as_a_kernel_of_its_own(self):
-        """The recipe of docs/subjects.md: a wrong configuration is found that no setting of the tuner chooses."""
+        """The recipe of docs/lookup/subjects.md: a wrong configuration is found that no setting of the tuner chooses."""
         path = os.path.join(self.folder, "each.py")
         with open(path, "w", encoding="utf-8") as file:
             file.write("""

@@ -1,4 +1,4 @@
-"""The transcript of docs/subjects.md, replayed from both sides: the command asks what stands there, and what this package
+"""The transcript of docs/lookup/subjects.md, replayed from both sides: the command asks what stands there, and what this package
 serves answers what stands there."""
 import json
 import os
@@ -13,7 +13,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from judge import Judge, recurrence  # noqa: E402
 from plugin_runs import needs_command  # noqa: E402
 
-PAGE = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "subjects.md")
+PAGE = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "lookup", "subjects.md")
 LINE = "v1 gated_delta_rule form=recurrent T=5 Hk=1 Hv=2 dk=4 dv=4 scale=0.5 state=random"
 # A subject of the transcript's side: it keeps what it is asked, and says what stands there.
 SUBJECT = """

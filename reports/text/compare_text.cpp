@@ -71,11 +71,11 @@ std::vector<std::string> warnings(const Comparison& c) {
                                 shards ? "; `samestate merge` joins the shards of one run" : ""));
   }
   for (const OtherPolicy& p : c.policies)
-    lines.push_back(
-        fmt::format("{} judged under policy {} in the first record and under {} in the second: policies "
-                    "differ in how far "
-                    "the judge looks (docs/policy.md), so that a change there need not be the kernel's",
-                    p.cases == 1 ? "1 case was" : counted(p.cases, "case") + " were", p.before, p.after));
+    lines.push_back(fmt::format(
+        "{} judged under policy {} in the first record and under {} in the second: policies "
+        "differ in how far "
+        "the judge looks (docs/lookup/policy.md), so that a change there need not be the kernel's",
+        p.cases == 1 ? "1 case was" : counted(p.cases, "case") + " were", p.before, p.after));
   return lines;
 }
 

@@ -65,21 +65,22 @@ std::string equations_json(std::span<const EquationRow> rows) {
 }
 
 std::string equations_markdown(std::span<const EquationRow> rows) {
-  std::string text = fmt::format(
-      "# The equations of the documents, executed\n\n"
-      "Written by `samestate equations --markdown`; the command's test fails where it differs. Each row is "
-      "a\n"
-      "statement of a document, the ledger's verdict on it, and what was computed from the references and "
-      "the\n"
-      "cost model when this page was made.\n\n"
-      "| outcome | of rows with the verdict | means |\n|---|---|---|\n"
-      "| holds | OK, OK\\* | computed, and true (OK\\*: under a premise that is named) |\n"
-      "| erratum demonstrated | ERRATUM | the printed and the correct form were computed, and differ |\n"
-      "| resolved | INCOMPLETE, AMBIGUOUS, INCONSISTENT | the resolution was computed |\n"
-      "| untestable | UNTESTABLE | measurement, analogy or opinion; what arithmetic there is was computed "
-      "|\n\n"
-      "{}.\n",
-      summary_of(rows));
+  std::string text = fmt::format(R"(# The equations of the documents, computed
+
+This page lists every statement of the five documents that the project started from, with what was
+computed for it and whether it holds. It is `samestate equations --markdown`; the reasons for the
+verdicts are in [the ledger](../understand/theory/ledger.md).
+
+| outcome | of rows with the verdict | meaning |
+|---|---|---|
+| holds | OK, OK\* | computed, and true (OK\*: under a premise that is named) |
+| erratum demonstrated | ERRATUM | the printed and the correct form were computed, and differ |
+| resolved | INCOMPLETE, AMBIGUOUS, INCONSISTENT | the resolution was computed |
+| untestable | UNTESTABLE | measurement, analogy or opinion; what arithmetic there is was computed |
+
+{}.
+)",
+                                 summary_of(rows));
   std::string document;
   for (const EquationRow& row : rows) {
     if (row.document != document) {

@@ -10,7 +10,7 @@ namespace samestate {
 
 /// For a terminal, wrapped, by document.
 [[nodiscard]] std::string equations_text(std::span<const EquationRow> rows);
-/// The page docs/equations.md.
+/// The page docs/lookup/equations.md.
 [[nodiscard]] std::string equations_markdown(std::span<const EquationRow> rows);
 /// An array with one object per row, which `samestate report --equations` reads.
 [[nodiscard]] std::string equations_json(std::span<const EquationRow> rows);

@@ -268,8 +268,8 @@ bad '--markdown' equations --json --markdown
 run 0 equations
 says '245 rows, '
 run 0 equations --markdown
-diff -q out "$docs/equations.md" >/dev/null ||
-  complain 'docs/equations.md is not this page: samestate equations --markdown > docs/equations.md'
+diff -q out "$docs/lookup/equations.md" >/dev/null ||
+  complain 'docs/lookup/equations.md is not this page: samestate equations --markdown > docs/lookup/equations.md'
 # The page of mutants can be made: a row of each that was asked for, and which share was killed.
 run 0 list mutants --json
 grep -o '"mutant": "[^"]*"' out | cut -d'"' -f4 >names

@@ -246,7 +246,7 @@ echo "41;cluster"
 S
 chmod +x bin/sbatch
 mkdir slurm
-(PATH="$PWD/bin:$PATH" samestate="$samestate" out=slurm "$docs/slurm.sh" 3 --plugin "$right" "${right_of[@]}") >out 2>err ||
+(PATH="$PWD/bin:$PATH" samestate="$samestate" out=slurm "$docs/do/slurm.sh" 3 --plugin "$right" "${right_of[@]}") >out 2>err ||
   complain 'slurm.sh'
 says 'merge: job 41'
 [[ "$(tr '\n' ' ' <codes)" == '0 0 0 0 ' ]] || complain "slurm.sh: exits $(cat codes): $(tail -3 slurm/*.log)"
@@ -256,7 +256,7 @@ present slurm/gate.xml
 # step NAME: the commands of a step of the workflow, of shard $1.
 step() {
   awk -v name="- name: $1" 'index($0, name) { on = 1; next } on && /^ +- / { exit } on && /run: \|/ { text = 1; next }
-    on && text && substr($0, 1, 10) == "          " { print substr($0, 11) }' "$docs/github-actions.yml" |
+    on && text && substr($0, 1, 10) == "          " { print substr($0, 11) }' "$docs/do/github-actions.yml" |
     sed "s|\${{ matrix.shard }}|${2:-}|g"
 }
 mkdir -p job/samestate/bin job/plugin

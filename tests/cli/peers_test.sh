@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Kernels that others wrote (docs/peers.md), of packages without torch: their gates pass as declared, fail as everybody would
+# Kernels that others wrote (docs/lookup/peers.md), of packages without torch: their gates pass as declared, fail as everybody would
 # declare them, and the diagnosis finds the conventions. Skipped, with the reason, where the packages cannot be had.
 # usage: peers_test.sh SAMESTATE PYTHON FOLDER: FOLDER keeps the packages from one run to the next
 set -uo pipefail

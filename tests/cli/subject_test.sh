@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Kernels that are programs of somebody else's (docs/subjects.md): conventions of every kind pass, and what a program may
+# Kernels that are programs of somebody else's (docs/lookup/subjects.md): conventions of every kind pass, and what a program may
 # do to the judge or to itself is a verdict of its case, or an error that says what to do.
 # usage: subject_test.sh SAMESTATE TEST_SUBJECT
 set -uo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Public kernels that need torch (docs/peers.md): Hugging Face's functions in fp32 and 16 bits, flash-linear-attention's in
+# Public kernels that need torch (docs/lookup/peers.md): Hugging Face's functions in fp32 and 16 bits, flash-linear-attention's in
 # Triton's interpreter, a hundred cases each. Of packages that are not there the part is skipped, with the reason; nothing
 # is installed, since torch is gigabytes: SAMESTATE_TORCH_PYTHON names a Python that has it.
 # usage: torch_peers_test.sh SAMESTATE PYTHON
@@ -32,7 +32,7 @@ passes() {
 }
 
 if has torch transformers; then
-  # Sums of g lose the decays behind a reset in its chunk: theirs, and shown (docs/peers.md).
+  # Sums of g lose the decays behind a reset in its chunk: theirs, and shown (docs/lookup/peers.md).
   passes hf.torch_chunk_gated_delta_rule --exclude regime=reset,exact_reset --exclude law=reset
   for contract in fp32 bf16_io; do
     passes "hf.torch_recurrent_gated_delta_rule?contracts=$contract"

@@ -56,7 +56,7 @@ Table with(Table table, const Table& changes) {
 
 TEST(JudgePolicy, TheTableOfTheDocumentIsTheTableOfTheCode) {
   const std::string header = policy_text_of("oracles/judge_policy.h");
-  const std::string document = policy_text_of("docs/policy.md");
+  const std::string document = policy_text_of("docs/lookup/policy.md");
   const Table gate = table_of(header, kField, 2);
   ASSERT_GT(gate.size(), 40U);
   EXPECT_EQ(gate.at("doubt_work"), kGatePolicy.doubt_work) << "read as the compiler reads it";

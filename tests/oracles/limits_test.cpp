@@ -37,7 +37,8 @@ const std::regex kRow(R"(\| `(k\w+)` \| ([-+.exp0-9]+) \|)");
 
 TEST(Limits, TheTableOfTheDocumentIsTheTableOfTheCode) {
   const Table code = table_of(text_of("oracles/limits.h") + text_of("harness/run/judging_cost.h"), kConstant);
-  const Table document = table_of(text_of("docs/validation.md") + text_of("docs/policy.md"), kRow);
+  const Table document =
+      table_of(text_of("docs/understand/validation.md") + text_of("docs/lookup/policy.md"), kRow);
   EXPECT_EQ(code.at("kVacuousRows"), kVacuousRows) << "read as the compiler reads it";
   EXPECT_EQ(code, document);
 }

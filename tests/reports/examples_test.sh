@@ -52,11 +52,11 @@ page gate "Example: $(grep -c '"event":"end"' "$docs/examples/gate.jsonl") cases
 
 # Another version lays plots out otherwise.
 if [[ "$(gnuplot --version 2>/dev/null)" != 'gnuplot 5.4 patchlevel 4' ]]; then
-  echo 'docs/error_vs_chunk.svg was not compared: it was drawn by gnuplot 5.4 patchlevel 4'
+  echo 'docs/do/error_vs_chunk.svg was not compared: it was drawn by gnuplot 5.4 patchlevel 4'
 elif [[ "$write" == --write ]]; then
-  cp "$pages/sweep/plots/plot-1-error.svg" "$docs/error_vs_chunk.svg"
-elif ! cmp "$pages/sweep/plots/plot-1-error.svg" "$docs/error_vs_chunk.svg"; then
-  complain "$docs/error_vs_chunk.svg is out of date: $again"
+  cp "$pages/sweep/plots/plot-1-error.svg" "$docs/do/error_vs_chunk.svg"
+elif ! cmp "$pages/sweep/plots/plot-1-error.svg" "$docs/do/error_vs_chunk.svg"; then
+  complain "$docs/do/error_vs_chunk.svg is out of date: $again"
 fi
 
 # The check of the record bites: a ratio that grew.

@@ -1,4 +1,4 @@
-/// A program that speaks docs/subjects.md: the gated delta rule token by token in double, with conventions as named, and
+/// A program that speaks docs/lookup/subjects.md: the gated delta rule token by token in double, with conventions as named, and
 /// faults of the kind that somebody else's program has.
 /// usage: test_subject FAULT [CONVENTIONS [NAME [CONTRACTS]]]; CONVENTIONS is the JSON object of a declaration.
 #include <fcntl.h>

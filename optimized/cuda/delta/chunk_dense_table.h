@@ -5,7 +5,7 @@
 #include "optimized/cuda/host/dispatch.h"
 #include "reference/contract.h"
 
-/// Chooses the kernel that evaluates a call of the chunked form (docs/kernels.md, Prefill, has the
+/// Chooses the kernel that evaluates a call of the chunked form (docs/understand/kernels.md, Prefill, has the
 /// measurements).
 namespace samestate::cuda {
 

@@ -5,7 +5,7 @@
 #include "optimized/cuda/delta/token_fma_dense_tile.h"
 #include "optimized/cuda/host/dispatch.h"
 
-/// Chooses the kernel that evaluates a call of the recurrent form (docs/kernels.md, Decode, has the
+/// Chooses the kernel that evaluates a call of the recurrent form (docs/understand/kernels.md, Decode, has the
 /// measurements).
 namespace samestate::cuda {
 

@@ -31,7 +31,7 @@ struct CallShape {
   /// Value columns of all states: the amount of work that can be divided among independent blocks.
   [[nodiscard]] std::int64_t columns() const { return pairs() * dv; }
   /// How many of them are active at once on average while the longest sequence runs. Blocks that start and
-  /// end at different times leave a sixth of that time unused (docs/kernels.md, packed batches).
+  /// end at different times leave a sixth of that time unused (docs/understand/kernels.md, packed batches).
   [[nodiscard]] std::int64_t busy_columns() const {
     if (all_tokens <= 0 || tokens <= 0) return columns();
     const bool unequal = all_tokens < sequences * tokens;

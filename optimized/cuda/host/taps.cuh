@@ -9,7 +9,7 @@
 #include "optimized/cuda/host/grid.cuh"
 #include "optimized/cuda/pointwise/pointwise.cuh"
 
-/// Copies what a layer hands out of its workspace under taps=1 (docs/plugins.md, Taps): the copies come after
+/// Copies what a layer hands out of its workspace under taps=1 (docs/do/plugin.md, Taps): the copies come after
 /// the launches that wrote it and before one that overwrites it. A call without taps makes no copies and the
 /// same launches as without this file.
 namespace samestate::cuda {

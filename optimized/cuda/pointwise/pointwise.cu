@@ -18,7 +18,7 @@ struct RotatedElements {
 };
 
 struct Gates {
-  static constexpr int kBlock = 64;  ///< threads, faster than 128 or 256 (docs/kernels.md)
+  static constexpr int kBlock = 64;  ///< threads, faster than 128 or 256 (docs/understand/kernels.md)
 
   template <class Operand>
   using Parameters = GateParameters<Operand>;

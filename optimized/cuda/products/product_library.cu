@@ -27,7 +27,7 @@ constexpr int kReductionSchemes = 3;  ///< CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME
 constexpr int kAlignments[] = {5, 6, 7, 8};  ///< CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, B, C, D
 constexpr std::uint32_t kAlignment = 16;
 /// Up to so many rows, product.cuh's grid, whose warps divide the depth, is as fast in bf16 and faster in
-/// fp32 (docs/kernels.md).
+/// fp32 (docs/understand/kernels.md).
 constexpr std::int64_t kFewRows = 32;
 
 /// cublasLtMatmulHeuristicResult_t.

@@ -6,7 +6,7 @@
 
 /// Products of one warpgroup, 64 x 64 n results: those of wgmma.cuh over n tiles of B at once. c[32 t + i] is what c[i] is
 /// there, of B's t-th tile. The unit takes one instruction for all of them: it reads A once, and from shared memory half as
-/// often as it would for each (measured: docs/kernels.md).
+/// often as it would for each (measured: docs/understand/kernels.md).
 namespace samestate::cuda {
 
 /// 16 of the 64 rows of tiles that are `apart` tiles from each other as the inner index: their columns are columns of B.

@@ -1,4 +1,4 @@
-"""Adapters: public kernels as subjects, defined in one table (table.py, from which docs/adapters.md is generated)."""
+"""Adapters: public kernels as subjects, defined in one table (table.py, from which docs/lookup/adapters.md is generated)."""
 import importlib
 import itertools
 import sys
@@ -37,7 +37,7 @@ def public(module, name):
     """The attribute of a package's module. Raises DeclarationError if the installed version does not have it."""
     found = getattr(importlib.import_module(module), name, None)
     if found is None:
-        raise DeclarationError(f"{module} has no {name}, which this adapter calls: see docs/adapters.md for the version that "
+        raise DeclarationError(f"{module} has no {name}, which this adapter calls: see docs/lookup/adapters.md for the version that "
                                "was read")
     return found
 
@@ -132,11 +132,11 @@ def _laid_out(row):
 
 
 def markdown():
-    """The page docs/adapters.md."""
+    """The page docs/lookup/adapters.md."""
     lines = [
         "# Adapters", "",
-        "Public kernels that are gated by name, `samestate gate --subject python:NAME` (docs/subjects.md): each is called",
-        "by keyword, as its package has it. A row's conventions are those of docs/subjects.md where they differ from the",
+        "Public kernels that are gated by name, `samestate gate --subject python:NAME` (docs/lookup/subjects.md): each is called",
+        "by keyword, as its package has it. A row's conventions are those of docs/lookup/subjects.md where they differ from the",
         "canonical call; of systems of named tensors they say how tensors lie that lie otherwise",
         "(`python/samestate/adapters/named.py`). A row with `cuda` runs on the GPU where the machine has one, else on the CPU",
         "where the row has that, in Triton's interpreter if it is of flash-linear-attention; `?device=cpu` and `?device=cuda` ask",
@@ -167,7 +167,7 @@ def markdown():
     lines += ["", "## Which twins gate", "",
               "A contract with `card:nearest` is reported against its twin and not gated by it; bounds, laws and exact regimes gate either",
               "way. `chunk_gated_delta_rule` and `chunk_delta_rule` of bf16 tensors stand as `samestate card` read them on an H100",
-              "(docs/card.md), exact: of 1,162 and 1,018 cases there none lay beyond its twin (docs/peers.md), and under `--strict` nothing",
+              "(docs/understand/card.md), exact: of 1,162 and 1,018 cases there none lay beyond its twin (docs/lookup/peers.md), and under `--strict` nothing",
               "failed but the two resets that are NaN. Still nearest are their fp16 tensors, of which no card was read (one of 923 cases beyond",
               "for the first, none of 864 for the second), and fp32 tensors of the first: 161 of 859 beyond, up to 3.2 times the limit among the",
               "records that were kept. No card of those was read either; what they declare is the bf16 card with operands cut off to tf32,",

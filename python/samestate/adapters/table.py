@@ -43,7 +43,7 @@ _COMPILED = ("Hk", "Hv", "dk", "dv", "chunk", "contract", "form", "state", "l2no
 _OWN_DECAY = ["regime = retnet", "law != no_op", "law != reset", "law != head_permutation", "law != serving"]
 
 
-# Functions of FLA that the gate ran in the interpreter, with a dozen cases each; on a device (docs/peers.md) it
+# Functions of FLA that the gate ran in the interpreter, with a dozen cases each; on a device (docs/lookup/peers.md) it
 # ran all of them.
 _RAN = ("fused_recurrent_simple_gla", "fused_recurrent_gated_delta_rule", "fused_recurrent_delta_rule",
         "fused_recurrent_linear_attn", "fused_recurrent_retention", "chunk_simple_gla", "chunk_linear_attn")
@@ -79,7 +79,7 @@ _DENSE = _without(_DELTA, "cu_seqlens")
 _SUMMED = "sums g over a chunk: decays behind a reset in it are lost, as of fla.chunk_gated_delta_rule"
 
 # FlashInfer's prefill kernels need widths of 128, contiguous tensors and a nonzero scale, and do not write the
-# final state of a sequence without tokens (docs/peers.md).
+# final state of a sequence without tokens (docs/lookup/peers.md).
 _PREFILL = ["chunk = 64", "T >= 1", "dk = 128", "dv = 128", "scale != 0", "shortest >= 1"]
 _SM100 = "compute capability 10.0, 10.3 or 10.7 alone"
 _CUDNN = {"state": "vk", "heads": "interleaved", "layout": "THD", "cu_seqlens": "int32"}

@@ -95,7 +95,7 @@ TEST(LayerPrecision, RightKernelsPass) {
   }
 }
 
-// The numbers of docs/validation.md.
+// The numbers of docs/understand/validation.md.
 TEST(LayerPrecision, LongWholeAndStages) {
   constexpr int kSeeds = 12;
   int whole = 0, staged = 0, faults = 0;

@@ -15,7 +15,7 @@ namespace {
 /// A row of the table of keys, and no size of a system that has its name.
 bool key_means_itself(const KeyRow& row) { return std::ranges::count(systems(), row.of, &System::name) == 0; }
 
-// A key without its words would be missing in docs/case-line.md and in `samestate explain`.
+// A key without its words would be missing in docs/lookup/case-line.md and in `samestate explain`.
 TEST(KeyWords, EveryKeyHasSomeInTheOrderOfTheTable) {
   ASSERT_EQ(key_words().size(), keys().size());
   for (std::size_t i = 0; i < keys().size(); ++i) {

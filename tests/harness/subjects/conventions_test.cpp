@@ -124,7 +124,7 @@ std::string row_of(const Convention& row, const ConventionValue& value) {
 
 TEST(Conventions, ThePageHasTheTable) {
   const fs::path root = SAMESTATE_SOURCE_DIR;
-  const std::string page = testing::read(root, root / "docs/subjects.md").text;
+  const std::string page = testing::read(root, root / "docs/lookup/subjects.md").text;
   std::vector<std::string> expected;
   for (const Convention& row : conventions()) {
     for (const ConventionValue& value : row.values) expected.push_back(row_of(row, value));

@@ -98,9 +98,9 @@ TEST(Edge, CutsBetweenRanksAreWordsOfTheCall) {
   EXPECT_EQ(Laid(c.a, {}, "fp32", false, "head_parallel").message["cuts"], Json({0, 1, 4, 4}));
 }
 
-// docs/subjects.md has a row of what a run says: no field is missing there.
+// docs/lookup/subjects.md has a row of what a run says: no field is missing there.
 TEST(Edge, TheDocumentNamesEveryFieldOfARun) {
-  std::ifstream file(std::string(SAMESTATE_SOURCE_DIR) + "/docs/subjects.md");
+  std::ifstream file(std::string(SAMESTATE_SOURCE_DIR) + "/docs/lookup/subjects.md");
   std::string row;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("| `run` |")) row = line;

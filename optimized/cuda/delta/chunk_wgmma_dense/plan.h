@@ -16,7 +16,7 @@ namespace samestate::cuda {
 static_assert(kPrefillKeys == kFusedKeys, "the table states what the kernels take");
 
 /// The time that S of a chunk costs a block, relative to the rest of its work, without the delta rule, by
-/// number of segments: the more blocks fetch at once, the higher it is (docs/kernels.md, segments).
+/// number of segments: the more blocks fetch at once, the higher it is (docs/understand/kernels.md, segments).
 inline constexpr double kAbsorbed[kMostSegments + 1] = {1.0, 1.0, 0.62, 0.55, 0.45};
 
 /// The start positions of `segments` blocks that end at the same time: each carries S through the tokens that
