@@ -1,26 +1,33 @@
 #!/usr/bin/env bash
-# Builds samestate and runs its gate. Made for a bare Debian 12; see --help.
+# From a fresh clone to the first verdict; see --help.
 set -euo pipefail
 
 usage() {
-  cat <<'END'
-usage: ./gate.sh [--help] [options of `samestate gate`]
+  cat <<'USAGE'
+usage: ./gate.sh [--build-only] [--cuda] [--everything] [options of `samestate gate`]
 
-Installs the Debian packages that are missing (with sudo unless root; nothing when all are there), builds
-build/release, runs `samestate gate` with the options given and writes out/gate.jsonl, out/gate.xml (JUnit)
-and out/gate.md (Markdown). CUDA kernels are built where nvcc is found; nvcc itself is never installed.
+Builds the command of this clone and runs its gate on the kernels of this
+repository. Without options this is quick: the judge alone is built, and the
+gate tries a tenth of its plan.
 
-Exit: 0 pass, 1 numerical failure, 2 usage or set-up, 3 vacuous or insufficient coverage, 4 flaky, 5 crash,
-77 nothing could run here.
+  --build-only   build the command, run no gate
+  --cuda         build the CUDA kernels too; without it they are built where
+                 nvcc is found and a GPU is present
+  --everything   build mutants and proofs too, in build/release, and install
+                 what the tests need; ./test.sh passes it
+  --effort N     the whole gate is --effort 1; default: 0.1
+  --help, -h     print this page
+
+Debian packages that are missing are installed, with sudo unless you are root;
+nvcc never is. The gate's reports are out/gate.jsonl, out/gate.xml (JUnit) and
+out/gate.md (Markdown).
+
+Exit: 0 pass, 1 numerical failure, 2 usage or set-up, 3 vacuous or insufficient
+coverage, 4 flaky, 5 crash, 77 nothing could run here.
 
 Environment: JOBS, the number of parallel compilers (default: one a core).
-END
+USAGE
 }
-
-packages=(build-essential cmake ninja-build ccache git clang-format
-  libeigen3-dev libboost-dev libboost-context-dev libmpfi-dev libmpfr-dev libgmp-dev librandom123-dev libfmt-dev libcli11-dev
-  nlohmann-json3-dev libpugixml-dev librapidcheck-dev libgtest-dev libbenchmark-dev libdlpack-dev gnuplot-nox
-  python3-numpy python3-pytest)
 
 say() { printf 'gate.sh: %s\n' "$1"; }
 
@@ -28,6 +35,32 @@ fail() {
   say "$1" >&2
   exit 2
 }
+
+cd "$(dirname "${BASH_SOURCE[0]}")"
+build_only='' cuda='' everything='' quick=(--effort 0.1)
+gate_options=()
+for argument in "$@"; do
+  case "$argument" in
+    --help | -h)
+      usage
+      exit 0
+      ;;
+    --build-only) build_only=yes ;;
+    --cuda) cuda=ON ;;
+    --everything) everything=yes ;;
+    *)
+      # Whoever says how much is tried does not want the quick gate.
+      [[ "$argument" != --effort* && "$argument" != --max-cases* ]] || quick=()
+      gate_options+=("$argument")
+      ;;
+  esac
+done
+
+packages=(build-essential cmake ninja-build ccache git)
+while read -r package; do packages+=("$package"); done < <(grep -oE '\b(lib[a-z0-9]+|nlohmann-json3)-dev\b' cmake/dependencies.cmake | sort -u)
+if [[ -n "$everything" ]]; then
+  packages+=(clang-format libboost-context-dev libgtest-dev libbenchmark-dev libdlpack-dev gnuplot-nox python3-numpy python3-pytest)
+fi
 
 install_missing() {
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
@@ -55,28 +88,60 @@ install_missing() {
     apt-get -qq install -y --no-install-recommends "${missing[@]}" || fail "could not install ${missing[*]}"
 }
 
-for argument in "$@"; do
-  if [[ "$argument" == --help || "$argument" == -h ]]; then
-    usage
-    exit 0
-  fi
-done
+has_nvcc() { command -v "${CUDACXX:-nvcc}" >/dev/null || [[ -x "${CUDA_PATH:-${CUDA_HOME:-/usr/local/cuda}}/bin/nvcc" ]]; }
+has_gpu() { nvidia-smi -L 2>/dev/null | grep -q '^GPU'; }
 
-cd "$(dirname "${BASH_SOURCE[0]}")"
-install_missing
+if [[ -z "$cuda" ]]; then
+  cuda=OFF
+  if has_nvcc && { [[ -n "$everything" ]] || has_gpu; }; then cuda=ON; fi
+elif ! has_nvcc; then
+  fail 'there is no nvcc: put it into PATH, or leave --cuda out'
+fi
 jobs="${JOBS:-$(nproc)}"
-say "building build/release with $jobs jobs"
-cmake --preset release --log-level=WARNING || fail "configuring failed"
-cmake --build --preset release --parallel "$jobs" --target samestate || fail "the build failed"
+preset=judge
+[[ -z "$everything" ]] || preset=release
+folder="build/$preset"
+
+# Minutes of processor time of a build without compiler cache: the compilers' seconds in build.ninja's log, added up.
+what='the judge' work=20
+[[ "$preset" == judge ]] || what='the whole command' work=32
+[[ "$cuda" == OFF ]] || what="$what and the CUDA kernels" work=$((work + 11))
+say "1. build $what in $folder: about $work minutes of processor time, $(((work + jobs - 1) / jobs)) min with $jobs idle cores; a minute where a compiler cache has it all"
+if [[ -n "$build_only" ]]; then
+  say '2. no gate (--build-only)'
+elif [[ ${#quick[@]} -gt 0 ]]; then
+  say '2. run the quick gate on the kernels of this repository: about 1 minute; --effort 1 runs the whole'
+else
+  say "2. run the gate: samestate gate ${gate_options[*]}"
+fi
+
+install_missing
+begin=$SECONDS
+cmake --preset "$preset" -DSAMESTATE_CUDA="$cuda" --log-level=WARNING || fail 'configuring failed'
+cmake --build --preset "$preset" --parallel "$jobs" --target samestate || fail 'the build failed'
+say "built $folder/cli/samestate in $(((SECONDS - begin) / 60)) min $(((SECONDS - begin) % 60)) s"
+
+next() {
+  say 'next:'
+  printf '  export PATH="%s/cli:$PATH"\n' "$PWD/$folder"
+  printf '  export PYTHONPATH="%s/python"      # or: pip install ./python\n' "$PWD"
+  printf '  samestate gate --subject python:python/examples/subject_numpy.py:gated_delta_rule --max-cases 200\n'
+  printf '  samestate help\n'
+}
+if [[ -n "$build_only" ]]; then
+  next
+  exit 0
+fi
 
 mkdir -p out
 rm -f out/gate.jsonl out/gate.xml out/gate.md
 status=0
-build/release/cli/samestate gate --jsonl out/gate.jsonl --junit out/gate.xml --markdown out/gate.md "$@" ||
-  status=$?
+"$folder/cli/samestate" gate --jsonl out/gate.jsonl --junit out/gate.xml --markdown out/gate.md "${quick[@]}" \
+  "${gate_options[@]}" || status=$?
 # Killed by a signal: the JSON Lines record tells in which case.
 if [[ $status -ge 128 ]]; then
   status=5
 fi
 say "exit $status; reports: $PWD/out/gate.md, gate.xml, gate.jsonl"
+[[ $status -eq 2 ]] || next
 exit "$status"

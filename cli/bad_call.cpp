@@ -26,7 +26,7 @@ std::vector<std::string> long_options(const CLI::App& of) {
   return names;
 }
 
-/// The first word that looks like a long option of the verb and is none; empty: there is none.
+/// Returns the first word that looks like a long option but is not one of the verb's; empty if there is none.
 std::string no_option(const CLI::App& verb, std::span<const std::string> words) {
   const std::vector<std::string> known = long_options(verb);
   for (const std::string& word : words) {
@@ -44,7 +44,7 @@ const CLI::App* verb_of(const CLI::App& app, std::string_view word) {
   return nullptr;
 }
 
-/// A word that stands alone where the verb takes none, or no more: the parser's error names it last.
+/// Handles a positional word where the verb takes none, or no more: the parser's error names it last.
 std::string no_place(const CLI::App& verb, const std::string& word) {
   const std::vector<std::string> known = long_options(verb);
   std::vector<std::string> ways;
@@ -59,7 +59,7 @@ std::string no_place(const CLI::App& verb, const std::string& word) {
                      fmt::join(ways, " or "));
 }
 
-/// The first thing that the verb needs and was not given.
+/// Returns the first required thing that was not given.
 std::string missing(const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options()) {
     if (option->get_required() && option->count() == 0)
@@ -78,7 +78,6 @@ std::string bad_call(const CLI::App& app, const CLI::ParseError& error, std::spa
     return names;
   };
   const std::string all_verbs = "`samestate --help` has them all";
-  if (words.empty()) return "no verb, as in `samestate gate`; " + all_verbs;
   const std::string& first = words.front();
   if (first.starts_with('-')) {
     const std::string name = no_option(app, words);
@@ -120,7 +119,7 @@ std::string with_option(const CLI::App& verb, const std::string& message) {
     if (option == nullptr || message.find(name) != message.npos) continue;
     for (const std::string& place : option->results()) {
       if (place.empty() || message.find(place) == message.npos) continue;
-      // The place is part of a sentence, or of a longer name, where it does not stand before a colon.
+      // Unless a colon follows it, the place is part of a sentence or of a longer name.
       return fmt::format("{}{}{}", name, message.starts_with(place + ":") ? " " : ": ", message);
     }
   }

@@ -46,7 +46,7 @@ struct BenchCommand {
   bool sweep = false;
 };
 
-/// Bad cases are told with the command that repeats them, worst exit code first.
+/// Bad cases are listed with the command that repeats them, worst exit code first.
 int exit_code(const std::vector<TimedCase>& all) {
   const auto count = [&](Verdict verdict) {
     return std::count_if(all.begin(), all.end(),
@@ -58,13 +58,13 @@ int exit_code(const std::vector<TimedCase>& all) {
   return count(Verdict::vacuous) > 0 ? kVacuous : kPass;
 }
 
-/// A case and which variant of its kernel; empty: the one that the kernel chooses.
+/// A case and the variant of its kernel; empty for the variant that the kernel chooses.
 struct Entry {
   Case c;
   std::string variant;
 };
 
-/// Each case once; in a sweep once for every variant of its kernel.
+/// Returns each case once; in a sweep once for every variant of its kernel.
 std::vector<Entry> entries_of(const std::vector<Case>& cases, const KernelTable& table, bool sweep) {
   std::vector<Entry> entries;
   for (const Case& c : cases) {
@@ -76,7 +76,7 @@ std::vector<Entry> entries_of(const std::vector<Case>& cases, const KernelTable&
   return entries;
 }
 
-/// The picture shows so much of the block: some chunks, each of which can be told from the next.
+/// The picture shows this much of the block: a few chunks that can be told apart.
 constexpr double kPictured = 12e-6;
 
 void write_trace(const BlockTrace& trace, const std::string& path) {
@@ -86,8 +86,7 @@ void write_trace(const BlockTrace& trace, const std::string& path) {
                                                 : trace_events(trace));
 }
 
-/// The kernels that patterns of --kernel stand for. Throws Error where they and --system or --device exclude each
-/// other.
+/// Expands the patterns of --kernel. Throws Error if they contradict --system or --device.
 void name_kernels(BenchPlan& plan, const KernelTable& table) {
   if (plan.kernels.empty()) return;
   std::vector<std::string> names;
@@ -107,7 +106,7 @@ Run run_of(const Accelerator& device, const BenchCommand& options, const Devices
   return run;
 }
 
-/// What is timed, and what came of it.
+/// What is timed, and the results.
 struct TimedRun {
   const BenchCommand& options;
   const KernelTable& table;
@@ -117,12 +116,12 @@ struct TimedRun {
   Progress* progress = nullptr;
   std::vector<TimedCase> all = {};
   std::optional<Ceilings> host = {};
-  std::vector<DeviceRates> rates = {};  ///< of the devices
+  std::vector<DeviceRates> rates = {};  ///< rates of the devices
   std::optional<BlockTrace> trace = {};
-  std::string no_trace = {};  ///< why there is none that was asked for: said once the times are
-  bool host_done = false;     ///< kernels of the processor are timed once
+  std::string no_trace = {};  ///< why a requested trace is missing; printed after the times
+  bool host_done = false;     ///< kernels of the processor are timed only once
 
-  /// All entries in a process that sees what this one does; `device`: where --devices names one.
+  /// Times all entries in a process that sees what this one does; `device` is set if --devices names one.
   void on_device(const std::string& name, const HostDevice* device) {
     Bench bench(table, options.bench);
     std::unique_ptr<Peer> peer;
@@ -137,7 +136,7 @@ struct TimedRun {
       if (!on_host && !accelerated) accelerated = bench.ceilings_of_device();
       BenchResult result = bench.run(c, on_host ? *host : *accelerated, peer.get(), variant);
       Record& record = result.timed.record;
-      // The call that was under way was ended, which says nothing of its kernel.
+      // The running call was interrupted, which says nothing about its kernel.
       if (interrupted() && record.judgement.verdict == Verdict::timeout) break;
       if (!variant.empty() && record.judgement.verdict == Verdict::unsupported) continue;
       record.device = on_host ? "cpu" : name;
@@ -187,7 +186,7 @@ int run_bench(BenchCommand options) {
   if (!options.devices.empty()) devices = devices_of(options.devices, table);
   Accelerator device = accelerator();
   if (device.name.empty() && devices) device.name = devices->all().front().name;
-  // Whoever brings a kernel asks about it; --kernel '*' times the others beside it.
+  // A user who brings a kernel asks about that kernel; --kernel '*' also times the others.
   if (options.plan.kernels.empty()) {
     for (const KernelRow& row : table.added()) options.plan.kernels.push_back(row.name);
   }
@@ -247,7 +246,7 @@ int run_bench(BenchCommand options) {
   const std::int64_t total = host_entries + on_devices * std::max<std::int64_t>(1, std::ssize(named));
   Progress progress(total);
   run.progress = &progress;
-  // One device after the other: what runs on two at a time shares the host's memory and its power.
+  // Devices are timed one after another: runs on two at a time would share the host's memory and power.
   if (named.empty()) run.on_device(device.name.empty() ? "cuda" : device.name, nullptr);
   for (const HostDevice& one : named) {
     if (named.size() > 1) ::setenv("CUDA_VISIBLE_DEVICES", one.visible.c_str(), 1);
@@ -277,50 +276,53 @@ Command add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchCommand>();
   options->bench.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   app.footer(
-      "Times each kernel, and judges what the last timed call wrote: a wrong kernel has no time and the exit "
-      "code is 1.\n"
-      "The floor is the bytes that every evaluation must move over the rate of a copy, or the operations of "
-      "the form over the\n"
-      "rate of a large matrix product, both measured in the same run; docs/bench.md says how, and what a "
-      "peer "
-      "must answer.\n\n"
+      "Times each kernel, and judges what the last timed call wrote: a wrong kernel gets no time, "
+      "and the exit code is 1.\n"
+      "The lower bound on the time is the bytes that every evaluation must move divided by the "
+      "rate of a copy, or the\n"
+      "operations of the form divided by the rate of a large matrix product, both measured in the "
+      "same run; docs/bench.md\n"
+      "explains how, and what a peer must answer.\n"
+      "\n"
       "  samestate bench --quick\n"
       "  samestate bench --kernel cuda.gated_delta_rule.chunked --jsonl out/bench.jsonl\n"
       "  samestate bench --case 'v1 retention B=4 T=2048 Hk=8 dk=128 contract=bf16'\n"
       "  samestate bench --case 'v1 rms_norm form=fused T=1024 D=2048'\n"
-      "  samestate bench --case 'v1 softmax_attention form=decode prefill=4096 T=4097'    one token over a "
-      "cache\n"
-      "  samestate bench --case 'v1 gated_delta_rule T=8192 Hk=16 Hv=32 dk=128 contract=bf16_fused' --trace "
-      "trace.svg\n"
+      "  samestate bench --case 'v1 softmax_attention form=decode prefill=4096 T=4097'    one "
+      "token over a cache\n"
+      "  samestate bench --case 'v1 gated_delta_rule T=8192 Hk=16 Hv=32 dk=128 "
+      "contract=bf16_fused' --trace trace.svg\n"
       "  samestate bench --plugin ./mine.so --kernel mine.gated_delta_rule.chunked\n"
-      "  samestate bench --kernel cuda.gated_delta_rule.chunked --devices 0,1       one device after the "
-      "other\n"
-      "  samestate bench --peer 'python3 examples/peers/fla_bench.py'\n\n" +
+      "  samestate bench --kernel cuda.gated_delta_rule.chunked --devices 0,1       one device "
+      "after the other\n"
+      "  samestate bench --peer 'python3 examples/peers/fla_bench.py'\n"
+      "\n" +
       filter_help());
   add_repeatable(app, "--kernel", options->plan.kernels, kKernelHelp);
   app.add_option("--system", options->plan.system, "only this system");
   app.add_option("--device", options->plan.device,
-                 "only kernels of this device: cpu or cuda (default: cuda where there is one)");
+                 "only kernels of this device: cpu or cuda (default: cuda if there is a device)");
   app.add_option("--devices", options->devices,
-                 "GPUs to time cuda kernels on, one after the other, as 0,2: numbers among those that "
-                 "CUDA_VISIBLE_DEVICES shows; default: the first")
+                 "GPUs on which cuda kernels are timed, one after the other, for example 0,2: numbers among "
+                 "those that CUDA_VISIBLE_DEVICES shows (default: the first)")
       ->check(named());
-  add_repeatable(app, "--case", options->plan.lines, "this case instead of the standard shapes (repeatable)");
+  add_repeatable(app, "--case", options->plan.lines,
+                 "time this case instead of the standard shapes (repeatable)");
   add_plugin_option(app, options->plugins);
   add_filter_options(app, options->filter);
-  app.add_flag("--list", options->list, "print the case lines, time none");
+  app.add_flag("--list", options->list, "print the case lines without timing them");
   app.add_flag("--sweep", options->sweep,
-               "each case with every variant of its kernel that takes it (list kernels --long)");
+               "time each case with every variant of its kernel that supports it (list kernels --long)");
   app.add_flag("--quick", options->plan.quick, "the smaller set of shapes");
-  app.add_option("--seconds", options->bench.request.seconds, "time spent in timed calls of a case")
+  app.add_option("--seconds", options->bench.request.seconds, "seconds spent in timed calls for each case")
       ->capture_default_str()
       ->check(number_in(1e-3, 3600.0));
-  app.add_option(
-         "--judge-heads", options->bench.judged_heads,
-         "heads of a case that the oracle judges, spread over all (0: all); of named tensors sequences")
+  app.add_option("--judge-heads", options->bench.judged_heads,
+                 "number of heads of a case that the oracle judges, spread over all (0: all); for named "
+                 "tensors, of sequences")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  app.add_option("--threads", options->bench.threads, "for data and judging, and for a CPU kernel")
+  app.add_option("--threads", options->bench.threads, "threads for data and judging, and for a CPU kernel")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   app.add_option("--max-memory", options->gigabytes, "GB of tensors in memory; a larger case is skipped")
@@ -329,8 +331,9 @@ Command add_bench(CLI::App& app) {
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
   add_commit_option(app, options->commit);
-  app.add_option("--peer", options->peer, "a command that times somebody else's kernels (docs/bench.md)");
-  app.add_option("--peer-timeout", options->peer_timeout, "seconds that the peer has for a case")
+  app.add_option("--peer", options->peer,
+                 "a command that times other kernels for comparison (docs/bench.md)");
+  app.add_option("--peer-timeout", options->peer_timeout, "seconds that the peer may take for a case")
       ->capture_default_str()
       ->check(number_in(1e-2, 1e5));
   app.add_option(
@@ -338,7 +341,7 @@ Command add_bench(CLI::App& app) {
          "what the warps of one block waited for: FILE.json (events for Perfetto) or FILE.svg; of one case")
       ->excludes("--sweep");
   app.add_option("--block", options->block,
-                 "of --trace: the block of the launch (default: one that carries the state)")
+                 "with --trace: the block of the launch (default: one that carries the state)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   app.add_option(
          "--products", options->products,
@@ -347,7 +350,7 @@ Command add_bench(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::IsMember({"library", "own"}));
   app.add_option("--jsonl", options->jsonl, "append the timings to this file of records");
-  app.add_flag("--json", options->json, "machine-readable, instead of the table");
+  app.add_flag("--json", options->json, "print JSON instead of the table");
   return [options] { return run_bench(*options); };
 }
 

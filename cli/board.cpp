@@ -24,7 +24,7 @@ struct BoardOptions {
   bool json = false;
 };
 
-/// Throws Error for a record whose line is no case.
+/// Throws Error if the record's line is not a case.
 void require_case(const Record& record) { (void)Resolved(parse_case(record.line)); }
 
 int run_board(const BoardOptions& options) {
@@ -55,17 +55,20 @@ int run_board(const BoardOptions& options) {
 Command add_board(CLI::App& app) {
   auto options = std::make_shared<BoardOptions>();
   app.footer(
-      "One table of all gates that were recorded into folders (gate --jsonl DIR/NAME.jsonl): a row a "
-      "kernel, versions of its\n"
-      "packages (of a file its hash), device and contract, with verdicts, median ratio of what passed, worst "
-      "ratio of all, card,\n"
-      "date, and the defects that are known, of one kind as in the gate's summary, each "
-      "with its smallest case. Of a case that several runs have,\n"
-      "the newest run counts; one that was started and never ended is a remark.\n\n"
+      "One table of all gates that were recorded into folders (gate --jsonl DIR/NAME.jsonl). It "
+      "has one row per kernel,\n"
+      "versions of its packages (for a file its hash), device and contract, with verdicts, the "
+      "median ratio of the passes, the\n"
+      "worst ratio, the card and the date, followed by the known defects, grouped as in the gate's "
+      "summary, each with its\n"
+      "smallest case. If several runs have a case, the newest run counts; a case that was started "
+      "and never ended becomes a\n"
+      "remark.\n"
+      "\n"
       "  samestate board peers                             Markdown, printed\n"
       "  samestate board peers --html board.html           one page\n"
       "  samestate board peers --json > board.json         a digest: what is kept when the records are gone\n"
-      "  samestate board board.json new --json > both.json a digest with the runs in `new`, which replace "
+      "  samestate board board.json new --json > both.json    a digest with the runs in `new`, which replace "
       "their rows\n"
       "  samestate board peers --since board.json          and what changed since\n\n"
       "Exit 0, 1 where something is worse than --since has it, 2 for bad input: a file that is no record, "
@@ -74,10 +77,10 @@ Command add_board(CLI::App& app) {
   app.add_option("folder", options->folders, "folders of records and digests, or digests")
       ->required()
       ->check(named());
-  app.add_option("--since", options->since, "an older folder, or a digest of it: say what changed")
+  app.add_option("--since", options->since, "an older folder, or a digest of it: report what changed since")
       ->check(named());
   app.add_option("--html", options->html, "write the page")->check(named());
-  app.add_option("--markdown", options->markdown, "write it as Markdown")->check(named());
+  app.add_option("--markdown", options->markdown, "write the table as Markdown")->check(named());
   app.add_option("--title", options->title, "heading of the page")->capture_default_str();
   app.add_flag("--json", options->json, "machine-readable");
   return [options] { return run_board(*options); };

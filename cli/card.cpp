@@ -31,7 +31,7 @@ struct CardVerb {
   bool json = false, force = false;
 };
 
-/// NAME, or NAME.FORM where a form was given.
+/// Finds NAME, or NAME.FORM if a form was given.
 const KernelRow& kernel_of(const KernelTable& table, const CardVerb& options) {
   const std::string with_form = options.kernel + "." + options.form;
   for (const KernelRow& row : table.all()) {
@@ -98,7 +98,7 @@ int run_card(const CardVerb& options) {
   Progress progress(0);
   how.progress = [&](const std::string& stage) { progress.at("data " + stage); };
   CardRow card = card_of(kernel, probes, runs, how);
-  // Of outputs that were made elsewhere there is no kernel to ask again; nor is there a contract of outputs that are none.
+  // Outputs that were made elsewhere have no kernel to run again, and invalid outputs have no contract.
   const bool asks = options.read.empty() && card.stopped.empty() && !card.contract.empty();
   const std::vector<std::string_view> regimes = asks ? card_regimes(kernel) : std::vector<std::string_view>{};
   card.cases_planned = std::ssize(regimes);
@@ -106,7 +106,7 @@ int run_card(const CardVerb& options) {
     if (interrupted()) break;
     progress.at(fmt::format("the gate, regime {}", regime));
     CardCase judged = judged_apart(table, kernel, card, regime, timeout);
-    // What an interrupt ended is no crash of the kernel.
+    // A kernel that ended because of an interrupt did not crash.
     if (interrupted() && failed_under_it(judged)) break;
     card.cases.push_back(std::move(judged));
   }
@@ -128,39 +128,39 @@ int run_card(const CardVerb& options) {
 Command add_card(CLI::App& app) {
   auto options = std::make_shared<CardVerb>();
   app.footer(
-      "Reads what a kernel rounds, and where, from its outputs. It runs the kernel on some seventeen probes, "
-      "data on which "
-      "a few\n"
-      "rounding points stand alone, and searches the contract whose twin is nearest to what it wrote. For "
-      "each point it "
-      "prints\n"
-      "the value found, how many times farther the twin is with the next best one, and what no output can "
-      "tell apart.\n"
-      "The last line is the contract to paste into the kernel's row, into a case line or behind "
-      "--contract.\n\n"
+      "Finds out from a kernel's outputs what it rounds, and where. It runs the kernel on about "
+      "seventeen probes, data that\n"
+      "isolate a few rounding points each, and searches for the contract whose twin is nearest to "
+      "the outputs. For each point\n"
+      "it prints the value found, how many times farther the twin with the next best value is, and "
+      "which values no output\n"
+      "distinguishes. The last line is the contract to paste into the kernel's row, into a case "
+      "line or after --contract.\n"
+      "\n"
       "  samestate card --plugin ./mine.so --kernel my.gated_delta_rule.chunked\n"
       "  samestate card --kernel cpu.gated_delta_rule.chunked --contract bf16_fused --json\n"
-      "  samestate card --kernel cpu.delta_rule --form chunked --contract fp32+input:bf16+output:bf16\n\n"
-      "Of a function that no plugin can hold, Python's say: --write the probes as run files, let it put o "
-      "and "
-      "final_state into\n"
-      "each, and --read them. The contract named by --contract is what the kernel is called with, and "
-      "--kernel one of the "
-      "same\n"
-      "system and form.\n\n"
-      "Exit 0: the contract explains the probes (those that have outputs; it says of how many it has none), "
-      "and "
-      "no case of the\ngate fails under it. 1: no contract of the grammar explains all probes (the nearest "
-      "is "
-      "printed, with card:nearest), or a\ncase fails; the line `verdict` says which. 2: bad input. 3: an "
-      "interrupt ended it: in the search no card is read. 77: no device for the kernel. `samestate list "
-      "contracts "
-      "--long` shows every point; docs/card.md "
-      "says more.");
-  app.add_option("--kernel", options->kernel, "whose card to read")->required()->check(named());
-  app.add_option("--form", options->form, "of the kernel, where its name is given without")->check(named());
+      "  samestate card --kernel cpu.delta_rule --form chunked --contract "
+      "fp32+input:bf16+output:bf16\n"
+      "\n"
+      "For a function that cannot be called from here: --write the probes as run files, let the "
+      "function put o and\n"
+      "final_state into each, and --read them. --contract is then the contract that the function "
+      "was called with, and --kernel\n"
+      "any kernel of the same system and form.\n"
+      "\n"
+      "Exit 0: the contract explains the probes (those that have outputs; the output says how many "
+      "have none), and no case of\n"
+      "the gate fails under it. 1: no contract of the grammar explains all probes (the nearest is "
+      "printed, with card:nearest),\n"
+      "or a case fails; the line `verdict` says which. 2: bad input. 3: interrupted; during the "
+      "search no card is read.\n"
+      "77: no device for the kernel. `samestate list contracts --long` shows every point; "
+      "docs/card.md says more.");
+  app.add_option("--kernel", options->kernel, "the kernel whose card is read")->required()->check(named());
+  app.add_option("--form", options->form, "form of the kernel, if its name is given without it")
+      ->check(named());
   app.add_option("--contract", options->contract,
-                 "call it with this contract; else the first that its row promises")
+                 "the contract it is called with (default: the first that its row promises)")
       ->check(named());
   add_plugin_option(app, options->plugins);
   auto* write =
@@ -171,7 +171,7 @@ Command add_card(CLI::App& app) {
       ->excludes(write);
   app.add_option("--timeout", options->timeout, "a probe that takes longer counts as refused (0: no limit)")
       ->capture_default_str();
-  app.add_flag("--force", options->force, "with --write: over probes that have outputs already")
+  app.add_flag("--force", options->force, "with --write: overwrite probes that already have outputs")
       ->needs(write);
   app.add_flag("--json", options->json, "machine-readable");
   return [options] { return run_card(*options); };

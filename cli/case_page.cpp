@@ -9,6 +9,7 @@
 #include "cli/explained.h"
 #include "cli/interrupt.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "fixtures/run_file.h"
 #include "harness/processes/workers.h"
 #include "harness/systems/saved_run.h"
@@ -17,7 +18,7 @@
 namespace samestate::cli {
 namespace {
 
-/// Behind an exit code: the page's verdict leaves something open.
+/// Follows an exit code if the page's verdict leaves something open.
 constexpr const char* kOpen = "?";
 
 /// Prints what a deeper look found, in one line.
@@ -31,12 +32,13 @@ std::string deeper_line(const Record& deeper) {
   return out;
 }
 
-/// Prints a page, and after it, or in its object, what the deeper look finds that it leaves open; a failure found there is the exit
-/// code.
+/// Prints a page, and after it (or in its object) what the deeper look finds about the parts that it leaves
+/// open; a failure found there becomes the exit code.
 void print_page(const std::string& page, bool open, const PageOptions& options, int& code) {
-  if (!open || !options.deeper) return fmt::print("{}", page);
-  // A person reads the first verdict while the second is sought.
-  if (!options.json) fmt::print("{}", page);
+  const std::string shown = options.json ? page : for_terminal(page);
+  if (!open || !options.deeper) return fmt::print("{}", shown);
+  // The user reads the first verdict while the second is computed.
+  if (!options.json) fmt::print("{}", shown);
   std::fflush(stdout);
   const Record deeper = options.deeper();
   if (is_repeatable_failure(deeper.judgement.verdict) && deeper.judgement.verdict != Verdict::timeout)
@@ -44,7 +46,7 @@ void print_page(const std::string& page, bool open, const PageOptions& options, 
   if (options.json)
     fmt::print("{}", with_deeper(page, deeper));
   else
-    fmt::print("{}\n", deeper_line(deeper));
+    fmt::print("{}", for_terminal(deeper_line(deeper) + "\n"));
 }
 
 }  // namespace
@@ -98,6 +100,8 @@ void add_explanation(Page& page, const Explanation& e) {
   for (const std::string& line : e.differs) page.line("{}{}", std::exchange(title, "          "), line);
   title = "looks like";
   for (const std::string& line : e.patterns) page.line("{} {}", std::exchange(title, "          "), line);
+  title = "tried     ";
+  for (const std::string& line : e.tried) page.line("{}{}", std::exchange(title, "          "), line);
   title = "values    ";
   for (const ExplainedValue& v : e.values) {
     page.line("{}{}: {} {:.9g}, {} {:.9g}", std::exchange(title, "          "), v.place, e.expected,
@@ -122,7 +126,7 @@ std::string record_page(const Record& record, bool json) {
 }
 
 CaseExplanation lists_of(const Explanation& e) {
-  CaseExplanation out{e.differs, e.patterns, {}, {}, ""};
+  CaseExplanation out{e.differs, e.patterns, e.tried};
   for (const ExplainedValue& v : e.values) out.values.push_back({v.place, v.expected, v.actual});
   for (const BoundTerm& term : e.terms) out.terms.emplace_back(term.name, term.value);
   return out;
@@ -135,10 +139,11 @@ int print_apart(const std::function<std::string()>& body, const std::function<Re
     Record record = planned();
     record.judgement = *lost;
     if (options.loss != nullptr) *options.loss = *lost;
-    // No limit was hit, so that it says nothing of the kernel.
+    // No limit was reached, so this says nothing about the kernel.
     const bool stopped = outcome.how == "interrupt";
     if (stopped) record.judgement.verdict = Verdict::skipped;
-    fmt::print("{}", record_page(record, options.json));
+    const std::string text = record_page(record, options.json);
+    fmt::print("{}", options.json ? text : for_terminal(text));
     return stopped ? static_cast<int>(kVacuous) : exit_code_of(lost->verdict);
   }
   const std::size_t end = outcome.text.find('\n');

@@ -6,10 +6,10 @@
 #include <vector>
 
 /// The verbs of the command (DESIGN 7). Each adds its options to `app`; the returned function runs it and
-/// gives the exit code. This floor alone prints, exits and reads the environment.
+/// returns the exit code. Only this floor prints, exits and reads the environment.
 namespace samestate::cli {
 
-/// HARNESS 3. Bad input is 2 for every verb.
+/// HARNESS 3. Bad input gives 2 in every verb.
 enum Exit : int {
   kPass = 0,
   kFail = 1,
@@ -21,6 +21,12 @@ enum Exit : int {
 };
 
 using Command = std::function<int()>;
+
+/// Tells whoever has a build of the judge alone, which has no mutants (all_mutants() is empty) and no proofs, how to have them.
+inline constexpr const char* kWithEverything =
+    "Build the command with -DSAMESTATE_JUDGE_ONLY=OFF (pip: -C cmake.define.SAMESTATE_JUDGE_ONLY=OFF) to "
+    "have the mutants and "
+    "the proofs";
 
 Command add_gate(CLI::App& app);
 Command add_fuzz(CLI::App& app);
@@ -45,5 +51,8 @@ Command add_scale(CLI::App& app);
 Command add_serve(CLI::App& app);
 Command add_tolerance(CLI::App& app);
 Command add_explain(CLI::App& app);
+Command add_help(CLI::App& app);
+Command add_version(CLI::App& app);
+Command add_completion(CLI::App& app);
 
 }  // namespace samestate::cli

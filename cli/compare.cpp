@@ -19,29 +19,33 @@ Command add_compare(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   app.footer(
-      "Case by case what became new, gone, worse or better from the first record to the second, worst "
-      "first.\n\n"
+      "Compares two records case by case: what is new, gone, worse or better in the second, the "
+      "worst first.\n"
+      "\n"
       "  samestate compare baseline.jsonl out/gate.jsonl --markdown compare.md\n"
-      "  samestate compare v1.jsonl v2.jsonl --kernels my.delta_rule.v1=my.delta_rule.v2\n\n"
-      "Of cuda kernels both records have hashes of what each case wrote (docs/devices.md): how many cases of "
-      "a "
-      "kernel wrote\nequal bits, and the first that differ. Other bits alone are no regression.\n\n"
-      "Exit 1 on a regression: a worse verdict, a ratio that grew beyond the factor (even below 1), a new "
-      "case that "
-      "fails.\n"
-      "Exit 2 for bad input, 3 when the two have no case in common, or one is cut: its run was killed or "
-      "still goes on, so that\nits closing line is missing. What a cut record did not come to is counted and "
-      "not gone; "
-      "other seeds, shards and options\nof the two are named.");
+      "  samestate compare v1.jsonl v2.jsonl --kernels my.delta_rule.v1=my.delta_rule.v2\n"
+      "\n"
+      "For cuda kernels records have hashes of what each case wrote (docs/devices.md): the output "
+      "says for how many cases a\n"
+      "kernel wrote equal bits, and which differ first. Different bits alone are not a "
+      "regression.\n"
+      "\n"
+      "Exit 1 on a regression: a worse verdict, a ratio that grew beyond the factor (even below "
+      "1), or a new case that fails.\n"
+      "Exit 2 for bad input. Exit 3 if the two have no case in common, or if one is incomplete: "
+      "its run was killed or is still\n"
+      "running, so that its closing line is missing. Cases that an incomplete record did not reach "
+      "are counted and do not\n"
+      "count as gone. Differences in seeds, shards and options are named.");
   app.add_option("before", options->before, "JSON Lines of gate, fuzz or sweep")->required();
-  app.add_option("after", options->after, "the same, later")->required();
+  app.add_option("after", options->after, "the same of a later run: two are compared")->required();
   app.add_option("--factor", options->factor, "a ratio may grow by this much")
       ->capture_default_str()
       ->check(number_in(1.0, 1e12));
   app.add_option("--kernels", options->kernels,
-                 "OLD=NEW: hold kernel OLD of the first record against kernel NEW of the second");
+                 "OLD=NEW: compare kernel OLD of the first record with kernel NEW of the second");
   app.add_flag("--json", options->json, "machine-readable");
-  app.add_option("--markdown", options->markdown, "write a Markdown page too");
+  app.add_option("--markdown", options->markdown, "also write a Markdown page");
   return [options] {
     for (const std::string& path : {options->before, options->after}) {
       if (std::filesystem::is_directory(path)) throw Error(path + ": is a folder; name a JSON Lines file");

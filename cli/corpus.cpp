@@ -24,7 +24,7 @@ std::vector<CorpusEntry> corpus_of(const std::string& folder) {
 bool append_to_corpus(const std::string& folder, const std::string& comment, const Case& c) {
   const std::filesystem::path path = std::filesystem::path(folder) / (c.system + ".txt");
   make_parent_folder(path);
-  // Two searches may share a corpus: one at a time reads and replaces.
+  // Two searches may share a corpus: the lock lets one at a time read and replace it.
   const int lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock >= 0) ::flock(lock, LOCK_EX);
   try {

@@ -6,8 +6,8 @@
 
 namespace samestate::cli {
 
-/// What a search reached, a line for each dimension of each system: judged cases, what was refused each time,
-/// and what was never judged in capitals.
+/// What a search reached, with one line for each dimension of each system: judged cases, what was always
+/// refused, and in capitals what was never judged.
 [[nodiscard]] std::string coverage_table(const Coverage& coverage);
 
 }  // namespace samestate::cli

@@ -4,8 +4,8 @@
 
 namespace samestate::cli {
 
-/// What the command carries: "corpus", "evidence" or "golden" in share/samestate beside the folder that it lies in, wherever
-/// that was moved to. It need not be there.
+/// The path of data that the command carries: "corpus", "evidence" or "golden" in share/samestate beside the
+/// folder of the command, wherever that was moved to. The path need not exist.
 [[nodiscard]] std::string data_folder(const std::string& name);
 
 }  // namespace samestate::cli

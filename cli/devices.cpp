@@ -19,7 +19,8 @@ namespace samestate::cli {
 namespace {
 
 constexpr const char* kRemedy =
-    "write numbers of devices with commas between them, as --devices 0,2, or leave it out for all";
+    "write device numbers separated by commas, for example --devices 0,2, or leave it out to use "
+    "all";
 
 std::vector<int> numbers_of(const std::string& asked) {
   std::vector<int> out;
@@ -30,16 +31,17 @@ std::vector<int> numbers_of(const std::string& asked) {
     const auto [end, error] = std::from_chars(one.data(), last, number);
     if (one.empty() || error != std::errc{} || end != last || number < 0)
       throw Error(
-          fmt::format("--devices {}: {} is no number of a device; {}", quote(asked), quote(one), kRemedy));
+          fmt::format("--devices {}: {} is not a device number; {}", quote(asked), quote(one), kRemedy));
     if (std::find(out.begin(), out.end(), number) != out.end())
       throw Error(
-          fmt::format("--devices {}: {} is there twice; name each device once", quote(asked), number));
+          fmt::format("--devices {}: {} is given twice; name each device once", quote(asked), number));
     out.push_back(number);
   }
   return out;
 }
 
-/// Of the devices that ranks of a host share: one each, or where there are more devices than ranks every n-th.
+/// Returns this rank's share of its host's devices: one each, or every n-th if there are more devices than
+/// ranks.
 std::vector<HostDevice> share_of_rank(const std::vector<HostDevice>& all) {
   const RankPlace place = rank_place();
   if (place.ranks == 1 || all.empty()) return all;
@@ -51,7 +53,8 @@ std::vector<HostDevice> share_of_rank(const std::vector<HostDevice>& all) {
   return own;
 }
 
-/// Whether kernels hand the parts of a call to devices themselves: those of others, or all that are wanted here.
+/// Returns true if kernels distribute the parts of a call over devices themselves: other kernels', or all
+/// that are wanted here.
 bool divides_itself(const KernelTable& table, const std::vector<const KernelRow*>& wanted) {
   const auto ranked = [](const KernelRow& row) {
     const CaseForm* form = row.system->form(row.form);
@@ -71,8 +74,8 @@ bool divides_itself(const KernelTable& table, const std::vector<const KernelRow*
 
 void add_devices_option(CLI::App& app, std::string& asked) {
   app.add_option("--devices", asked,
-                 "GPUs that share the cases of cuda kernels, as 0,2: numbers among those that "
-                 "CUDA_VISIBLE_DEVICES shows; default: all")
+                 "GPUs that share the cases of cuda kernels, for example 0,2: numbers among those that "
+                 "CUDA_VISIBLE_DEVICES shows (default: all)")
       ->check(named());
 }
 
@@ -82,10 +85,10 @@ std::unique_ptr<Devices> devices_of(const std::string& asked, const KernelTable&
   const std::vector<int> numbers = all ? std::vector<int>() : numbers_of(asked);
   std::vector<HostDevice> seen = look_for_devices();
   if (!all && seen.empty())
-    throw Error(
-        fmt::format("--devices {}: no CUDA device is seen here; leave it out, or look at nvidia-smi and "
-                    "CUDA_VISIBLE_DEVICES",
-                    asked));
+    throw Error(fmt::format(
+        "--devices {}: this process sees no CUDA device; leave the option out, or check nvidia-smi "
+        "and CUDA_VISIBLE_DEVICES",
+        asked));
   std::vector<HostDevice> chosen;
   for (const int number : numbers) {
     if (number >= std::ssize(seen))
@@ -95,7 +98,7 @@ std::unique_ptr<Devices> devices_of(const std::string& asked, const KernelTable&
                       seen[0].name, kRemedy));
     chosen.push_back(seen[static_cast<std::size_t>(number)]);
   }
-  // One that is there alone needs no name.
+  // A single device needs no name.
   if (!all && seen.size() > 1) {
     std::string visible;
     for (const HostDevice& d : chosen) visible += (visible.empty() ? "" : ",") + d.visible;
@@ -104,7 +107,7 @@ std::unique_ptr<Devices> devices_of(const std::string& asked, const KernelTable&
   if (divides_itself(table, wanted)) return nullptr;
   chosen = share_of_rank(all ? seen : chosen);
   if (chosen.empty()) return nullptr;
-  // Of several that this process sees, a share of one must be named.
+  // If this process sees several devices, a share of one must be named.
   if (chosen.size() == 1 && seen.size() > 1) ::setenv("CUDA_VISIBLE_DEVICES", chosen[0].visible.c_str(), 1);
   return std::make_unique<Devices>(std::move(chosen), sees_a_device, [](const std::string& sentence) {
     fmt::print(stderr, "samestate: {}\n", sentence);

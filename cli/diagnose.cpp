@@ -30,10 +30,10 @@ struct DiagnoseOptions {
   bool json = false;
 };
 
-/// Seconds in which the sizes that a kernel takes are looked for.
+/// Seconds for finding the sizes that a kernel takes.
 constexpr double kProbeSeconds = 120.0;
 
-/// What of it is not as declared.
+/// Returns what differs from the declaration.
 std::vector<std::string> names_of(const FoundReading& finding) {
   std::vector<std::string> names;
   for (const Deviation* d : finding.deviations) names.emplace_back(d->name);
@@ -41,13 +41,13 @@ std::vector<std::string> names_of(const FoundReading& finding) {
   return names;
 }
 
-/// "g is the decay itself (alpha), and the initial state is ignored".
+/// Returns "g is the decay itself (alpha), and the initial state is ignored".
 std::string reading_text(const FoundReading& finding) {
   const std::vector<std::string> names = names_of(finding);
   return names.empty() ? "as declared" : fmt::format("{}", fmt::join(names, ", and "));
 }
 
-/// What of a declaration says so; empty where a part of it is a defect that none does.
+/// Returns the declaration that states it; empty if part of it is a defect that no declaration states.
 std::string declaration_of(const FoundReading& finding) {
   if (finding.limit != kNoLimit) return "";
   std::string text;
@@ -58,7 +58,7 @@ std::string declaration_of(const FoundReading& finding) {
   return text.empty() ? "" : fmt::format("\"conventions\":{{{}}}", text);
 }
 
-/// What the roundings of the kernel's contract make of six tokens.
+/// Returns the distance that the roundings of the kernel's contract cause over six tokens.
 double usual_distance(const std::string& name) {
   constexpr double kRoundings = 32.0;
   const Contract& contract = contract_named(name);
@@ -66,7 +66,7 @@ double usual_distance(const std::string& name) {
          std::max({unit_roundoff(contract.output), unit_roundoff(contract.qk), unit_roundoff(Format::fp32)});
 }
 
-/// "limits" lines: what is refused, and what to declare; empty where nothing was.
+/// Returns the "limits" lines: what is refused and what to declare; empty if nothing was refused.
 std::string limits_page(const ProbedLimits& probed) {
   std::string page;
   if (!probed.by_values.empty())
@@ -85,7 +85,7 @@ std::string limits_page(const ProbedLimits& probed) {
   return page;
 }
 
-/// The limits as a declaration has them, and as the word that names a function of Python.
+/// Returns the limits as a declaration writes them, and as the option for a Python function writes them.
 std::string limits_declaration(const ProbedLimits& probed) { return nlohmann::json(probed.limits).dump(); }
 
 std::string page_of(const KernelRow& kernel, const std::vector<DiagnosticCall>& calls,
@@ -142,7 +142,7 @@ std::string json_of(const KernelRow& kernel, const std::vector<DiagnosticCall>& 
   return out.dump(1) + "\n";
 }
 
-/// The one that was named, or of what was added the only one that there is a diagnosis of.
+/// Returns the named kernel, or else the only added one that can be diagnosed.
 const KernelRow& chosen(const KernelTable& table, const std::string& name) {
   if (!name.empty()) return table.row_named(name);
   std::vector<std::string> names;
@@ -167,7 +167,7 @@ std::vector<ProbeRun> runs_of(const KernelRow& kernel, const std::vector<Diagnos
   return runs;
 }
 
-/// Returns true if it refuses a call that its limits take.
+/// Returns true if it refuses a call that its limits allow.
 bool is_refused(const std::vector<DiagnosticCall>& calls, const std::vector<ProbeRun>& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (runs[i].refusal && !calls[i].outside) return true;
@@ -223,27 +223,25 @@ int run_diagnose(const DiagnoseOptions& options) {
 Command add_diagnose(CLI::App& app) {
   auto options = std::make_shared<DiagnoseOptions>();
   app.footer(
-      "Runs a kernel of the recurrent family on four or five calls of a few tokens and compares what it "
-      "returns with "
-      "what every\n"
-      "known deviation makes of them, alone and by two, and up to five conventions together: state "
-      "transposed, decay\n"
-      "linear or base 2, beta a logit, another scale, another map of heads, q and k exchanged, the initial "
-      "state ignored,\n"
-      "exponents of the decay clipped, .. It needs no declaration: what it finds is relative to the one that "
-      "is there,\n"
-      "and the last line is what to write into it. Where the kernel refuses a call before it runs anything, "
-      "calls "
-      "that vary\n"
-      "one size or setting at a time show which it takes: limits to declare, inside which the conventions "
-      "are read "
-      "then.\n\n"
-      "  samestate diagnose --subject python:my_module:my_function --kernel my.gated_delta_rule.recurrent\n\n"
-      "Exit 0 where the kernel is as declared, 1 where another reading fits or limits are to be declared, 3 "
-      "where "
-      "no reading does or several, "
-      "77 where no "
-      "call was run.");
+      "Runs a kernel of the recurrent family on four or five calls of a few tokens, and compares "
+      "its outputs with those of\n"
+      "every known deviation, alone and in pairs, and with up to five conventions together: state "
+      "transposed, decay linear or\n"
+      "base 2, beta a logit, another scale, another map of heads, q and k exchanged, the initial "
+      "state ignored, exponents of\n"
+      "the decay clipped, .. It needs no declaration. What it finds is relative to the existing "
+      "declaration, and the last line\n"
+      "is what to add to it. If the kernel refuses a call before it runs anything, calls that vary "
+      "one size or setting at a\n"
+      "time show what it supports: these are limits to declare, and the conventions are then "
+      "determined within them.\n"
+      "\n"
+      "  samestate diagnose --subject python:my_module:my_function --kernel "
+      "my.gated_delta_rule.recurrent\n"
+      "\n"
+      "Exit 0 if the kernel is as declared, 1 if another reading fits or limits should be "
+      "declared, 3 if no reading fits or\n"
+      "several do, 77 if no call was run.");
   app.add_option("--kernel", options->kernel, "which kernel (default: the only one that was added)")
       ->check(named());
   add_plugin_option(app, options->plugins);

@@ -49,27 +49,29 @@ Command add_equations(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   app.footer(
-      "Evaluates the ledger: 245 statements of five documents, each computed from the references and the "
-      "cost model.\n"
-      "A true statement holds; an erratum shows what the printed and the correct form give; what is "
-      "incomplete, "
-      "ambiguous or\ninconsistent is computed in its resolution.\n\n"
+      "Evaluates the ledger: 245 statements of five documents, each computed from the references "
+      "and the cost model. A true\n"
+      "statement holds; for an erratum the printed and the correct form are both evaluated; for an "
+      "incomplete, ambiguous or\n"
+      "inconsistent statement its resolution is computed.\n"
+      "\n"
       "  samestate equations                                every row\n"
       "  samestate equations --id GDN-17                    one statement and its counterexample\n"
       "  samestate equations --document 003 --verdict erratum\n"
-      "  samestate equations --system costs --json          arithmetic claims, machine-readable\n"
-      "  samestate equations --markdown > docs/equations.md\n\n"
-      "Filters combine. Exit 1 when a row's computation contradicts the ledger, 2 for a filter that names "
-      "nothing "
-      "(the known\nvalues are listed).");
+      "  samestate equations --system costs --json          arithmetic claims as JSON\n"
+      "  samestate equations --markdown > docs/equations.md\n"
+      "\n"
+      "Filters can be combined. Exit 1 if a row's computation contradicts the ledger, 2 for a "
+      "filter that matches nothing (the\n"
+      "known values are listed).");
   app.add_option("--document", options->filter.document, "000, 001, 002, 003 or 004");
   app.add_option("--system", options->filter.system,
-                 "what computes the row: gated_delta_rule, costs, norms ..");
+                 "the code that computes the row: gated_delta_rule, costs, norms ..");
   app.add_option("--verdict", options->filter.verdict,
                  "OK, OK*, INCOMPLETE, AMBIGUOUS, INCONSISTENT, ERRATUM or UNTESTABLE, in any case");
   app.add_option("--id", options->filter.id, "one row: GDN-17, COST-31a ..");
-  CLI::Option* json = app.add_flag("--json", options->json, "machine-readable, with checks and residuals");
-  app.add_flag("--markdown", options->markdown, "the page docs/equations.md")->excludes(json);
+  CLI::Option* json = app.add_flag("--json", options->json, "print JSON, with checks and residuals");
+  app.add_flag("--markdown", options->markdown, "print the page docs/equations.md")->excludes(json);
   return [options] {
     std::vector<EquationRow> rows;
     const auto selected = select(options->filter);

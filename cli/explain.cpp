@@ -154,8 +154,9 @@ int run_explain(ExplainOptions options) {
     throw Error(
         fmt::format("explain {}: no such word, contract, point, regime, law, system, form, key, size, edge, "
                     "bug or mutant{}; "
-                    "`samestate explain` lists the words",
-                    options.word, near.empty() ? "" : fmt::format("; near: {}", fmt::join(near, ", "))));
+                    "`samestate explain` lists the words{}",
+                    options.word, near.empty() ? "" : fmt::format("; near: {}", fmt::join(near, ", ")),
+                    all_mutants().empty() ? "; this build has no mutants and no bugs" : ""));
   }
   if (options.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
@@ -179,10 +180,10 @@ Command add_explain(CLI::App& app) {
       "its name\n"
       "  samestate explain              all words\n\n"
       "docs/words.md and docs/case-line.md are what --markdown and --case-line print.");
-  app.add_option("word", options->words, "the word, or words; none: all of the glossary");
+  app.add_option("word", options->words, "the word or words to explain (default: the whole glossary)");
   app.add_flag("--json", options->json, "machine-readable");
-  app.add_flag("--markdown", options->markdown, "the page docs/words.md");
-  app.add_flag("--case-line", options->case_line, "the page docs/case-line.md");
+  app.add_flag("--markdown", options->markdown, "print the page docs/words.md");
+  app.add_flag("--case-line", options->case_line, "print the page docs/case-line.md");
   return [options] { return run_explain(*options); };
 }
 

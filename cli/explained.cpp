@@ -17,6 +17,7 @@
 #include "harness/processes/pool.h"
 #include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
+#include "oracles/reasons.h"
 
 namespace samestate::cli {
 namespace {
@@ -38,7 +39,32 @@ bool is_of_key(const std::string& pattern) {
          (pattern.starts_with("only ") && pattern.find(": passes with ") != pattern.npos);
 }
 
-bool is_mutant(const std::string& pattern) { return pattern.find("(mutant ") != std::string::npos; }
+std::string text_of(const Mutant& m) { return fmt::format("{}{}{})", m.summary, kOfMutant, m.name); }
+
+/// Whether the mutant passes each case that the kernel passes without one of its settings, as far as the mutant runs it.
+bool passes_without(const Mutant& m, const std::vector<SettingRule>& settings, Reruns& reruns) {
+  const KernelTable table = m.table();
+  return std::ranges::all_of(settings, [&](const SettingRule& rule) {
+    if (!rule.passes || !reruns.start()) return true;
+    Case c = *rule.passes;
+    c.kernel = m.kernel();
+    try {
+      return run_case(c, table).judgement.verdict != Verdict::fail;
+    } catch (const Error&) {  // of another form
+      return true;
+    }
+  });
+}
+
+/// The explanation without mutants, which `like` has.
+Explanation with_likeness(const Resolved& r, const Trace& trace, double seconds, Likeness& like) {
+  Explanation e = explain(r, trace);
+  like = mutants_like(r, trace, seconds);
+  if (like.all > 0)
+    e.tried.push_back(fmt::format("{} of {} mutants of {}{}", like.tried, like.all, r.c.system,
+                                  like.tried < like.all ? fmt::format(", in {:g} s", seconds) : ""));
+  return e;
+}
 
 /// The contract passes every failing case that it is tried on, or none could be.
 bool passes_all(const std::string& own, const std::string& contract, const std::vector<Case>& failing,
@@ -63,43 +89,52 @@ Neighbours tried_neighbours(const Resolved& r, const Trace& run, const std::vect
 }  // namespace
 
 Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double seconds) {
-  Explanation e = explain(r, trace);
-  if (e.differs.empty()) return e;
-  const Likeness like = mutants_like(r, trace, seconds);
-  for (const Mutant* m : like.mutants)
-    e.patterns.push_back(fmt::format("{} (mutant {})", m->summary, m->name));
-  if (like.tried < like.all)
-    e.patterns.push_back(
-        fmt::format("(the time was up after {} of {} mutants of {})", like.tried, like.all, r.c.system));
+  Likeness like;
+  Explanation e = with_likeness(r, trace, seconds, like);
+  std::vector<std::string> known;
+  for (const Mutant* m : like.mutants) known.push_back(text_of(*m));
+  e.patterns.insert(e.patterns.begin(), known.begin(), known.end());
+  if (all_mutants().empty() && !e.differs.empty())
+    e.patterns.emplace_back("(this build has no mutants, so no known mistake was looked for)");
   return e;
 }
 
 Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelTable& table,
                             const std::vector<Case>& others, double seconds) {
-  Explanation e = explain_with_mutants(r, trace, seconds / 2);
-  const bool known = std::ranges::any_of(e.patterns, is_mutant);
+  Likeness like;
+  Explanation e = with_likeness(r, trace, seconds / 2, like);
   std::vector<ContractHint> hints = std::move(e.contracts);
   e.contracts.clear();
-  const std::vector<Case> near = others.empty() ? cases_near(r.c) : others;
-  std::vector<std::string> settings = settings_that_matter(r.c, table);
-  const auto data = std::ranges::stable_partition(settings, std::not_fn(says_less));
-  const bool of_runs = !settings.empty() && is_of_runs(settings.front());
+  Reruns reruns(seconds / 2);
+  reruns.slice(0.4);
+  std::vector<SettingRule> settings = settings_that_matter(r.c, table, reruns);
+  const bool of_runs = !settings.empty() && is_of_runs(settings.front().text);
   KeyRules keys;
-  if (!of_runs) keys = keys_that_matter(r.c, table, seconds / 4);
-  std::vector<std::string> first(settings.begin(), data.begin());
-  // A mistake that is known by name tells why it shows with some sizes alone.
-  const auto at = known ? e.patterns.end() : e.patterns.begin();
-  e.patterns.insert(at, keys.rules.begin(), keys.rules.end());
-  e.patterns.insert(e.patterns.begin(), first.begin(), first.end());
+  if (!of_runs) keys = keys_that_matter(r.c, table, reruns);
+  reruns.slice(1.0);
+  // In this order: what is known by name, what turns it on and off, what the values look like, and what says less.
+  std::vector<std::string> first, turned_on, last;
+  for (const SettingRule& rule : settings) (says_less(rule.text) ? last : turned_on).push_back(rule.text);
+  for (const Mutant* m : like.mutants) {
+    // What depends on a setting is no mistake of the equation that is there without it, however like it the values are.
+    const bool fits = turned_on.empty() || (!of_runs && passes_without(*m, settings, reruns));
+    (fits ? first : turned_on).push_back(text_of(*m));
+  }
+  const bool by_name = !like.mutants.empty();
+  turned_on.insert(turned_on.end(), keys.rules.begin(), keys.rules.end());
   // A fault that sizes or settings turn on and off is none of rounding.
-  if (first.empty() && keys.rules.empty() && !known) {
+  if (turned_on.empty() && !by_name) {
+    const std::vector<Case> near = others.empty() ? cases_near(r.c) : others;
     for (const ContractHint& hint : hints) {
       if (passes_all(r.c.contract, hint.contract, near, table, seconds / 4)) e.contracts.push_back(hint);
     }
   }
+  first.insert(first.end(), turned_on.begin(), turned_on.end());
+  e.patterns.insert(e.patterns.begin(), first.begin(), first.end());
   for (const ContractHint& hint : e.contracts) e.patterns.push_back(hint.text);
   e.patterns.insert(e.patterns.end(), keys.weak.begin(), keys.weak.end());
-  e.patterns.insert(e.patterns.end(), data.begin(), data.end());
+  e.patterns.insert(e.patterns.end(), last.begin(), last.end());
+  e.tried.push_back(reruns.text());
   return e;
 }
 
@@ -143,9 +178,9 @@ std::string looks_like(const Record& failed, const std::vector<Case>& others, co
         if (record.judgement.verdict != Verdict::fail) return "";
         const Resolved r(c);
         const Explanation e = explain_failure(r, trace, table, others, seconds / 2);
-        // A known mistake says more than the places where it shows; what one setting makes is told by that.
-        const auto known = std::ranges::find_if(e.patterns, is_mutant);
-        if (known != e.patterns.end() && !e.patterns.front().starts_with("only with ")) return *known;
+        // A known mistake says more than the places where it shows.
+        if (!e.patterns.empty() && e.patterns.front().find(kOfMutant) != std::string::npos)
+          return e.patterns.front();
         if (e.patterns.empty() || !is_of_key(e.patterns.front())) {
           // Where roundings stay within their bound, neither a place nor a setting is the cause.
           if (!trace.outputs.empty() && is_about_the_contract(r, record.judgement)) {
@@ -161,8 +196,7 @@ std::string looks_like(const Record& failed, const std::vector<Case>& others, co
                    : fmt::format("{}; {}", e.patterns.front(), *values);
       },
       2.0 * seconds, interrupted);  // runs that were begun in time may end later
-  // The last pattern of an explanation may say that the time was up.
-  return done.kind == JobResult::Kind::answered && !done.text.starts_with('(') ? done.text : "";
+  return done.kind == JobResult::Kind::answered ? done.text : "";
 }
 
 }  // namespace samestate::cli

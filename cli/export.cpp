@@ -32,7 +32,8 @@ struct ExportOptions {
   std::vector<std::string> plugins;
 };
 
-/// The case as one call on dense tensors, whose outputs anything may write; nothing where it is more than that.
+/// Returns the case as one call on dense tensors, whose outputs any program may write; nullopt if it needs
+/// more than that.
 std::optional<Case> as_one_call(Case c) {
   const Resolved r(c);
   if (r.law != nullptr || r.form->decodes || r.c.ranks > 1 || c.lead + c.slack > 0) return std::nullopt;
@@ -41,8 +42,8 @@ std::optional<Case> as_one_call(Case c) {
   return c;
 }
 
-/// What the oracle expects of each output of the case, by its name in the case's file, and how far off an element of a
-/// right kernel may be, NAME_limit; NaN where the judge looks at neither. In float64.
+/// Writes what the oracle expects of each output, under its name in the case's file, and how far an element
+/// of a correct kernel may deviate, as NAME_limit, all in float64; NaN where the judge checks neither.
 void write_expected(const fs::path& path, const Case& c, const KernelTable& table) {
   const Resolved r(c);
   const TolerancesOfCase found = tolerances_of(c, table);
@@ -77,7 +78,7 @@ void write_expected(const fs::path& path, const Case& c, const KernelTable& tabl
 }
 
 int run_export(ExportOptions options) {
-  // Before the plan is made, which takes a while.
+  // This comes before the plan is made, which takes a while.
   if (fs::exists(options.out) && (!fs::is_directory(options.out) || !fs::is_empty(options.out)))
     throw Error(options.out + ": is there and no empty folder; name another");
   require_writable(fs::path(options.out) / "manifest.json");
@@ -91,11 +92,12 @@ int run_export(ExportOptions options) {
   std::int64_t of_devices = 0;
   for (const Case& c : plan_cases(table, options.plan)) {
     std::optional<Case> one = as_one_call(c);
-    // A gate plans edges that a kernel must refuse, too; of a file nobody is asked whether he takes it.
+    // A gate also plans edge cases that a kernel must refuse; a file cannot ask its reader whether to take
+    // them.
     if (!one) continue;
     const KernelRow& kernel = *table.choose(Resolved(c)).named;
     if (!within_limits(kernel, *one)) continue;
-    // What is expected is told of a run, and not every machine has a device.
+    // The expected values come from a run, and not every machine has a device.
     if (options.expected && options.plan.device.empty() && kernel.device != "cpu") {
       ++of_devices;
       continue;
@@ -141,36 +143,40 @@ Command add_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
   options->plan.max_cases = 200;
   app.footer(
-      "Writes cases of the plan as files, for kernels that nothing here can call: one safetensors file a "
-      "case (as of "
-      "`repro --dump`)\n"
-      "with its inputs and outputs of NaN, and manifest.json. Whatever writes the outputs, in any language, "
-      "`samestate "
-      "judge DIR`\n"
-      "judges them. Cases that are more than one call are left out: laws, decoding, calls over ranks, tokens "
-      "of "
-      "no sequence.\n\n"
+      "Writes cases of the plan as files, for kernels that cannot be called from here: one "
+      "safetensors file per case (in the\n"
+      "format of `repro --dump`) with its inputs and with NaN for its outputs, and manifest.json. "
+      "Write the outputs with any\n"
+      "program; `samestate judge DIR` then judges them. Cases that need more than one call are "
+      "left out: laws, decoding,\n"
+      "calls over ranks, and tokens of no sequence.\n"
+      "\n"
       "  samestate export --system gated_delta_rule --form chunked --contract bf16 --out cases\n"
-      "  samestate judge cases --junit cases.xml\n\n"
-      "FlashInfer-Bench's definitions and workloads instead, by the Python package, whose words may follow "
-      "(docs/subjects.md):\n"
+      "  samestate judge cases --junit cases.xml\n"
+      "\n"
+      "With --flashinfer-bench the Python package writes FlashInfer-Bench's definitions and "
+      "workloads instead; its own options\n"
+      "may follow (docs/subjects.md):\n"
       "  samestate export --flashinfer-bench DIR\n"
-      "  samestate judge --flashinfer-bench DIR --solution FILE\n\n" +
+      "  samestate judge --flashinfer-bench DIR --solution FILE\n"
+      "\n" +
       filter_help());
-  app.add_option("--out", options->out, "the folder to write, new or empty")->required()->check(named());
-  app.add_flag(
-      "--expected", options->expected,
-      "beside each case what the oracle expects and the largest error of a right kernel, element by element, "
-      "in float64 (a row and a head have limits of their own, which judge knows)");
-  add_names(app, "--system", options->plan.system, "only these systems, with patterns");
-  add_names(app, "--kernel", options->plan.kernel, "only cases of these kernels, inside their limits");
-  app.add_option("--max-cases", options->plan.max_cases, "at most this many, spread over the plan (0: all)")
+  app.add_option("--out", options->out, "the folder to write, which must be new or empty")
+      ->required()
+      ->check(named());
+  app.add_flag("--expected", options->expected,
+               "also write, for each case, the oracle's values and the largest error of a correct kernel "
+               "for each element, in float64 (rows and heads have further limits, which judge applies)");
+  add_names(app, "--system", options->plan.system, "only these systems (patterns are allowed)");
+  add_names(app, "--kernel", options->plan.kernel, "only cases of these kernels, within their limits");
+  app.add_option("--max-cases", options->plan.max_cases,
+                 "at most this many cases, evenly spread over the plan (0: all)")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--effort", options->plan.effort, "as of gate")
+  app.add_option("--effort", options->plan.effort, "as in gate")
       ->capture_default_str()
       ->check(number_in(0.0, 1e4));
-  app.add_option("--seed", options->plan.seed, "of the drawn cases")->capture_default_str();
+  app.add_option("--seed", options->plan.seed, "seed of the drawn cases")->capture_default_str();
   add_filter_options(app, options->filter);
   add_plugin_option(app, options->plugins);
   return [options] { return run_export(*options); };

@@ -22,37 +22,36 @@ CLI::Option* add_names(CLI::App& app, const std::string& name, std::string& name
 }
 
 CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
-  // The workers read it where they start the subject again.
+  // The workers read it when they restart the subject.
   app.add_option_function<std::string>(
          "--start-timeout",
          [](const std::string& text) {
            ::setenv("SAMESTATE_START_TIMEOUT", std::to_string(seconds_of("--start-timeout", text)).c_str(),
                     1);
          },
-         "what a subject may take until it is ready, and for the first call of each variant: 90, 5m (120 s)")
+         "time for a subject to get ready, and for the first call of each variant: 90, 5m (120 s)")
       ->check([](const std::string& text) -> std::string {
         try {
-          return seconds_of("", text) > 0 ? "" : fmt::format("{}: a time above 0, as 90 or 5m", text);
+          return seconds_of("", text) > 0 ? ""
+                                          : fmt::format("{}: give a time above 0, such as 90 or 5m", text);
         } catch (const Error& error) {
           return error.what();
         }
       });
   app.add_option_function<int>(
          "--subjects", [](int count) { ::setenv("SAMESTATE_SUBJECTS", std::to_string(count).c_str(), 1); },
-         "processes of a subject at a time (one a GPU, since each imports and compiles the same; on the CPU "
-         "as "
-         "many as --threads)")
+         "number of processes of a subject (default: one on a GPU, because each imports and compiles "
+         "the same; on the CPU as many as --threads)")
       ->check(CLI::Range(1, 1024));
   app.add_option_function<std::string>(
          "--autotune", [](const std::string& how) { ::setenv(kAutotuneVariable, how.c_str(), 1); },
-         "what tuners of a Python subject do: first, their first configuration that runs, untimed; cached, "
-         "their own choice, kept on disk; full, their own choice, made anew (first); a failure is repeated "
-         "with "
-         "the other setting")
+         "how tuners of a Python subject choose: first takes the first configuration that runs, "
+         "untimed; cached lets them tune and keeps the result on disk; full lets them tune again "
+         "(default: first); a failure is repeated with the other setting")
       ->check(CLI::IsMember({"first", "cached", "full"}));
   return add_repeatable(
       app, "--plugin,--subject", plugins,
-      "kernels of yours: a shared library (docs/plugins.md), python:NAME, socket:PATH or a command "
+      "your kernels: a shared library (docs/plugins.md), python:NAME, socket:PATH or a command "
       "that speaks the protocol of docs/subjects.md (repeatable)");
 }
 
@@ -63,11 +62,12 @@ void add_filter_options(CLI::App& app, FilterOptions& options) {
   add("--contract", options.contract, "only these contracts: bf16, fp32,fp32_tree, bf16*");
   add("--regime", options.regime, "only these regimes of the data");
   add("--form", options.form, "only cases in these forms");
-  add("--law", options.law, "only these laws; none: against the oracle alone, '*': every law");
+  add("--law", options.law, "only these laws; none: only comparisons with the oracle; '*': every law");
   add("--layout", options.layout, "only these layouts in memory: dense, padded, far");
-  add("--where", options.where, "only cases with this key: T=64..4096, dk=128, 'Hv=2.. D=..512' (all hold)");
+  add("--where", options.where,
+      "only cases that fulfil this: T=64..4096, dk=128, 'Hv=2.. D=..512' (all must hold)");
   add("--exclude", options.exclude,
-      "no case with this: regime=measured, 'contract=bf16 T=4096..' (all hold)");
+      "no case that fulfils this: regime=measured, 'contract=bf16 T=4096..' (all must hold)");
 }
 
 CaseFilter filter_of(const FilterOptions& options) {

@@ -8,7 +8,7 @@
 #include "harness/cases/case_filter.h"
 #include "harness/cases/shards.h"
 
-/// Which cases a verb is about, as its options say it: one grammar for gate, fuzz, sweep and bench.
+/// The options that select the cases of a verb, with one grammar for gate, fuzz, sweep and bench.
 namespace samestate::cli {
 
 struct FilterOptions {
@@ -21,31 +21,31 @@ void add_filter_options(CLI::App& app, FilterOptions& options);
 /// Throws Error that names value, known values and remedy.
 [[nodiscard]] CaseFilter filter_of(const FilterOptions& options);
 
-/// Of what CaseFilter::text says, as a run file holds it. Throws Error as the above does.
+/// The filter for the output of CaseFilter::text, as stored in a run file. Throws Error as above.
 [[nodiscard]] CaseFilter filter_of(const std::string& text);
 
-/// What --help says of the grammar, below a verb's own text.
+/// The explanation of the grammar in --help, below the verb's own text.
 [[nodiscard]] const std::string& filter_help();
 
-/// What --shard says of itself in the help of a verb whose plan ends.
+/// The help text of --shard for a verb whose plan ends.
 inline constexpr const char* kShardHelp =
     "I/N: only part I of N, from 0; the parts take alike long (docs/shards.md), and `samestate merge` joins "
     "them";
 
-/// "I/N". Throws Error that names the limits.
+/// Parses "I/N". Throws Error that names the limits.
 [[nodiscard]] Shard shard_of(const std::string& text);
 
-/// An option that may be given again, one value each time: what follows it is not swallowed.
+/// An option that may be repeated, with one value each time, so that it does not swallow the words after it.
 CLI::Option* add_repeatable(CLI::App& app, const std::string& name, std::vector<std::string>& values,
                             const std::string& help);
 
-/// The same for names and patterns, which stand in `names` with commas between them (wanted_kernels).
+/// The same for names and patterns, which `names` collects separated by commas (wanted_kernels).
 CLI::Option* add_names(CLI::App& app, const std::string& name, std::string& names, const std::string& help);
 
-/// --plugin of the verbs that run kernels.
+/// Adds --plugin to the verbs that run kernels.
 CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins);
 
-/// The lines alone, one a row, or with `json` as [{"line", "kernel", "system" ..}]: what --list prints.
+/// The output of --list: the lines, one per row, or with `json` [{"line", "kernel", "system" ..}].
 [[nodiscard]] std::string listed(const std::vector<std::string>& lines, bool json);
 
 }  // namespace samestate::cli

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kOption = "--flashinfer-bench";
 
-/// What says that the package is not there, which is bad input; its own exit code would be that of a failure.
+/// Reports a missing package as bad input; Python's own exit code would mean a failure.
 constexpr const char* kProgram = R"(import sys
 try:
     from samestate.flashinfer_bench import main

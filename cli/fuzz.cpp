@@ -35,7 +35,8 @@
 namespace samestate::cli {
 namespace {
 
-/// Distinct failures that are shrunk; a kernel that is wrong throughout has one in every corner.
+/// The number of distinct failures that are shrunk; a kernel that is wrong throughout has one in every
+/// corner.
 constexpr std::size_t kShrunkFailures = 12;
 
 struct FuzzOptions {
@@ -49,7 +50,8 @@ struct FuzzOptions {
   std::string devices;
 };
 
-/// One of each kind of failure, that of the least index: kernel, form, law and likely cause tell them apart.
+/// Returns one failure of each kind, the one with the least index: kernel, form, law and likely cause tell
+/// kinds apart.
 std::vector<Found> distinct(const std::vector<Found>& failures) {
   std::set<std::string> seen;
   std::vector<Found> out;
@@ -61,7 +63,7 @@ std::vector<Found> distinct(const std::vector<Found>& failures) {
   return out;
 }
 
-/// The command that gives the same verdict.
+/// Returns the command that repeats the verdict.
 std::string command_of(const FuzzOptions& options, Record record) {
   if (record.judgement.verdict == Verdict::timeout) record.options += " --timeout " + options.timeout;
   if (is_failure(record.judgement.verdict))
@@ -69,11 +71,11 @@ std::string command_of(const FuzzOptions& options, Record record) {
   return repro_command(record);
 }
 
-/// What is not the result goes to stderr where the result is read by a program.
+/// Everything but the result goes to stderr if a program reads the result.
 std::FILE* aside(const FuzzOptions& options) { return options.json ? stderr : stdout; }
 
 void append(const FuzzOptions& options, const Found& found, const Shrunk& small) {
-  // Only where its owner says: no search writes into a tree that it was not given.
+  // The user must ask for it: a search does not write into a tree that it was not given.
   if (options.corpus.empty()) return;
   const std::string& folder = options.corpus;
   const std::string comment = fmt::format(
@@ -85,7 +87,8 @@ void append(const FuzzOptions& options, const Found& found, const Shrunk& small)
   }
 }
 
-/// A failure that its case alone does not show: behind the cases that ran before it in its process, or flaky.
+/// Investigates a failure that its case alone does not show: the cases that ran before it in its process
+/// cause it, or it is flaky.
 Verdict look_before(const KernelTable& table, const FuzzOptions& options, const SearchResult& result,
                     const Found& found) {
   const CaseSource source(table, options.search.filter, options.search.seed);
@@ -117,7 +120,7 @@ Verdict look_before(const KernelTable& table, const FuzzOptions& options, const 
   return record.judgement.verdict;
 }
 
-/// Shrinks one of each kind of failure into `shrunk`; how many of each verdict they are then.
+/// Shrinks one failure of each kind into `shrunk`, and returns how many of each verdict there are then.
 VerdictCounts shrink_all(const KernelTable& table, const FuzzOptions& options, const SearchResult& result,
                          std::vector<Record>& shrunk) {
   VerdictCounts verdicts;
@@ -134,7 +137,7 @@ VerdictCounts shrink_all(const KernelTable& table, const FuzzOptions& options, c
     fmt::print(out, "  {}: {}\n    not shrunk: {}\n", found.record.kernel,
                judgement_line(found.record.judgement), command_of(options, found.record));
     if (!interrupted()) return;
-    // An interrupt takes the time to shrink, nothing of what was found.
+    // An interrupt ends the shrinking, but keeps what was found.
     shrunk.push_back(found.record);
     append(options, found, {found.c, {found.record.judgement, found.record.seconds, 0}});
   };
@@ -146,7 +149,7 @@ VerdictCounts shrink_all(const KernelTable& table, const FuzzOptions& options, c
     }
     ShrinkOptions how;
     how.stop = interrupted;
-    // Where it was found: another device may be sound.
+    // It runs where the failure was found: another device may be sound.
     how.fresh = [&](const Case& c) { return worker.run_fresh(c, found.record.gpu); };
     const auto run = [&](const Case& c) { return worker.run_one(c, found.record.gpu); };
     how.budget = seconds_of("--shrink-budget", options.shrink_budget);
@@ -200,7 +203,7 @@ void print_result(const SearchResult& result, const FuzzOptions& of_run) {
   }
 }
 
-/// Which part of which search this is, for the run line of its file.
+/// Returns which part of which search this is, for the run line of its file.
 RunPart part_of(const FuzzOptions& options, const CaseSource& source) {
   const SearchOptions& search = options.search;
   RunPart part{"fuzz", search.shard, search.shards, 0, search.max_cases, source.fingerprint(), {}};
@@ -246,7 +249,7 @@ void complete(FuzzOptions& options) {
   if (!options.corpus.empty() && std::filesystem::exists(options.corpus)) (void)read_corpus(options.corpus);
 }
 
-/// The cases of the shard, as far as --max-cases goes.
+/// Prints the cases of the shard, up to --max-cases.
 int print_plan(const KernelTable& table, const FuzzOptions& options) {
   const SearchOptions& search = options.search;
   if (search.max_cases == 0)
@@ -259,7 +262,7 @@ int print_plan(const KernelTable& table, const FuzzOptions& options) {
   return kPass;
 }
 
-/// Why the search ended before its cases or its time did; empty: it did not.
+/// Says why the search ended before its cases or its time did; empty if it did not.
 std::string why_ended(const SearchResult& result, const RunLines& lines, bool devices_lost) {
   for (const std::string& lost : {result.lost, lines.lost()}) {
     if (!lost.empty())
@@ -291,7 +294,8 @@ int run_fuzz(FuzzOptions options) {
                    wanted_kernels(table, search.filter.system, search.filter.device, search.filter.kernel));
   search.workers.devices = devices.get();
   if (serves()) return serve(options.plugins, job_runner(runner_of(table)), search.workers.devices);
-  // A night later is late to learn that nothing can be kept; the folder of a corpus is made for what is found.
+  // This is checked first, since a night's search is too late to learn that nothing can be kept; a corpus
+  // folder is only created for what is found.
   if (!options.corpus.empty()) require_writable(std::filesystem::path(options.corpus) / "found.txt");
   if (!search.checkpoint.empty()) require_writable(search.checkpoint);
   search.ranks = hand_out(options.plugins);
@@ -343,7 +347,7 @@ int run_fuzz(FuzzOptions options) {
   end.exit = judge_search(outcome, end.remarks);
   for (const std::string& remark : end.remarks) fmt::print(stderr, "samestate: {}\n", remark);
   lines.finish(end);
-  // A file that could not be written is no pass; what was found before stands.
+  // If a file could not be written, the result is not a pass, but earlier findings stand.
   const bool lost = !result.lost.empty() || !lines.lost().empty();
   if (lost && (end.exit == kPass || end.exit == kVacuous)) end.exit = kUsage;
   if (options.json) fmt::print("{}", search_json(result.counts, shrunk, end));
@@ -357,25 +361,30 @@ Command add_fuzz(CLI::App& app) {
   SearchOptions& search = options->search;
   search.workers.workers = default_threads();
   app.footer(
-      "Case i of a seed is the same on every machine and for any number of workers. A crash or a hang of a "
-      "kernel "
-      "is a verdict\n"
-      "of its case. One failure of each kind is shrunk to one line, and kept where --corpus says.\n"
-      "What a system's cases never reached, from 4000 judged ones on, is exit 3.\n\n"
+      "Case i of a seed is the same on every machine and for any number of workers. A crash or a "
+      "hang of a kernel is the\n"
+      "verdict of its case. One failure of each kind is shrunk to one line, and kept in the folder "
+      "that --corpus names.\n"
+      "If the cases of a system never reach something within 4000 judged ones, the exit code is "
+      "3.\n"
+      "\n"
       "  samestate fuzz --budget 5m\n"
-      "  samestate fuzz --budget 8h --seed 7 --shard 0/4 --checkpoint night.txt     after a crash: --resume\n"
-      "                                          the shards' files, checkpoints and corpora: `samestate "
-      "merge`\n"
-      "  samestate fuzz --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --corpus ./corpus\n"
-      "  samestate fuzz --contract bf16 --where 'T=64..4096' --exclude layout=far\n\n" +
+      "  samestate fuzz --budget 8h --seed 7 --shard 0/4 --checkpoint night.txt     after a crash: "
+      "--resume\n"
+      "                                          `samestate merge` joins the shards' files, "
+      "checkpoints and corpora\n"
+      "  samestate fuzz --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --corpus "
+      "./corpus\n"
+      "  samestate fuzz --contract bf16 --where 'T=64..4096' --exclude layout=far\n"
+      "\n" +
       filter_help());
   app.add_option("--budget", options->budget,
-                 "start no case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
+                 "start no further case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
       ->capture_default_str();
   app.add_option("--max-cases", search.max_cases, "cases 0..N-1 of the seed, over all shards (0: no limit)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   auto* seed =
-      app.add_option("--seed", options->seed, "of the cases; default: a fresh one, printed at the end")
+      app.add_option("--seed", options->seed, "seed of the cases (default: a new one, printed at the end)")
           ->check(seed_number());
   app.add_option("--shard", options->shard, "I/N: only the cases I, I + N, I + 2N, ...")
       ->capture_default_str();
@@ -386,10 +395,10 @@ Command add_fuzz(CLI::App& app) {
   add_devices_option(app, options->devices);
   add_plugin_option(app, options->plugins);
   add_filter_options(app, options->filter);
-  app.add_flag("--list", options->list, "print the case lines up to --max-cases, run none");
+  app.add_flag("--list", options->list, "print the case lines up to --max-cases without running them");
   app.add_flag("--strict", options->strict, kStrictHelp);
-  app.add_flag("--fail-fast", options->fail_fast, "start no case after the first failure");
-  app.add_flag("--json", options->json, "machine-readable, instead of the summary; with --list too");
+  app.add_flag("--fail-fast", options->fail_fast, "start no further case after the first failure");
+  app.add_flag("--json", options->json, "print JSON instead of the summary; also with --list");
   app.add_option("--threads", search.workers.workers, "worker processes")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
@@ -397,7 +406,8 @@ Command add_fuzz(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--checkpoint", search.checkpoint, "append every finished case to this file")
       ->check(named());
-  app.add_flag("--resume", search.resume, "go on with the checkpoint; where there is none, begin");
+  app.add_flag("--resume", search.resume,
+               "continue the search in the checkpoint, or start one if there is none");
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
       ->check(named());
   add_commit_option(app, options->commit);

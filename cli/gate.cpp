@@ -22,6 +22,7 @@
 #include "cli/ranks.h"
 #include "cli/subject_log.h"
 #include "cli/table.h"
+#include "fuzz/plan/interpreted.h"
 #include "harness/cases/system.h"
 #include "harness/records/hash.h"
 #include "harness/subjects/subject.h"
@@ -51,7 +52,7 @@ struct GateOptions {
   int threads = default_threads();
 };
 
-/// What decides the verdict and not the cases, for the run line of the file.
+/// Returns the options that affect the verdict but not the cases, for the run line of the file.
 std::map<std::string, std::string> judging_options(const GateOptions& options,
                                                    const std::optional<Baseline>& baseline) {
   std::map<std::string, std::string> out{{"timeout", options.timeout},
@@ -67,12 +68,13 @@ std::map<std::string, std::string> judging_options(const GateOptions& options,
   return out;
 }
 
-/// Whether the plan is run as it is made, by this process alone.
+/// Returns true if the plan is run as it is made, by this process alone.
 bool is_whole(const GateOptions& options, double budget) {
   return options.plan.shard.count == 1 && owes_pairs(options.plan.plan, budget);
 }
 
-/// Of the pairs that a whole plan is made to meet, what its judged cases met; one that was cut says nothing of it.
+/// Counts the pairs that a whole plan must cover and that its judged cases did cover; a plan that was cut
+/// says nothing about them.
 void count_pairs(const GateOptions& options, const Plan& plan, bool whole, GateResult& result) {
   const PlanOptions& of = options.plan.plan;
   if (plan.cases.empty() || (options.coverage.empty() && (of.max_cases > 0 || !of.filter.empty()))) return;
@@ -82,15 +84,15 @@ void count_pairs(const GateOptions& options, const Plan& plan, bool whole, GateR
   if (!options.coverage.empty()) result.coverage_json = coverage.json();
 }
 
-/// Which calls of servers and trainers were judged.
+/// Counts which calls of servers and trainers were judged.
 void count_calls(const GateOptions& options, const Plan& plan, GateResult& result) {
   const CallCoverage calls = judged_calls(plan, result.records);
   result.coverage += calls.text(kShownCalls);
   if (!options.coverage.empty()) result.coverage_json = with_calls(result.coverage_json, calls);
 }
 
-/// Makes failures of the records whose ratio has grown. A case counts only where it is deterministic: run twice more, its
-/// ratio is the same to the last bit.
+/// Turns records whose ratio has grown into failures. A case counts only if it is deterministic: in two more
+/// runs its ratio is the same to the last bit.
 void mark_grown(const Baseline& baseline, const GateOptions& options, const KernelTable& table,
                 GateResult& result) {
   const BaselineReport report = compare_with(baseline, result.records, options.baseline_factor);
@@ -117,7 +119,7 @@ void mark_grown(const Baseline& baseline, const GateOptions& options, const Kern
       kBaselineFloor, report.unknown, report.not_run);
 }
 
-/// Throws Error where no case is of a kernel that --each-device compares.
+/// Throws Error if no case belongs to a kernel that --each-device compares.
 void require_cuda(const std::vector<Case>& cases, const KernelTable& table) {
   const auto of_cuda = [&](const Case& c) { return planned_record(c, table).device == "cuda"; };
   if (std::none_of(cases.begin(), cases.end(), of_cuda))
@@ -125,7 +127,7 @@ void require_cuda(const std::vector<Case>& cases, const KernelTable& table) {
         "--each-device: no case of this plan is of a cuda kernel: --device cuda, or --kernel, chooses them");
 }
 
-/// How many devices had cases, and how many of these were run on each.
+/// Says how many devices had cases, and how many cases were run on each.
 std::string devices_text(const std::vector<Record>& records, std::int64_t compared, bool each) {
   std::set<std::string> gpus;
   for (const Record& r : records) gpus.insert(r.gpu);
@@ -135,7 +137,7 @@ std::string devices_text(const std::vector<Record>& records, std::int64_t compar
                      each ? fmt::format(", {} on each of them", counted(compared, "case")) : "");
 }
 
-/// The lists of the plan that have cases, as comments that readers of case lines pass over.
+/// Returns the plan's lists that have cases, as comments that readers of case lines skip.
 std::string legend(const Plan& plan) {
   std::map<const PlanList*, std::int64_t> counts;
   for (const PlanList* list : plan.lists) ++counts[list];
@@ -147,10 +149,10 @@ std::string legend(const Plan& plan) {
   return out;
 }
 
-/// `why`: beside each line the list of the plan that it comes from, and the reason of the list.
+/// With `why`, prints beside each line the plan's list that it comes from and the reason for that list.
 int print_plan(const Plan& plan, bool json, bool why) {
   if (json) {
-    // What a case takes, in the plan's unit: a shard, or a machine, can be given as much as another.
+    // The cost of a case in the plan's unit, so that every shard or machine can be given the same amount.
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < plan.cases.size(); ++i) {
       const Case& c = plan.cases[i];
@@ -170,8 +172,8 @@ int print_plan(const Plan& plan, bool json, bool why) {
   return kPass;
 }
 
-/// The kernels run in a worker process: one that crashes, hangs, or ends the process with a code of its choice
-/// has that verdict, and the run goes on.
+/// The kernels run in worker processes: if one crashes, hangs, or ends its process with an arbitrary code,
+/// that becomes its verdict and the run continues.
 int run_gate(GateOptions options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const double budget = seconds_of("--budget", options.budget);
@@ -193,7 +195,7 @@ int run_gate(GateOptions options) {
                          wanted_kernels(table, of_plan.system, of_plan.device, of_plan.kernel));
   if (options.each_device && !options.list) require_each_device(devices.get());
   if (serves()) return serve(options.plugins, job_runner(case_runner(table)), devices.get());
-  // What is wrong is said before the plan is made, which takes a while.
+  // Errors are reported before the plan is made, which takes a while.
   if (options.resume && options.jsonl.empty())
     throw Error("--resume needs --jsonl FILE, the file of the run");
   options.plan.shard = shard_of(options.shard);
@@ -210,6 +212,8 @@ int run_gate(GateOptions options) {
   const GatePlan plan = gate_plan(options.plan, table, corpus);
   if (options.list) return print_plan(plan.plan, options.json, options.why);
   if (options.each_device) require_cuda(plan.plan.cases, table);
+  if (const std::string text = interpreted_text(plan.plan.cases, table, options.threads); !text.empty())
+    fmt::print(stderr, "samestate: {}\n", text);
   GateResult result;
   result.run = this_run(accelerator(), options.plugins, options.commit);
   result.run.gpus = texts_of(devices.get());
@@ -311,7 +315,7 @@ Command add_gate(CLI::App& app) {
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
       ->check(named());
   app.add_flag("--resume", options->resume,
-               "go on with the run of the --jsonl file: judge what it does not hold");
+               "continue the run in the --jsonl file: judge the cases that it does not contain yet");
   app.add_option("--junit", options->junit, "write JUnit XML")->check(named());
   app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first")->check(named());
   app.add_option("--coverage", options->coverage,
@@ -319,7 +323,7 @@ Command add_gate(CLI::App& app) {
                  "by kernel")
       ->check(named());
   app.add_option("--corpus", options->corpus, "replay the cases of this folder first")->check(named());
-  app.add_option("--baseline", options->baseline, "fail where a ratio has grown since this file was written")
+  app.add_option("--baseline", options->baseline, "fail if a ratio has grown since this file was written")
       ->check(named());
   app.add_option("--baseline-factor", options->baseline_factor,
                  "growth that fails, where the ratio is above 0.1 now")
@@ -341,7 +345,7 @@ Command add_gate(CLI::App& app) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1000000}));
   add_commit_option(app, options->commit);
   app.add_option("--budget", options->budget,
-                 "start no case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
+                 "start no further case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
       ->capture_default_str();
   app.add_option(
          "--effort", options->plan.plan.effort,
@@ -349,7 +353,7 @@ Command add_gate(CLI::App& app) {
       ->capture_default_str()
       ->check(number_in(0.0, 1e4));
   app.add_option("--max-cases", options->plan.plan.max_cases,
-                 "at most this many cases, spread over the plan (0: all)")
+                 "at most this many cases, evenly spread over the plan (0: all)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   app.add_option("--seed", options->plan.plan.seed, "seed of the seeded cases")
       ->check(seed_number())
@@ -364,7 +368,7 @@ Command add_gate(CLI::App& app) {
   add_devices_option(app, options->devices);
   app.add_flag("--each-device", options->each_device, kEachDeviceHelp);
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
-  app.add_flag("--list", options->list, "print the case lines, run none");
+  app.add_flag("--list", options->list, "print the case lines without running them");
   app.add_flag("--why", options->why,
                "with --list: name the list of the plan that each line comes from, and say once what the list "
                "adds and the faults that it is there for (with --json: list and why of each line)");
@@ -373,11 +377,11 @@ Command add_gate(CLI::App& app) {
       "--timings", options->timings,
       "end with where the seconds of the cases went: start, waiting, compile, tune, copy, kernel, passing, "
       "judge (samestate explain WORD)");
-  app.add_flag("--fail-fast", options->fail_fast, "start no case after the first failure");
-  app.add_flag("--json", options->json, "machine-readable, instead of the summary; with --list too");
+  app.add_flag("--fail-fast", options->fail_fast, "start no further case after the first failure");
+  app.add_flag("--json", options->json, "print JSON instead of the summary; also with --list");
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
-  app.add_option("--threads", options->threads, "cases at a time")
+  app.add_option("--threads", options->threads, "number of cases that run at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   return [options] { return run_gate(*options); };

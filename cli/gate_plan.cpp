@@ -27,7 +27,7 @@ namespace {
 Plan whole_plan(const PlanOptions& options, const KernelTable& table) {
   PlanOptions all = options;
   all.max_cases = 0;
-  // A pipe that waits for the list, too, is told what it waits for.
+  // A reader that waits for the list through a pipe is told as well.
   static constexpr std::chrono::seconds kPatience(30);
   all.planned = [last = std::chrono::steady_clock::now(), &options](std::size_t done,
                                                                     std::size_t of) mutable {
@@ -41,7 +41,7 @@ Plan whole_plan(const PlanOptions& options, const KernelTable& table) {
   return plan_of(table, all);
 }
 
-/// Takes the shard's cases out of all.
+/// Keeps only the shard's cases.
 void divide(const Shard& shard, GatePlan& of) {
   std::vector<double> work;
   for (const Case& c : of.plan.cases) work.push_back(shard.count > 1 ? judging_work(c) : 0.0);
@@ -66,7 +66,7 @@ void read(const RunPart& part, const std::string& name, std::string& value) {
   if (found != part.options.end()) value = found->second;
 }
 
-/// What the kernels promise, where --contract names one that none of them does; empty: it is not that.
+/// Says what the kernels promise if --contract names something that none of them does; empty otherwise.
 std::string not_promised(const CaseFilter& filter, const Plan& plan) {
   for (const KeyCondition& condition : filter.conditions()) {
     if (condition.key != "contract") continue;
@@ -86,7 +86,7 @@ std::string not_promised(const CaseFilter& filter, const Plan& plan) {
   return "";
 }
 
-/// Says why no case of the system can meet the condition; empty where one can.
+/// Says why no case of the system can meet the condition; empty if one can.
 std::string beyond_sizes(const KeyCondition& condition, const System& system) {
   if (condition.key == "system" || condition.key == "kernel") return "";
   const auto size = std::ranges::find(system.sizes, condition.key, &CaseSize::name);
@@ -107,7 +107,8 @@ std::string beyond_sizes(const KeyCondition& condition, const System& system) {
   return "";
 }
 
-/// Names the first condition of the filter that no system of the plan can meet, and the reason; empty where each can be met.
+/// Names the first condition of the filter that no system of the plan can meet, and why; empty if every
+/// condition can be met.
 std::string beyond_all_sizes(const CaseFilter& filter, const Plan& plan) {
   for (const KeyCondition& condition : filter.conditions()) {
     std::set<std::string> why;
@@ -122,7 +123,7 @@ std::string beyond_all_sizes(const CaseFilter& filter, const Plan& plan) {
 GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
                    const std::vector<CorpusEntry>& corpus) {
   GatePlan out;
-  Plan plan = whole_plan(options.plan, table);  // checks the filters
+  Plan plan = whole_plan(options.plan, table);  // this also checks the filters
   if (interrupted()) return out;
   std::vector<Case>& cases = plan.cases;
   const std::vector<Case> replayed = corpus_cases(corpus, table, options.plan);
@@ -169,7 +170,8 @@ GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
   const std::int64_t most = options.plan.max_cases;
   if (most > 0 && total > most) {
     plan.keep_at_most(most);
-    out.notes.push_back(fmt::format("--max-cases kept {} of {} planned cases.", most, total));
+    out.notes.push_back(fmt::format("--max-cases kept {} of {} planned cases{}.", most, total,
+                                    2 * most < total ? ": most faults need more" : ""));
   }
   out.plan = std::move(plan);
   out.total = std::ssize(out.plan.cases);

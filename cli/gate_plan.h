@@ -43,7 +43,7 @@ struct GatePlan {
 };
 
 /// The corpus, then the plan; what a subject is not called for left out, thinned together where the cases are limited,
-/// and of these the shard: parts of equal System::work. Throws Error where the filter leaves no case. Empty where the
+/// and of these the shard: parts of equal System::work. Throws Error if the filter leaves no case. Empty where the
 /// plan was interrupted.
 [[nodiscard]] GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
                                  const std::vector<CorpusEntry>& corpus);

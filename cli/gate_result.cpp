@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <set>
@@ -17,6 +18,7 @@
 #include "fuzz/plan/refusals.h"
 #include "harness/cases/case_line.h"
 #include "harness/processes/other_tuning.h"
+#include "oracles/reasons.h"
 #include "reference/error.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
@@ -30,15 +32,17 @@
 namespace samestate::cli {
 namespace {
 
-/// Kinds of failures that are run again to say what they look like, and the seconds that one may take.
+/// Kinds of failures that are run again to say what they look like: so many, and more of them, within the time of so many,
+/// until as many look like a known mutant; and the seconds that one may take.
 constexpr std::size_t kExplainedKinds = 5;
+constexpr std::size_t kMostExplainedKinds = 12;
 constexpr double kExplainSeconds = 12.0;
 constexpr double kExplainFast = 4.0;
 
 constexpr std::size_t kShownPairs = 3;
 
-/// Other failing cases of the record's kernel, the farthest from their bounds first and then all over the run: a contract
-/// that explains one of them must explain these too.
+/// Returns other failing cases of the record's kernel, first those farthest from their bounds and then a
+/// sample of the whole run: a contract that explains one of them must explain these too.
 std::vector<Case> other_failures(const std::vector<Record>& records, const Record& example) {
   std::vector<const Record*> failed;
   for (const Record& r : records) {
@@ -46,7 +50,7 @@ std::vector<Case> other_failures(const std::vector<Record>& records, const Recor
         r.after.empty())
       failed.push_back(&r);
   }
-  constexpr std::size_t kMost = 24;  // some have no place for the change
+  constexpr std::size_t kMost = 24;  // the change does not apply to some
   std::vector<const Record*> worst = failed;
   std::ranges::stable_sort(
       worst, [](const Record* a, const Record* b) { return a->judgement.ratio > b->judgement.ratio; });
@@ -107,15 +111,23 @@ void count_refusals(GateResult& result,
 }
 
 void explain_kinds(GateResult& result, const KernelTable& table, bool fast) {
-  std::size_t explained = 0;
+  const double seconds = fast ? kExplainFast : kExplainSeconds;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto late = [&] {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+    return spent.count() > seconds * static_cast<double>(kExplainedKinds);
+  };
+  std::size_t explained = 0, known = 0;
   for (const FailureGroup& group : failure_groups(result.records)) {
     Record& example = result.records[group.example];
     if (example.looks_like.empty()) example.looks_like = configuration_to_blame(example);
     if (example.judgement.verdict != Verdict::fail && example.looks_like.empty()) continue;
-    if (explained++ == kExplainedKinds || interrupted()) return;
+    const bool enough = known >= kExplainedKinds || explained == kMostExplainedKinds || late();
+    if ((explained >= kExplainedKinds && enough) || interrupted()) return;
+    ++explained;
     if (example.looks_like.empty())
-      example.looks_like = looks_like(example, other_failures(result.records, example), table,
-                                      fast ? kExplainFast : kExplainSeconds);
+      example.looks_like = looks_like(example, other_failures(result.records, example), table, seconds);
+    known += example.looks_like.find(kOfMutant) != std::string::npos ? 1 : 0;
     if (!example.looks_like.empty())
       result.end.looks_like[std::to_string(result.numbers[group.example])] = example.looks_like;
   }

@@ -23,7 +23,7 @@ void GateRun::run(std::span<const Case> cases, std::span<const std::int64_t> num
     lines_.start(planned_record(c, table_), numbers[i]);
   };
   observer.finished = [&](std::size_t i, Record record) {
-    // A line takes the time that it took here.
+    // The command repeats the time limit that the line had here.
     if (record.judgement.verdict == Verdict::timeout) record.options += " --timeout " + options_.timeout;
     const bool failure = is_failure(record.judgement.verdict);
     if (failure) record.options += device_options(record, options_.campaign.devices);

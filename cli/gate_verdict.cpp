@@ -11,15 +11,16 @@
 namespace samestate::cli {
 namespace {
 
-/// Share of vacuous cases above which the gate says that it covered too little.
+/// With a larger share of vacuous cases the gate says that it covered too little.
 constexpr double kVacuousShare = 0.05;
 
-/// The same where the pairs that the plan owes were judged all the same, kPairsJudged of them: a few vacuous cases more hang on
-/// what was drawn. Beyond it the bound says too little for that, since a pair may be met by the smallest cases alone.
+/// The same limit if at least kPairsJudged of the pairs that the plan owes were judged nevertheless: a few
+/// more vacuous cases then depend on what was drawn. Above it the bounds are too often vacuous even then,
+/// since the smallest cases alone may cover a pair.
 constexpr double kVacuousShareOfPairs = 0.1;
 constexpr double kPairsJudged = 0.99;
 
-/// Fewer cases than this have no share that says anything: one of 8 is 12 %.
+/// With fewer cases than this a share says nothing: one of 8 is 12 %.
 constexpr double kLeastForAShare = 20.0;
 
 }  // namespace

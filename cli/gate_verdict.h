@@ -7,8 +7,8 @@
 
 namespace samestate::cli {
 
-/// The exit code that the records of a gate come to. Where it is no pass though no case failed, `remarks` gets why, a sentence
-/// each with the remedy.
+/// The exit code for the records of a gate. If it is not a pass although no case failed, `remarks` receives
+/// the reasons, one sentence each with the remedy.
 [[nodiscard]] int gate_verdict(const GateResult& result, std::vector<std::string>& remarks);
 
 }  // namespace samestate::cli

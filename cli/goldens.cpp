@@ -53,11 +53,11 @@ Command add_goldens(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   app.footer(
-      "Every known group of every *.safetensors file is recomputed in each form and compared; the limit is "
-      "1e-12 of the largest\n"
-      "golden value. Exit 1 when a known group fails, 3 when no group was known.");
+      "Every known group of every *.safetensors file is recomputed in each form and compared; the "
+      "limit is 1e-12 of the largest\n"
+      "golden value. Exit 1 if a known group fails, 3 if no group is known.");
   app.add_option("folder", options->folder,
-                 "a folder of safetensors files (default: those that the command carries)");
+                 "a folder of safetensors files (default: those that come with the command)");
   app.add_flag("--json", options->json, "machine-readable");
   return [options] {
     const GoldenReport report = check_goldens(options->folder);

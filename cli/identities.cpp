@@ -69,19 +69,22 @@ int run_identities(const IdentitiesCommand& options) {
 Command add_identities(CLI::App& app) {
   auto options = std::make_shared<IdentitiesCommand>();
   app.add_option("--id", options->id,
-                 "only identities of this id or name, as EQ-14, P-03 or NC-no-delta-term");
+                 "only identities with this id or name, for example EQ-14, P-03 or NC-no-delta-term");
   app.add_option("--system", options->system,
                  "only identities of this system (the stem of a reference header)");
-  app.add_option("--seed", options->seed, "of the random data")->check(seed_number())->capture_default_str();
+  app.add_option("--seed", options->seed, "seed of the random data")
+      ->check(seed_number())
+      ->capture_default_str();
   app.add_flag("--json", options->json, "machine-readable");
   app.footer(
-      "Evaluates each relation between evaluations of the reference twice, in float64 and in 50 decimal "
-      "digits. What holds "
-      "to 1e-15 and not to 1e-48 is no identity.\n"
+      "Evaluates each relation between evaluations of the reference twice, in float64 and in 50 "
+      "decimal digits. A relation\n"
+      "that holds to 1e-15 but not to 1e-48 is not an identity.\n"
       "  equal    two paths agree up to rounding      exact    bit for bit\n"
-      "  holds    an inequality, residual 0           differs  a mistake that must show (negative control)\n"
-      "Exit: 0 all as expected, 1 one is not, 2 usage.\n"
-      "The laws that kernels are held to are others: `samestate list laws`.");
+      "  holds    an inequality, residual 0           differs  a mistake that must be visible "
+      "(negative control)\n"
+      "Exit: 0 if all are as expected, 1 if one is not, 2 usage.\n"
+      "The laws that are required of kernels are listed by `samestate list laws`.");
   return [options] { return run_identities(*options); };
 }
 

@@ -12,11 +12,11 @@ namespace samestate::cli {
 namespace {
 
 volatile std::sig_atomic_t own = 0;
-/// Shared with the processes that are made after note_interrupts(): workers ignore the signal itself.
+/// Shared with the processes that are created after note_interrupts(): workers ignore the signal itself.
 volatile std::sig_atomic_t* noted = &own;
 volatile std::sig_atomic_t times = 0;
 pid_t owner = 0;
-volatile std::sig_atomic_t held = 0;  ///< the signal that HeldInterrupts has
+volatile std::sig_atomic_t held = 0;  ///< the signal that HeldInterrupts holds back
 
 extern "C" void note_interrupt(int signal) {
   *noted = 1;
@@ -39,11 +39,11 @@ extern "C" void hold_interrupt(int signal) { held = signal; }
 HeldInterrupts::HeldInterrupts() {
   held = 0;
   struct sigaction action {};
-  action.sa_handler = hold_interrupt;  // no SA_RESTART: whoever waits looks
+  action.sa_handler = hold_interrupt;  // without SA_RESTART, so that waiting calls return and look
   for (const auto& [signal, before] :
        {std::pair{SIGINT, &interrupt_}, {SIGTERM, &terminate_}, {SIGHUP, &hang_up_}}) {
     ::sigaction(signal, nullptr, before);
-    // As of a job that a script put into the background: it does not end it without this either.
+    // A job that a script put into the background ignores it; such a job does not end even without this.
     if (before->sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
   }
 }
@@ -69,7 +69,7 @@ void note_interrupts() {
   times = 0;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
-  // Under nohup it is ignored, and stays so.
+  // Under nohup the signal is ignored, and this keeps it so.
   struct sigaction before {};
   if (::sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
     ::sigaction(SIGHUP, &action, nullptr);
@@ -79,7 +79,8 @@ bool interrupted() { return *noted != 0; }
 
 JobResult run_interruptibly(const std::function<std::string()>& body, double timeout) {
   if (owner == 0) {
-    // Nobody notes it: the signal ends this process as ever, once the other one and what that started are gone.
+    // If no handler is installed, the signal ends this process as usual, once the other process and
+    // everything it started are gone.
     const HeldInterrupts held;
     return run_apart(body, timeout, HeldInterrupts::came);
   }

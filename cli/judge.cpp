@@ -54,34 +54,38 @@ Command add_judge(CLI::App& app) {
   auto line = std::make_shared<std::string>();
   auto timeout = std::make_shared<std::string>("10m");
   app.footer(
-      "The file is a safetensors file as `samestate repro --dump` writes it: metadata "
-      "format=samestate-run-1, case and kernel;\n"
-      "tensors q k v o, and where the case has them g beta initial_state cu_seqlens final_state. A system of "
-      "named tensors has\n"
-      "them all as input.NAME and output.NAME, [B, ...] but for weights, and under form=decode metadata "
-      "form, "
-      "the form that was\n"
-      "called, under taps=1 tap.NAME of those that the kernel handed out. F32 or F64. System, form, chunk, "
-      "sizes "
-      "and contract\n"
-      "are those of the case line; the data are the file's, whatever "
-      "regime or seed the line names.\n\n"
-      "A folder of samestate.capture (python3 -m samestate.capture --target MODULE:FUNCTION --dir calls -- "
-      "command ...) holds real\n"
-      "calls of a program. Each is held to float64 on its own data: the error and where it is, and what a "
-      "right kernel of the\n"
-      "contract stays within. What the function computes was said when it was captured, or is said here as "
-      "of a subject.\n\n"
+      "The file is a safetensors file as `samestate repro --dump` writes it, with metadata "
+      "format=samestate-run-1, case and\n"
+      "kernel, and with tensors q k v o and, if the case has them, g beta initial_state cu_seqlens "
+      "final_state. For a system\n"
+      "of named tensors all tensors are input.NAME and output.NAME, [B, ...] except for weights; "
+      "under form=decode the\n"
+      "metadata also has form, the form that was called; under taps=1 there is tap.NAME for each "
+      "tap that the kernel handed\n"
+      "out. Tensors are F32 or F64. System, form, chunk, sizes and contract are those of the case "
+      "line; the data are those of\n"
+      "the file, whatever regime or seed the line names.\n"
+      "\n"
+      "A folder of samestate.capture (python3 -m samestate.capture --target MODULE:FUNCTION --dir "
+      "calls -- command ...)\n"
+      "contains real calls of a program. Each is compared with float64 on its own data: the report "
+      "shows the error, where it\n"
+      "is, and the limits for a correct kernel of the contract. What the function computes is "
+      "declared when it is captured, or\n"
+      "here with the options of a subject.\n"
+      "\n"
       "  samestate judge run.safetensors\n"
-      "  samestate judge --tensors 'v1 rms_norm form=fused T=8'      which tensors, of which shape\n"
+      "  samestate judge --tensors 'v1 rms_norm form=fused T=8'      which tensors, of which "
+      "shape\n"
       "  samestate judge calls                       real calls that samestate.capture recorded\n"
-      "  samestate judge calls --system gated_delta_rule --form chunked --contract bf16 --state vk --decay "
-      "linear\n"
+      "  samestate judge calls --system gated_delta_rule --form chunked --contract bf16 --state vk "
+      "--decay linear\n"
       "  samestate judge --flashinfer-bench DIR --solution FILE      a Solution, its traces "
       "(docs/subjects.md)");
   auto* path =
       app.add_option("file", *file, "the run file, or a folder of `samestate export` or samestate.capture");
-  auto* names = app.add_option("--tensors", *line, "print what a run file of this case line holds");
+  auto* names =
+      app.add_option("--tensors", *line, "print the tensors that a run file of this case line contains");
   names->excludes(path);
   app.add_option("--timeout", *timeout, "a file that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
@@ -91,12 +95,12 @@ Command add_judge(CLI::App& app) {
   app.add_flag("--strict", *strict, kStrictHelp);
   auto budget = std::make_shared<std::string>("20s");
   app.add_option("--card-budget", *budget,
-                 "time to look for a contract under which what fails the twin passes (0: none)")
+                 "time to look for a contract under which a run that fails the twin passes (0: do not look)")
       ->capture_default_str();
   auto reports = std::make_shared<JudgeFolderOptions>();
-  app.add_option("--jsonl", reports->jsonl, "of a folder: write every case as JSON Lines")->check(named());
-  app.add_option("--junit", reports->junit, "of a folder: write JUnit XML")->check(named());
-  app.add_option("--markdown", reports->markdown, "of a folder: write a Markdown summary")->check(named());
+  app.add_option("--jsonl", reports->jsonl, "for a folder: write every case as JSON Lines")->check(named());
+  app.add_option("--junit", reports->junit, "for a folder: write JUnit XML")->check(named());
+  app.add_option("--markdown", reports->markdown, "for a folder: write a Markdown summary")->check(named());
   auto captured = std::make_shared<CapturedOptions>();
   add_captured_options(app, *captured);
   return [file, line, timeout, names, path, json, strict, budget, reports, captured] {

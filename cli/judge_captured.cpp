@@ -175,14 +175,15 @@ void add_captured_options(CLI::App& app, CapturedOptions& options) {
                  "what the function computes: a system of `samestate list systems`")
       ->check(named())
       ->group(group);
-  app.add_option("--form", options.form, "of the recurrent family chunked or recurrent")
+  app.add_option("--form", options.form, "form; chunked or recurrent for the recurrent family")
       ->check(named())
       ->group(group);
   app.add_option("--contract", options.contract,
-                 "what it rounds; else the first declared one of the recorded dtypes")
+                 "the contract that says what it rounds (default: the first declared one with the recorded "
+                 "dtypes)")
       ->check(named())
       ->group(group);
-  app.add_option("--chunk", options.chunk, "tokens of its chunks, where the call does not say them")
+  app.add_option("--chunk", options.chunk, "tokens per chunk, if the call does not say it")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->group(group);
   // The keys of a declaration's conventions that a recorded call may have.
@@ -205,7 +206,7 @@ void add_captured_options(CLI::App& app, CapturedOptions& options) {
       ->check(named())
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("--ignore", options.ignored, "an argument that changes nothing of what is computed")
+  app.add_option("--ignore", options.ignored, "an argument that does not affect the result")
       ->check(named())
       ->allow_extra_args(false)
       ->group(group);

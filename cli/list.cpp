@@ -13,6 +13,7 @@
 #include "cli/filter.h"
 #include "cli/listing.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "fuzz/mutants/mutant.h"
 #include "harness/cases/key_words.h"
 #include "harness/cases/system.h"
@@ -59,14 +60,14 @@ Listing list_contracts() {
   return out;
 }
 
-/// These are the words that a contract may say of a point of a system.
+/// Returns the words that a contract may use for a point of a system.
 std::string taken_at(Point point) {
   const std::string_view words[] = {"bf16 fp16", "tf32 tf32_truncated tf32x3",
                                     "bf16 fp16 tf32 tf32_truncated tf32x3"};
   return fmt::format("fp32 {}", words[static_cast<std::size_t>(point.row().use)]);
 }
 
-/// Every rounding point of the systems: where it stands, what rounds there, what it is.
+/// Lists every rounding point of the systems: where it is, what is rounded there, and what it means.
 Listing list_points() {
   Listing out{{"point", "rounds", "systems", "what it is"}, {}};
   for (const Point& point : named_points()) {
@@ -80,7 +81,7 @@ Listing list_points() {
   return out;
 }
 
-/// Every point of every contract, a row with all of it each: for programs.
+/// Lists every point of every contract, one complete row each, for programs.
 Listing list_contract_points() {
   Listing out{{"contract", "point", "value", "takes", "what it is"}, {}};
   for (const NamedContract& c : contracts()) {
@@ -98,7 +99,8 @@ Listing list_contract_points() {
   return out;
 }
 
-/// Says which points there are and what they take: at a point of a system the format that the contract has for it, or fp32.
+/// Lists the points and the values that each accepts: at a point of a system, the format that the contract
+/// has for it, or fp32.
 Listing list_grammar() {
   Listing out{{"point", "what it is", "takes"}, {}};
   for (const ContractPoint& point : contract_points())
@@ -108,7 +110,7 @@ Listing list_grammar() {
   return out;
 }
 
-/// The value of every point in every contract.
+/// Lists the value of every point in every contract.
 Listing list_values() {
   Listing out{{"contract", "point", "value"}, {}};
   for (const NamedContract& c : contracts()) {
@@ -118,7 +120,7 @@ Listing list_values() {
   return out;
 }
 
-/// The names of the systems that have it.
+/// Returns the names of the systems that have it.
 std::string systems_with(auto&& has) {
   std::vector<std::string_view> out;
   for (const System* s : systems()) {
@@ -127,7 +129,7 @@ std::string systems_with(auto&& has) {
   return joined(out);
 }
 
-/// A row a law: which systems have it, and what they have it by.
+/// Lists one row per law: which systems have it, and why.
 Listing list_laws() {
   Listing out{{"law", "systems", "tried on", "ledger", "says"}, {}, "systems"};
   for (const Law& law : laws()) {
@@ -149,7 +151,7 @@ Listing list_regimes() {
   return out;
 }
 
-/// Every key of a case line, sizes of single systems too, in the order of canonical lines.
+/// Lists every key of a case line, including sizes of single systems, in the order of canonical lines.
 Listing list_keys() {
   Listing out{{"key", "of", "values", "default", "means"}, {}};
   for (const KeyRow& key : key_rows())
@@ -157,7 +159,7 @@ Listing list_keys() {
   return out;
 }
 
-/// A row a value of a convention.
+/// Lists one row per value of a convention.
 Listing list_conventions() {
   Listing out{{"convention", "value", "of", "the subject is given"}, {}};
   for (const Convention& row : conventions()) {
@@ -168,7 +170,7 @@ Listing list_conventions() {
   return out;
 }
 
-/// What a kernel chooses among, in order of choice.
+/// Lists the variants that a kernel chooses among, in order of choice.
 Listing list_variants(const std::vector<std::string>& plugins) {
   Listing out{{"kernel", "variant", "limits", "why", "contracts"}, {}};
   const KernelTable table = kernel_table(plugins);
@@ -192,7 +194,8 @@ Listing list_mutants() {
   return out;
 }
 
-/// What recorded runs on a device say of a kernel: fresh while its sources are those that ran.
+/// Says what recorded runs on a device show about a kernel; they are fresh while its sources are those that
+/// ran.
 std::string state_of(const std::vector<Evidence>& all, const std::vector<TimedEvidence>& timings,
                      std::string_view kernel) {
   std::string text;
@@ -253,7 +256,7 @@ void print(const Listing& listing, bool json) {
     if (const auto more = std::ranges::count(names, ' '); more >= kNamed)
       names = fmt::format("{} of {}", more + 1, systems().size());
   }
-  fmt::print("{}", aligned(rows));
+  fmt::print("{}", aligned(rows, columns_of_stdout()));
 }
 
 /// A block a convention: what it is about and whose declarations have it, then what the subject is given under each value, the
@@ -270,7 +273,7 @@ void print_conventions() {
   }
 }
 
-/// A block a kernel: variants, what each keeps and takes, and below why.
+/// Prints one block per kernel: its variants, what each keeps and takes, and below that why.
 void print_variants(const std::vector<std::string>& plugins) {
   const KernelTable table = kernel_table(plugins);
   std::size_t others = 0;
@@ -311,7 +314,7 @@ Command add_list(CLI::App& app) {
       "--long", options->variants,
       "kernels of the recurrent family: what each chooses among by contract and shape, first fit; "
       "contracts: the rounding points, the values that they take, and the value of each in every contract");
-  app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");
+  app.add_option("--evidence", options->evidence, "a folder of recorded runs on devices");
   add_plugin_option(app, options->plugins);
   return [options] {
     const std::string& what = options->what;
@@ -346,6 +349,8 @@ Command add_list(CLI::App& app) {
                             : what == "coverage"                       ? list_coverage(options->evidence)
                                                                        : list_regimes();
     print(listing, options->json);
+    if (all_mutants().empty() && (what == "mutants" || what == "kernels" || what == "coverage"))
+      fmt::print(stderr, "samestate: this build is of the judge alone. {}.\n", kWithEverything);
     return static_cast<int>(kPass);
   };
 }

@@ -17,10 +17,10 @@
 namespace samestate::cli {
 namespace {
 
-/// An empty cell is a thing that a system does not have.
+/// An empty cell stands for something that a system does not have.
 std::string count(std::int64_t n) { return n == 0 ? "-" : std::to_string(n); }
 
-/// The evidence of a system's kernels on devices: of how many it is fresh, and what the fresh records say.
+/// Says for how many of a system's kernels the device evidence is fresh, and what the fresh records show.
 std::string evidence_of(const std::vector<const KernelRow*>& kernels, const std::vector<Evidence>& all) {
   std::int64_t fresh = 0, passed = 0, failed = 0;
   for (const KernelRow* kernel : kernels) {
@@ -67,7 +67,7 @@ Listing list_coverage(const std::string& evidence_folder) {
                         evidence_of(cuda, evidence), count(mutants), count(std::ssize(shapes)),
                         s->kernel_rows.empty() ? "-" : "yes"});
   }
-  // References that several systems share.
+  // Counts the references that several systems share.
   std::map<std::string_view, std::int64_t> shared;
   for (const Identity& identity : identities()) {
     if (std::none_of(systems().begin(), systems().end(),

@@ -8,13 +8,16 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/bad_call.h"
 #include "cli/commands.h"
+#include "cli/first_screen.h"
 #include "cli/flashinfer_bench.h"
+#include "cli/help.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
 #include "harness/records/line_file.h"
@@ -65,6 +68,10 @@ int main(int argc, char** argv) {
     return cli::kUsage;
   }
   if (place.rank > 0 && std::freopen("/dev/null", "w", stdout) == nullptr) return cli::kUsage;
+  if (argc <= 1) {
+    fmt::print("{}", cli::first_screen());
+    return flushed(cli::kPass);
+  }
   CLI::App app(
       "samestate checks linear-attention kernels against float64 and multiprecision references of the "
       "equations they\n"
@@ -84,7 +91,8 @@ int main(int argc, char** argv) {
       "Exit codes: 0 pass, 1 numerical failure, 2 bad input, 3 vacuous or too little covered, 4 flaky, 5 "
       "crash,\n"
       "77 nothing could run here.");
-  app.set_version_flag("--version", std::string("samestate ") + SAMESTATE_VERSION);
+  app.formatter(std::make_shared<cli::HelpFormatter>());  // which verbs take over
+  app.set_version_flag("-V,--version", std::string("samestate ") + SAMESTATE_VERSION);
   app.require_subcommand(1);
 
   struct Verb {
@@ -134,6 +142,9 @@ int main(int argc, char** argv) {
       "each "
       "system",
       cli::add_list);
+  add("help", "the help of a verb, all verbs, or the manual page", cli::add_help);
+  add("version", "the version of this command", cli::add_version);
+  add("completion", "completion of verbs and options for bash, zsh or fish", cli::add_completion);
 
   try {
     app.parse(argc, argv);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "fixtures/json_syntax.h"
 #include "fixtures/nesting.h"
 #include "fixtures/quote.h"
 #include "harness/cases/case_line.h"
@@ -25,6 +26,8 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, const std::stri
   const auto refuse = [&](const std::string& why) { throw Error(fmt::format("{}: {}", path, why)); };
   const auto json = nested_within(text) ? nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false)
                                         : nlohmann::json();
+  if (json.is_discarded())
+    refuse(fmt::format("not JSON: {}; `samestate export` writes one", json_error(text)));
   if (!json.is_object() || !json.contains("format") || json["format"] != "samestate-export-1")
     refuse("its format is not samestate-export-1");
   if (!json.contains("cases") || !json["cases"].is_array() || json["cases"].empty())

@@ -23,7 +23,7 @@
 namespace samestate::cli {
 namespace {
 
-/// The files by what they are.
+/// The files by their kind.
 struct Inputs {
   std::vector<NamedRecords> runs;
   std::vector<std::filesystem::path> checkpoints;
@@ -31,7 +31,7 @@ struct Inputs {
   std::vector<std::string> mutants;
 };
 
-/// The first characters that are no blanks.
+/// Returns the first characters that are not blank.
 std::string beginning(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::string text(64, '\0');
@@ -40,7 +40,7 @@ std::string beginning(const std::string& path) {
   return text;
 }
 
-/// A cat of all files would have no end: `merge` reads files.
+/// `merge` reads named files only: in one stream of all of them the ends of the files would not show.
 Inputs inputs_of(const std::vector<std::string>& files) {
   Inputs in;
   for (const std::string& path : files) {
@@ -77,10 +77,11 @@ Inputs inputs_of(const std::vector<std::string>& files) {
   return in;
 }
 
-/// A folder of case lines for all: what stands in several is kept once, under its first comment.
+/// Writes one folder of case lines from all: a line that several contain is kept once, under its first
+/// comment.
 void merge_corpora(const std::vector<std::string>& folders, const std::string& out) {
   std::int64_t added = 0, known = 0;
-  // What is wrong in any is said before the first is written.
+  // Errors in any of them are reported before the first is written.
   std::vector<CorpusEntry> entries;
   for (const std::string& folder : folders) {
     std::vector<CorpusEntry> of = read_corpus(folder);
@@ -118,7 +119,7 @@ int run_merge(const MergeOptions& options) {
   if (!in.mutants.empty() && in.runs.size() + in.checkpoints.size() + in.corpora.size() > 0)
     throw Error(in.mutants.front() + ": of mutants, which are merged without other files");
   if (!in.mutants.empty()) return merge_mutants(in.mutants, options);
-  // A run says what is wrong with its files before any is written.
+  // Reading the run reports errors in its files before any file is written.
   std::optional<MergedRun> run;
   if (!in.runs.empty()) run = merge_runs(in.runs, SAMESTATE_VERSION);
   if (!in.checkpoints.empty()) {
@@ -163,26 +164,27 @@ bool MergedFile::keep() {
 Command add_merge(CLI::App& app) {
   auto options = std::make_shared<MergeOptions>();
   app.footer(
-      "Joins what the shards of one gate, fuzz, sweep or mutants wrote (--shard I/N), in any order, and "
-      "gives the "
-      "verdict,\n"
-      "the reports and the exit code that the one run would have had. Files of a search may be run files, "
-      "checkpoints and\n"
-      "folders of a corpus together. A shard that is missing or there twice, files of other versions, plans "
-      "or "
-      "options, and\n"
-      "lines that are missing or cut are named, exit 2 (docs/shards.md).\n\n"
+      "Joins the results of the shards of one gate, fuzz, sweep or mutants (--shard I/N), in any "
+      "order, and gives the verdict,\n"
+      "the reports and the exit code that a single run would have given. For a search, run files, "
+      "checkpoints and corpus\n"
+      "folders can be joined together. Exit 2 names a shard that is missing or given twice, files "
+      "with different versions,\n"
+      "plans or options, and lines that are missing or incomplete (docs/shards.md).\n"
+      "\n"
       "  samestate gate --shard 0/2 --jsonl part-0.jsonl\n"
       "  samestate gate --shard 1/2 --jsonl part-1.jsonl            on another machine\n"
-      "  samestate merge part-0.jsonl part-1.jsonl --jsonl gate.jsonl --junit gate.xml --markdown gate.md\n\n"
+      "  samestate merge part-0.jsonl part-1.jsonl --jsonl gate.jsonl --junit gate.xml --markdown "
+      "gate.md\n"
+      "\n"
       "  samestate merge night-*.txt found-* --checkpoint night.txt --corpus found\n"
       "  samestate merge points-*.jsonl --jsonl sweep.jsonl && samestate report sweep.jsonl\n"
-      "  samestate merge mutants-*.json --json\n\n"
-      "Of a whole gate the cases that one run adds at its end, for pairs that no judged case showed, are run "
-      "here, "
-      "where\n"
-      "the kernels are (--plugin as the gate had it) and the device that the shards had; --no-again leaves "
-      "them.");
+      "  samestate merge mutants-*.json --json\n"
+      "\n"
+      "A single gate adds cases at its end for pairs that no judged case showed. For a whole gate "
+      "these are run here, if the\n"
+      "kernels (--plugin as in the gate) and the device of the shards are available; --no-again "
+      "leaves them out.");
   app.add_option("files", options->files, "run files, checkpoints, corpus folders, JSON of mutants")
       ->required();
   app.add_option("--jsonl", options->jsonl, "write the run as JSON Lines, cases in the order of the plan")
@@ -190,20 +192,20 @@ Command add_merge(CLI::App& app) {
   app.add_option("--junit", options->junit, "write JUnit XML")->check(named());
   app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first")->check(named());
   app.add_option("--coverage", options->coverage,
-                 "write as JSON which pairs were judged by the shards together, by kernel")
+                 "write as JSON which pairs all shards together judged, by kernel")
       ->check(named());
   app.add_option("--write-baseline", options->new_baseline, "write the ratios of the run, if it passes")
       ->check(named());
-  app.add_option("--checkpoint", options->checkpoint, "write the searches' checkpoints as one")
+  app.add_option("--checkpoint", options->checkpoint, "write one checkpoint that joins those of the searches")
       ->check(named());
-  app.add_option("--corpus", options->corpus, "add the corpora's cases to this folder")->check(named());
+  app.add_option("--corpus", options->corpus, "add the cases of the corpora to this folder")->check(named());
   add_plugin_option(app, options->plugins);
-  app.add_flag("--no-again", options->no_again, "run no case here");
-  app.add_flag("--json", options->json, "machine-readable, instead of the summary");
-  app.add_option("--floor", options->floor, "of mutants: least score in percent for exit 0")
+  app.add_flag("--no-again", options->no_again, "do not run further cases here");
+  app.add_flag("--json", options->json, "print JSON instead of the summary");
+  app.add_option("--floor", options->floor, "for mutants: lowest score in percent for exit 0")
       ->capture_default_str()
       ->check(number_in(0.0, 100.0));
-  app.add_option("--threads", options->threads, "cases at a time")
+  app.add_option("--threads", options->threads, "number of cases that run at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   return [options] { return run_merge(*options); };

@@ -25,7 +25,7 @@ struct MergeOptions {
 /// A run file that is there only whole: written beside its place, then renamed (FreshFile).
 class MergedFile {
  public:
-  /// Empty `path`: none. Throws Error where it cannot be begun.
+  /// Empty `path`: none. Throws Error if it cannot be begun.
   MergedFile(const std::string& path, const Run& run);
   [[nodiscard]] RunLines& lines() { return lines_; }
   /// Puts it in its place; false, with the reason on stderr, where that could not be done.

@@ -35,14 +35,14 @@ double number_of(const MergedRun& merged, const std::string& name, double otherw
       fmt::format("the run of the files had --{} '{}', which is no number: they were changed", name, text));
 }
 
-/// The kernels of the run, where this command has them.
+/// The kernels of the run, if this command has them.
 struct Kernels {
   KernelTable table;
   GatePlanOptions options;
-  Plan plan;  ///< what the cases are chosen to cover
+  Plan plan;  ///< the coverage that the cases are chosen for
 };
 
-/// Nothing, and the reason in `why`, where they are not here.
+/// Returns nullopt, and the reason in `why`, if they are not available here.
 std::optional<Kernels> kernels_of(const MergedRun& merged, const MergeOptions& options, std::string& why) {
   const std::string here = plugin_identities(options.plugins);
   if (here != merged.run.plugins) {
@@ -54,7 +54,7 @@ std::optional<Kernels> kernels_of(const MergedRun& merged, const MergeOptions& o
   }
   GatePlanOptions of = options_of(merged.run.part);
   KernelTable table = kernel_table(options.plugins, of.plan.filter, of.strict);
-  // Pairs and ordinary calls; triples are counted without a plan of them.
+  // Pairs and ordinary calls need a plan; triples are counted without one.
   PlanOptions bare = of.plan;
   bare.effort = std::min(bare.effort, kTriples / 2);
   bare.max_cases = 0;
@@ -63,7 +63,7 @@ std::optional<Kernels> kernels_of(const MergedRun& merged, const MergeOptions& o
   return Kernels{std::move(table), std::move(of), std::move(plan)};
 }
 
-/// Whether this machine has what the cases of the run ran on.
+/// Returns true if this machine has the devices on which the run's cases ran.
 bool same_devices(const MergedRun& merged) {
   const bool cuda = std::any_of(merged.records.begin(), merged.records.end(), [](const Record& r) {
     return r.device == "cuda" && is_judged(r.judgement.verdict);
@@ -100,7 +100,7 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
     throw Error(fmt::format("--coverage {}: {}", options.coverage, why));
   const bool here = kernels && same_devices(merged);
   const KernelTable none({}, {});
-  RunLines as_they_end;  // none: the file is in the order of the plan
+  RunLines as_they_end;  // not used: the file is in the order of the plan
   GateRun run(kernels ? kernels->table : none, {{options.threads, 0.0, timeout}, "10m", false}, as_they_end);
   run.take(merged.records, merged.numbers);
   if (again && here) run.cover_pairs(kernels->plan, kernels->options, total);
@@ -129,7 +129,7 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
   count_refusals(result, [&](const std::string& kernel) {
     const auto said = merged.end.limits.find(kernel);
     if (said != merged.end.limits.end()) return said->second;
-    // Refused here, and in no shard.
+    // They are refused here, and were not in the shards.
     return kernels ? kernels->table.row_named(kernel).limits.text() : "";
   });
   std::map<std::int64_t, std::size_t> place;

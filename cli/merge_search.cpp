@@ -21,7 +21,7 @@
 namespace samestate::cli {
 namespace {
 
-/// What the search of the run draws from, where this command has its kernels.
+/// What the run's search draws from, if this command has its kernels.
 struct Source {
   KernelTable table;
   std::unique_ptr<CaseSource> cases;

@@ -67,7 +67,7 @@ MutantRow row_of(const MutantResult& r, const std::vector<PublicVerdict>& rules)
   return row;
 }
 
-/// The mutants of the list that this shard tries, and which part of it they are.
+/// Returns the mutants of the list that this shard tries, and which part of it they are.
 std::vector<const Mutant*> take_shard(const MutantsOptions& options, std::vector<const Mutant*> all,
                                       MutantPart& part) {
   const Shard shard = shard_of(options.shard);
@@ -95,14 +95,15 @@ MutantRow tried(const MutantResult& r, bool rules) {
   return row_of(r, rules ? try_public_rules(*r.mutant) : std::vector<PublicVerdict>());
 }
 
-/// Of a whole trial, by the mutant's name: its cases have processes of their own within that of the job.
+/// Runs a whole trial, named by its mutant: its cases have processes of their own inside that of the job.
 JobRunner trial_runner(const MutantsOptions& options) {
   return [&options](std::int64_t, const std::string& name) {
     return Answer{mutant_line(tried(try_mutant(mutant_named(name), options.trial), options.rules)), {}};
   };
 }
 
-/// The rows, in the order of the list, without those that an interrupt left; `step` is called for each.
+/// Returns the rows in the order of the list, without those that an interrupt left out; calls `step` for
+/// each.
 std::vector<std::pair<const Mutant*, MutantRow>> tried_here(
     const MutantsOptions& options, const std::vector<const Mutant*>& list,
     const std::function<void(const MutantRow&)>& step) {
@@ -115,21 +116,22 @@ std::vector<std::pair<const Mutant*, MutantRow>> tried_here(
   return rows;
 }
 
-/// The same of all ranks. Throws Error where the process of a trial dies, whatever its mutant did in those of its own.
+/// Does the same on all ranks. Throws Error if the process of a trial dies, whatever its mutant did in its
+/// own processes.
 std::vector<std::pair<const Mutant*, MutantRow>> tried_on(HandOut& ranks, const MutantsOptions& options,
                                                           const std::vector<const Mutant*>& list,
                                                           const std::function<void(const MutantRow&)>& step) {
   std::vector<std::optional<MutantRow>> rows(list.size());
   std::vector<std::size_t> order(list.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  // What may take as long as a case is allowed to begins first, beside the others.
+  // Trials that may use the whole time limit of a case begin first, beside the others.
   std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return list[i]->hostile; });
   double work = 0.0;
   for (const Mutant* m : list) work += work_of(*m, options.trial);
   std::size_t next = 0;
   WorkerOptions processes;
   processes.workers = options.threads;
-  processes.timeout = 0.0;  // its cases have theirs
+  processes.timeout = 0.0;  // its cases have limits of their own
   processes.confirm = true;
   Pool pool(trial_runner(options), processes);
   JobObserver observer;
@@ -146,7 +148,7 @@ std::vector<std::pair<const Mutant*, MutantRow>> tried_on(HandOut& ranks, const 
   const NextJob job = [&](std::int64_t) -> std::optional<Job> {
     if (next == order.size() || interrupted()) return std::nullopt;
     const std::size_t i = order[next++];
-    // A subject of its own, so that none has a process in which another was tried.
+    // Each trial has its own subject number, so that none runs in a process in which another was tried.
     return Job{static_cast<std::int64_t>(i), std::string(list[i]->name), static_cast<std::int64_t>(i), false,
                work_of(*list[i], options.trial)};
   };
@@ -176,7 +178,7 @@ int run_mutants(MutantsOptions options) {
   const auto rows =
       ranks != nullptr ? tried_on(*ranks, options, list, step) : tried_here(options, list, step);
   progress.clear();
-  // Those that an interrupt left have no row.
+  // Mutants that an interrupt left out have no row.
   std::map<const Mutant*, std::int64_t> place_of;
   for (std::size_t i = 0; i < list.size(); ++i) place_of[list[i]] = part.places[i];
   part.places.clear();
@@ -195,25 +197,30 @@ int run_mutants(MutantsOptions options) {
 Command add_mutants(CLI::App& app) {
   auto options = std::make_shared<MutantsOptions>();
   app.footer(
-      "Each mutant is a correct kernel with one bug put back that really shipped (M..), with a fault that "
-      "nobody is known to\n"
-      "have shipped (F), or a subject that cheats (H1.7); the gate runs on it as on a kernel of yours\n"
-      "until the first case that fails, in a process of its own: one that dies is killed by crash, one that "
-      "hangs by timeout.\n\n"
+      "Each mutant is a correct kernel with one planted bug that really shipped (M..), with a "
+      "fault that nobody is known to\n"
+      "have shipped (F), or a subject that cheats (H1.7). The gate runs on it as on a kernel of "
+      "yours, in a process of its\n"
+      "own, until the first case that fails: a mutant that dies is killed by crash, one that hangs "
+      "by timeout.\n"
+      "\n"
       "  samestate mutants --smoke\n"
       "  samestate mutants --bug M13 --public\n"
-      "  samestate mutants --shard 0/4 --json > mutants-0.json     then: samestate merge mutants-*.json\n"
-      "Exit: 0 the score reaches the floor, 1 it does not, 2 usage, 3 only equivalent mutants: no score.");
+      "  samestate mutants --shard 0/4 --json > mutants-0.json     then: samestate merge "
+      "mutants-*.json\n"
+      "Exit: 0 the score reaches the floor, 1 it does not, 2 usage, 3 only equivalent mutants, so "
+      "there is no score.");
   app.add_option("--system", options->system, "only mutants of this system")->check(named());
-  app.add_option("--bug", options->bug, "only this bug, as M13, or F")->check(named());
+  app.add_option("--bug", options->bug, "only this bug, for example M13, or F")->check(named());
   app.add_option("--name", options->name, "only this mutant, or this fault in every system and form")
       ->check(named());
   app.add_flag("--smoke", options->smoke, "the fixed subset that CI runs");
-  app.add_flag("--public", options->rules, "and under the rules of public kernels' tests");
+  app.add_flag("--public", options->rules, "also apply the criteria that the tests of public kernels use");
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
-  app.add_flag("--json", options->json, "machine-readable; what `samestate merge` joins");
+  app.add_flag("--json", options->json, "print JSON, which `samestate merge` can join");
   app.add_option("--markdown", options->markdown, "write a table in Markdown")->check(named());
-  app.add_option("--threads", options->threads, "mutants at a time, each in a process of its own")
+  app.add_option("--threads", options->threads,
+                 "number of mutants tried at once, each in a process of its own")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout")
@@ -221,10 +228,10 @@ Command add_mutants(CLI::App& app) {
   app.add_option("--effort", options->trial.effort, "multiplies the seeded cases")
       ->capture_default_str()
       ->check(number_in(0.0, 1e4));
-  app.add_option("--seed", options->trial.seed, "of the seeded cases")
+  app.add_option("--seed", options->trial.seed, "seed of the seeded cases")
       ->check(seed_number())
       ->capture_default_str();
-  app.add_option("--floor", options->floor, "least score in percent for exit 0")
+  app.add_option("--floor", options->floor, "lowest score in percent for exit 0")
       ->capture_default_str()
       ->check(number_in(0.0, 100.0));
   return [options] { return run_mutants(*options); };

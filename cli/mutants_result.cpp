@@ -26,7 +26,8 @@ MutantTable bare_mutant_table(bool rules) {
 }
 
 int report_mutants(MutantTable table, const MutantPart& part, const MutantReports& reports) {
-  // JSON, in which rows come from shards and ranks, sorts them by name; a row has them in the order of the table.
+  // Rows from shards and ranks come as JSON, which sorts rules by name; a row has them in the order of the
+  // table.
   const auto place = [](std::string_view rule) {
     return std::ranges::find(public_rules(), rule, &PublicRule::name) - public_rules().begin();
   };
@@ -45,7 +46,7 @@ int report_mutants(MutantTable table, const MutantPart& part, const MutantReport
     fmt::print(stderr, "samestate: only equivalent mutants were chosen: there is nothing to score\n");
     return kVacuous;
   }
-  // The slack is for a floor that was printed with one decimal.
+  // The slack allows for a floor that was printed with one decimal.
   return summary.score.percent() >= reports.floor - 1e-9 && summary.wrongly_killed.empty() ? kPass : kFail;
 }
 

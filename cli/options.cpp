@@ -49,7 +49,7 @@ void require_different(const std::vector<std::pair<std::string, std::string>>& f
   const auto place_of = [](const std::string& name) {
     return std::filesystem::weakly_canonical(std::filesystem::absolute(name));
   };
-  // A pipe's /dev/fd/N has no place in the file system.
+  // A pipe's /dev/fd/N is not a place in the file system.
   const auto takes_both = [](const std::string& name) {
     return name.empty() || (std::filesystem::exists(name) && !std::filesystem::is_regular_file(name));
   };
@@ -65,7 +65,8 @@ void require_different(const std::vector<std::pair<std::string, std::string>>& f
 }
 
 void add_commit_option(CLI::App& app, std::string& commit) {
-  app.add_option("--commit", commit, "revision of the kernels, for the head of every record and report")
+  app.add_option("--commit", commit,
+                 "revision of the kernels, recorded at the head of every record and report")
       ->envname("SAMESTATE_COMMIT");
 }
 

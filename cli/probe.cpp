@@ -9,9 +9,10 @@ namespace samestate::cli {
 
 Command add_probe(CLI::App& app) {
   app.footer(
-      "Settles the constants that the bounds take from documentation: how many products a tensor core adds "
-      "exactly, whether it truncates,\n"
-      "and the errors of the exponentials. Prints one JSON object; docs/probe.md records what was found.");
+      "Measures the constants that the bounds otherwise take from documentation: how many products "
+      "a tensor core adds exactly,\n"
+      "if it truncates, and the errors of the exponentials. Prints one JSON object; docs/probe.md "
+      "records the results.");
   return [] {
 #ifdef SAMESTATE_HAVE_CUDA
     const std::string json = probe_json();

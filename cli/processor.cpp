@@ -1,5 +1,6 @@
-// All else of the command is compiled for the instructions of SAMESTATE_MARCH, and a processor without them would end it by
-// SIGILL somewhere. This file is compiled for every x86-64 (CMakeLists.txt), and asks before the first of the others runs.
+// The rest of the command is compiled for the instructions of SAMESTATE_MARCH, and on a processor without
+// them it would end with SIGILL somewhere. This file is compiled for every x86-64 (CMakeLists.txt) and checks
+// before any code of the others runs.
 #include <unistd.h>
 
 #include <cstring>
@@ -7,7 +8,8 @@
 #ifdef SAMESTATE_FOR_X86_64_V3
 namespace {
 
-constexpr int kNoFirst = 101;  // of what a program may have; those of other files come after all numbers
+constexpr int kNoFirst = 101;  // the first priority that programs may use; initialisers of other files
+                               // without a priority come later
 constexpr int kUsage = 2;
 
 const char* missing() {

@@ -56,7 +56,10 @@ void Progress::step(double ratio, bool failed, double work) {
     part = std::max(part, seconds / budget_);
   }
   const std::string of_total = total_ > 0 ? fmt::format("/{}", total_) : "";
-  draw(fmt::format("{}{}  {:.0f} cases/s  worst ratio {}  failures {}{}{}", done_, of_total, rate,
+  // An interpreter takes seconds a case.
+  const std::string speed =
+      rate >= 1.0 ? fmt::format("{:.0f} cases/s", rate) : fmt::format("{:.1f} s a case", 1.0 / rate);
+  draw(fmt::format("{}{}  {}  worst ratio {}  failures {}{}{}", done_, of_total, speed,
                    worst_ < 1e6 ? fmt::format("{:.3f}", worst_) : fmt::format("{:.1e}", worst_), failures_,
                    compiling_ >= 1.0 ? fmt::format("  compiling {:.0f} s", compiling_) : "",
                    std::isfinite(left) ? fmt::format("  {:.0f} s left", left) : ""),
@@ -72,7 +75,7 @@ void Progress::at(std::string_view what) {
        -1.0);
 }
 
-/// `part` of all that is to be done; below 0: nobody knows how much that is.
+/// `part` is the finished share of the work; a negative value means that the total is unknown.
 void Progress::draw(std::string text, double part) {
   if (!terminal_) {
     fmt::print(stderr, "samestate: {}\n", text);
@@ -81,7 +84,7 @@ void Progress::draw(std::string text, double part) {
   constexpr std::size_t kWidth = 24;
   const auto filled = static_cast<std::size_t>(std::clamp(part, 0.0, 1.0) * static_cast<double>(kWidth));
   const std::string bar = fmt::format("[{}{}] ", std::string(filled, '#'), std::string(kWidth - filled, '.'));
-  // A line that fills the terminal would scroll it: the bar goes first, then the end of the text.
+  // A line that fills the terminal would scroll it: the bar is dropped first, then the end of the text.
   const auto room = static_cast<std::size_t>(std::max(columns() - 1, 0));
   if (part >= 0.0 && (room == 0 || bar.size() + text.size() <= room)) text = bar + text;
   if (room > 0 && text.size() > room) text.resize(room);

@@ -7,15 +7,15 @@
 
 namespace samestate::cli {
 
-/// A line on stderr that a person at a terminal watches: how far, the worst ratio, the time left. A file or a pipe gets a line
-/// of its own every half minute, so that the log of a long run shows that it goes on.
+/// A line on stderr for a person at a terminal: progress, the worst ratio, the time left. A file or a pipe
+/// gets a separate line every half minute, so that the log of a long run shows that it continues.
 class Progress {
  public:
   static constexpr std::chrono::milliseconds kPauseOfLog = std::chrono::seconds(30);
 
-  /// Until `total` steps are done or `budget` seconds are spent, whichever comes first; 0: no such end.
-  /// `total_work`: where steps differ in size, the sum of theirs; 0: all alike. `pause_of_log`: at least, between the lines
-  /// that a file or a pipe gets.
+  /// Runs until `total` steps are done or `budget` seconds are spent, whichever comes first; 0 means no such
+  /// end. `total_work` is the sum of the steps' sizes if they differ; 0 means equal steps. `pause_of_log` is
+  /// the minimum time between lines in a file or a pipe.
   explicit Progress(std::int64_t total, double budget = 0.0, double total_work = 0.0,
                     std::chrono::milliseconds pause_of_log = kPauseOfLog);
   ~Progress();
@@ -23,13 +23,13 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void step(double ratio, bool failed, double work = 1.0);
-  /// So many seconds of the steps went into compilers.
+  /// Reports that this many seconds of the steps were spent in compilers.
   void compiled(double seconds) { compiling_ += seconds; }
-  /// A step of a search that has neither an end nor ratios: what it is at.
+  /// Reports what a search without a known end or ratios is doing.
   void at(std::string_view what);
-  /// So many steps more, of which nobody knew.
+  /// Adds steps that were not known before.
   void add(std::int64_t steps);
-  /// Takes the line away.
+  /// Removes the line.
   void clear();
 
  private:
@@ -45,7 +45,7 @@ class Progress {
   double worst_ = 0.0;
   double compiling_ = 0.0;
   bool terminal_;
-  std::chrono::milliseconds pause_;  ///< between two lines
+  std::chrono::milliseconds pause_;  ///< minimum time between two lines
   bool shown_ = false;               ///< the line is on the screen
   Clock::time_point begin_ = Clock::now();
   Clock::time_point drawn_ = begin_;

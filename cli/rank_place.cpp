@@ -15,17 +15,18 @@
 namespace samestate::cli {
 namespace {
 
-/// Where mpirun says how many there are, and which one this is: Open MPI, and what speaks PMI (MPICH, srun --mpi=pmi2).
+/// The environment variables in which mpirun gives the number of ranks and this rank: of Open MPI, and of
+/// launchers that speak PMI (MPICH, srun --mpi=pmi2).
 struct Names {
   const char *ranks, *rank;
-  const char *locals, *local;  ///< on its host
+  const char *locals, *local;  ///< on this rank's host
 };
 constexpr std::array<Names, 2> kNames = {{{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
                                            "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
                                           {"PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"}}};
 constexpr int kMostRanks = 1 << 20;
 
-/// 0: each process is alone, whatever mpirun says.
+/// With the value 0 each process is alone, whatever mpirun says.
 constexpr const char* kSwitch = "SAMESTATE_RANKS";
 
 int number_in(const char* name, int least, int most) {
@@ -48,7 +49,8 @@ RankPlace rank_place() {
     if (std::getenv(names.ranks) == nullptr) continue;
     const int ranks = number_in(names.ranks, 1, kMostRanks);
     RankPlace place{number_in(names.rank, 0, ranks - 1), ranks};
-    // Not every launcher says these; then the ranks are taken to lie host after host, as many on each as it has devices.
+    // Not every launcher sets these; ranks are then assumed to be placed host after host, as many on each as
+    // it has devices.
     place.local = std::getenv(names.local) != nullptr ? number_in(names.local, 0, kMostRanks) : place.rank;
     if (std::getenv(names.locals) != nullptr) place.locals = number_in(names.locals, 1, kMostRanks);
     return place;

@@ -2,17 +2,18 @@
 
 namespace samestate::cli {
 
-/// Which of how many this process is, as mpirun says it in the environment; 0 of 1 where it was not started so.
+/// The index of this process among `count`, as mpirun gives it in the environment; 0 of 1 if it was not
+/// started by mpirun.
 struct RankPlace {
   int rank = 0, ranks = 1;
-  int local = 0;   ///< which of those on its host
-  int locals = 0;  ///< how many those are; 0: not known
+  int local = 0;   ///< index among the processes on its host
+  int locals = 0;  ///< number of processes on its host; 0 if unknown
 };
-/// Throws Error where the environment says what is none.
+/// Throws Error if the environment has invalid values.
 [[nodiscard]] RankPlace rank_place();
 
-/// Threads of a verb that --threads does not name: all of the machine, and of a rank one, since mpirun starts as many as
-/// it has cores.
+/// The threads of a verb without --threads: all of the machine, and one for a rank, since mpirun starts as
+/// many ranks as it has cores.
 [[nodiscard]] int default_threads();
 
 }  // namespace samestate::cli

@@ -26,10 +26,10 @@
 namespace samestate::cli {
 namespace {
 
-/// The verbs whose jobs are handed out.
+/// The verbs whose jobs are distributed over ranks.
 constexpr std::array<std::string_view, 4> kShared = {"gate", "fuzz", "sweep", "mutants"};
 
-/// Of this process, once it has joined.
+/// The state of this process once it has joined.
 struct Joined {
   std::unique_ptr<RankLink> link;
   std::unique_ptr<HandOut> hand_out;
@@ -82,7 +82,7 @@ void join_ranks(const std::string& verb, const std::vector<std::string>& argumen
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kUsage);
-  // A signal comes once: to the process that mpirun knows, which passes it on.
+  // A signal arrives once, at the process that mpirun knows, which passes it on.
   ::setpgid(0, 0);
   ::close(ends[0]);
   joined().link = std::make_unique<RankLink>(ends[1], place.rank, place.ranks);

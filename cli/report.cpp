@@ -23,7 +23,7 @@ struct ReportOptions {
   std::string out = "out/report";
   std::string title = "samestate report";
   std::string mutants, equations;
-  std::string evidence = data_folder("evidence");
+  std::string evidence;
   bool no_plots = false, no_evidence = false;
 };
 
@@ -31,6 +31,17 @@ std::string printed(const std::string& path) {
   std::optional<std::string> text = text_of(path);
   if (!text) throw Error(path + ": cannot be read; name a file that --json printed");
   return std::move(*text);
+}
+
+/// The kernels that cases, points and timings are of.
+std::set<std::string> kernels_in(const std::vector<ReportSource>& sources) {
+  std::set<std::string> out;
+  for (const ReportSource& source : sources) {
+    for (const Record& r : source.content.records) out.insert(r.kernel);
+    for (const Measurement& m : source.content.points) out.insert(m.record.kernel);
+    for (const auto& timed : source.content.timings) out.insert(timed.timed.record.kernel);
+  }
+  return out;
 }
 
 int run_report(const ReportOptions& options) {
@@ -41,7 +52,7 @@ int run_report(const ReportOptions& options) {
     for (const CaseSize& size : system->sizes) input.sizes.emplace(size.name);
   }
   if (options.out.empty()) throw Error("--out is empty; name a folder to write to");
-  if (options.evidence != data_folder("evidence") && !std::filesystem::is_directory(options.evidence))
+  if (!options.evidence.empty() && !std::filesystem::is_directory(options.evidence))
     throw Error(options.evidence + ": no such folder of evidence; name one, or --no-evidence");
   std::set<std::string> names;
   std::int64_t cut = 0;
@@ -73,9 +84,17 @@ int run_report(const ReportOptions& options) {
   std::int64_t timings = 0;
   for (const ReportSource& source : input.sources) timings += std::ssize(source.content.timings);
   if (!options.no_evidence) {
-    input.evidence = read_evidence(options.evidence);
-    input.timings = read_timings(options.evidence);
+    const std::string folder = options.evidence.empty() ? data_folder("evidence") : options.evidence;
+    input.evidence = read_evidence(folder);
+    input.timings = read_timings(folder);
     for (TimedEvidence& timing : input.timings) timing.carried = true;
+    // What this build recorded of other kernels is no part of a report about these.
+    if (options.evidence.empty()) {
+      const std::set<std::string> kernels = kernels_in(input.sources);
+      std::erase_if(input.evidence, [&](const Evidence& e) { return !kernels.contains(e.kernel); });
+      std::erase_if(input.timings,
+                    [&](const TimedEvidence& e) { return !kernels.contains(e.timed.record.kernel); });
+    }
   }
   input.kernel_sources = SAMESTATE_CUDA_SOURCES;
   if (!options.mutants.empty()) input.mutants = printed(options.mutants);
@@ -119,7 +138,10 @@ Command add_report(CLI::App& app) {
   app.add_option("--title", options->title, "heading of the page: what was recorded")->capture_default_str();
   app.add_option("--mutants", options->mutants, "JSON of `samestate mutants --json`: adds its table");
   app.add_option("--equations", options->equations, "JSON of `samestate equations --json`: adds the ledger");
-  app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");
+  app.add_option(
+      "--evidence", options->evidence,
+      "folder of recorded runs on devices, all of which are shown (default: this build's, of the kernels in "
+      "the files)");
   app.add_flag("--no-evidence", options->no_evidence, "leave the recorded runs out");
   app.add_flag("--no-plots", options->no_plots, "tables only; needs no gnuplot");
   return [options] { return run_report(*options); };

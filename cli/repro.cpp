@@ -59,10 +59,12 @@ struct ReproOptions {
   ScriptOptions script;
 };
 
-/// Seconds of a run whose explanation, which runs it again and again, lets a reader wait.
+/// If a run takes longer than this many seconds, the reader has to wait for the explanation, which runs it
+/// many times.
 constexpr double kLongRun = 0.5;
 
-/// Of a line that names no kernel, and whose form has some of a device that is not here alone: a form that runs here.
+/// For a line without a kernel whose form only has kernels of an absent device, returns a form that runs
+/// here.
 std::string form_here(const Case& c, const KernelTable& table, const Judgement& j) {
   if (j.verdict != Verdict::skipped || !c.kernel.empty()) return "";
   const auto here = std::ranges::find_if(table.all(), [&](const KernelRow& row) {
@@ -73,14 +75,15 @@ std::string form_here(const Case& c, const KernelTable& table, const Judgement& 
                      here->name);
 }
 
-/// The line without the comment behind it, as `gate --list --why` writes one; empty where it is one.
+/// Returns the line without the comment that `gate --list --why` puts after it; empty if it is only a
+/// comment.
 std::string without_comment(const std::string& line) {
   if (line.starts_with('#')) return "";
   const std::size_t comment = line.find(" #");
   return line.substr(0, comment == line.npos ? comment : line.find_last_not_of(' ', comment) + 1);
 }
 
-/// The cases of --after: lines, or files of lines.
+/// Returns the cases of --after: lines, or the lines of files.
 std::vector<Case> cases_before(const ReproOptions& options, const KernelTable& table) {
   std::vector<Case> cases;
   for (const std::string& text : options.after) {
@@ -94,7 +97,8 @@ std::vector<Case> cases_before(const ReproOptions& options, const KernelTable& t
       line = without_comment(line);
       if (!line.empty()) cases.push_back(about_brought(parse_case(line), table));
     }
-    // A folder opens as a file does and gives no line; without one the run would be alone, and pass for that.
+    // A folder opens like a file but gives no line; without this error the run would be alone and look like
+    // one that is not.
     if (cases.size() == already)
       throw Error(
           fmt::format("--after {}: neither a case line ('v1 SYSTEM ..') nor a file that has one; give either",
@@ -103,7 +107,7 @@ std::vector<Case> cases_before(const ReproOptions& options, const KernelTable& t
   return cases;
 }
 
-/// In a process of its own: the one that was asked for has the setting that it began with.
+/// The repetition has a process of its own, since the original one keeps the setting that it began with.
 void repeat_with_other_tuning(Record& record, const std::vector<Case>& before, const Case& c,
                               const KernelTable& table, double timeout) {
   const std::string setting = other_tuning_of(record);
@@ -120,7 +124,7 @@ void repeat_with_other_tuning(Record& record, const std::vector<Case>& before, c
   if (done.kind == JobResult::Kind::answered) (void)add_retuned(record, setting, parse_result(done.text));
 }
 
-/// The line again, behind the same cases and in a process of its own, as far as the deep policy looks.
+/// Runs the line again after the same cases, in a process of its own, with the deep policy.
 Record deeper_apart(const Case& c, const KernelTable& table, const std::vector<Case>& before, double budget) {
   const JobResult done = run_interruptibly(
       [&] {
@@ -183,7 +187,7 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
                    asked ? run_left_in(run_file_of(record, trace)) : "", open);
 }
 
-/// On every device, and the outputs of one against the other's.
+/// Runs it on every device and compares the outputs of each with the first one's.
 int repro_on_each(const ReproOptions& options, const KernelTable& table, const Case& c, Devices* devices) {
   if (planned_record(c, table).device != "cuda")
     throw Error(
@@ -230,7 +234,7 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
   ScriptWords words;
   if (!options.script.file.empty()) {
     words = script_words(c, table, options.plugins);
-    std::filesystem::remove(options.script.file);  // --force: an old one would pass for this run's
+    std::filesystem::remove(options.script.file);  // with --force; an old script would look like this run's
   }
   Judgement loss;
   PageOptions page{.timeout = timeout,
@@ -242,7 +246,7 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
     page.deeper = [&, budget] { return deeper_apart(c, table, before, budget); };
   const int code = print_apart([&] { return repro_page(c, table, options, before, words); },
                                [&] { return planned_record(c, table); }, page);
-  // A case that ended its process left no run, so that the script is the call alone.
+  // A case that ended its process left no run, so the script contains only the call.
   if (code == kCrash && !words.call.empty() && !std::filesystem::exists(options.script.file)) {
     Record record = planned_record(c, table);
     record.judgement = loss;
@@ -252,7 +256,7 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
   return code;
 }
 
-/// The worst of two exit codes: what must not be overlooked first.
+/// Returns the worse of two exit codes: the one that must not be overlooked.
 int worse(int a, int b) {
   constexpr std::array kOrder = {kCrash, kFail, kUsage, kFlaky, kVacuous, kPass, kNothingRan};
   const auto rank = [&](int code) { return std::find(kOrder.begin(), kOrder.end(), code) - kOrder.begin(); };
@@ -263,7 +267,7 @@ int run_repro(const ReproOptions& options) {
   const SubjectLog log(options.plugins,
                        options.line == "-" ? SubjectLog::Of::many_calls : SubjectLog::Of::one_line);
   const KernelTable table = kernel_table(options.plugins, {}, options.strict);
-  // Of those that are named the processes of a line see the first.
+  // The processes of a line see the first of the named devices.
   std::unique_ptr<Devices> devices;
   if (!options.devices.empty() || options.each_device) devices = devices_of(options.devices, table);
   if (options.each_device) {
@@ -272,7 +276,8 @@ int run_repro(const ReproOptions& options) {
       throw Error(
           "--each-device runs one line alone on each: leave --shrink, --dump, --script and --after out");
   }
-  // What is there and no file is refused where the tensors would be written: a pipe would be waited for here.
+  // An existing path that is not a regular file is refused where the tensors would be written; opening a pipe
+  // here would wait.
   if (std::error_code code; !options.dump.empty() && !std::filesystem::exists(options.dump, code))
     require_writable(options.dump);
   require_script_writable(options.script);
@@ -297,7 +302,7 @@ int run_repro(const ReproOptions& options) {
     try {
       code = worse(code, repro_line(options, table, line, devices.get()));
     } catch (const Error& error) {
-      // The lines behind a wrong one are run all the same.
+      // The lines after a wrong one are run nevertheless.
       fmt::print(stderr, "samestate: line {} of stdin: {}\n", number, error.what());
       code = worse(code, kUsage);
       continue;
@@ -319,8 +324,7 @@ Command add_repro(CLI::App& app) {
       "  form=chunked chunk=64 B=1 T=64 Hk=1 Hv=Hk dk=64 dv=dk contract=fp32 regime=normal state=none "
       "seed=0\n"
       "  heads=interleaved l2norm=0 scale=dk^-1/2 layout=dense final=apart unowned=0,0 repeat=0\n\n"
-      "  samestate repro 'v1 gated_delta_rule chunk=16 T=65 Hk=2 Hv=4 dk=16 dv=8 contract=bf16 regime=slow "
-      "seed=0x2a'\n"
+      "  samestate repro 'v1 gated_delta_rule chunk=16 T=65 dk=16 contract=bf16 regime=slow'\n"
       "  samestate gate --system retention --regime slow --list | samestate repro -");
   app.add_option("line", options->line,
                  "the case line, quoted; - reads lines from stdin, one after the other")
@@ -338,17 +342,18 @@ Command add_repro(CLI::App& app) {
       ->allow_extra_args(false)
       ->check(named());
   app.add_flag("--shrink", options->shrink,
-               "first make the case smaller, and those of --after, as long as it fails alike");
-  app.add_option("--shrink-budget", options->shrink_budget, "time for that")->capture_default_str();
+               "first shrink the case, and those of --after, as long as it fails in the same way");
+  app.add_option("--shrink-budget", options->shrink_budget, "time for shrinking")->capture_default_str();
   app.add_option("--timeout", options->timeout, "a run that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
-  app.add_option(
-         "--card-budget", options->card_budget,
-         "time to look for a contract near the case's under which a run that fails the twin passes (0: none)")
+  app.add_option("--card-budget", options->card_budget,
+                 "time to look for a contract near the case's under which a run that fails the twin passes "
+                 "(0: do not look)")
       ->capture_default_str();
   app.add_flag("--deeper", options->deeper,
-               "look a second time, and deeper, at a line that passes too: a vacuous one always has that");
-  app.add_option("--deeper-budget", options->deeper_budget, "time for the second look (0: none)")
+               "look a second time, and more thoroughly, even at a line that passes; a vacuous line always "
+               "gets a second look");
+  app.add_option("--deeper-budget", options->deeper_budget, "time for the second look (0: no second look)")
       ->capture_default_str();
   app.add_option("--dump", options->dump, "write all tensors of the run to a safetensors file")
       ->check(named());

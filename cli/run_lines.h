@@ -8,13 +8,14 @@
 
 namespace samestate::cli {
 
-/// The run file of a verb. A line that cannot be written (a full disk, a lost file system) ends the file and says so to
-/// the verb, which starts no further case and reports what it has; the lines before it stay whole.
+/// The run file of a verb. If a line cannot be written (a full disk, a lost file system), the file ends there
+/// and the verb is told, which then starts no further case and reports what it has; the lines before are
+/// complete.
 class RunLines {
  public:
-  /// None: every call does nothing.
+  /// Without a file: every call does nothing.
   RunLines() = default;
-  /// Throws Error where it cannot be begun.
+  /// Throws Error if the file cannot be created.
   RunLines(const std::string& path, const Run& run,
            JsonLinesWriter::Mode mode = JsonLinesWriter::Mode::replace);
 
@@ -23,7 +24,7 @@ class RunLines {
   void point(const Measurement& measurement, std::int64_t number);
   void finish(const RunEnd& end);
 
-  /// Why it cannot be written; empty where it can.
+  /// Why it cannot be written; empty if it can.
   [[nodiscard]] const std::string& lost() const { return lost_; }
 
  private:

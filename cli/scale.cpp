@@ -21,9 +21,9 @@ struct ScaleOptions {
   int shards = 1;
 };
 
-constexpr double kBytesOfCase = 260.0;  ///< to rank 0
+constexpr double kBytesOfCase = 260.0;  ///< bytes sent to rank 0
 
-/// What the cases of the files took, in the order of their plans.
+/// Returns the times of the files' cases, in the order of their plans.
 std::vector<CaseSeconds> costs_of(const std::vector<std::string>& files) {
   std::vector<CaseSeconds> costs;
   for (const std::string& path : files) {
@@ -71,26 +71,27 @@ int run_scale(const ScaleOptions& options) {
 Command add_scale(CLI::App& app) {
   auto options = std::make_shared<ScaleOptions>();
   app.footer(
-      "Of the seconds that the cases of a gate took: how long the same cases, or more like them, take on so "
-      "many\n"
-      "ranks of one thread, by the rule that `mpirun samestate gate` hands them out by. Efficiency: seconds "
-      "of "
-      "all\ncases / (ranks x seconds of the run); rank 0: the share of the time in which it hands out and "
-      "takes "
-      "cases.\nWith shards each has a rank 0 of its own (docs/scale.md).\n\n"
+      "Computes from the seconds that the cases of a gate took how long the same cases, or more of "
+      "them, would take on a\n"
+      "given number of ranks with one thread each, if they are handed out as `mpirun samestate "
+      "gate` does it. Efficiency is\n"
+      "the seconds of all cases / (ranks x seconds of the run); rank 0 is the share of the time in "
+      "which it hands out cases\n"
+      "and takes results. With shards each shard has its own rank 0 (docs/scale.md).\n"
+      "\n"
       "  samestate gate --device cpu --threads 1 --jsonl gate.jsonl\n"
       "  samestate scale gate.jsonl --cases 1000000 --ranks 64,1024\n"
       "  samestate scale gate.jsonl --cases 100000000 --ranks 1024 --shards 32");
-  app.add_option("FILE", options->files, "run files of gates, of one thread")->required()->check(named());
-  app.add_option("--ranks", options->ranks, "numbers of ranks, with commas between")
+  app.add_option("FILE", options->files, "run files of gates with one thread")->required()->check(named());
+  app.add_option("--ranks", options->ranks, "numbers of ranks, separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--shards", options->shards, "runs of equal parts beside each other (--shard I/N)")
+  app.add_option("--shards", options->shards, "number of independent runs with equal parts (--shard I/N)")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--cases", options->model.cases,
-                 "so many, those of the files again and again (0: as many as they hold)")
+                 "number of cases, repeating those of the files (0: as many as they contain)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
   return [options] { return run_scale(*options); };

@@ -13,6 +13,7 @@
 #include "fixtures/quote.h"
 #include "harness/processes/line_process.h"
 #include "harness/systems/recurrent_system.h"
+#include "oracles/reasons.h"
 #include "reports/records/evidence.h"
 #include "reports/records/files.h"
 #include "reports/records/summary.h"
@@ -23,9 +24,10 @@ namespace samestate::cli {
 namespace {
 
 constexpr std::string_view kPython = "python:";
-constexpr double kImportSeconds = 300.0;  // of a package that compiles or downloads nothing
+constexpr double kImportSeconds = 300.0;  // enough for a package that compiles or downloads nothing
 
-/// The kernels that a script calls: of the family where calls with and without chunks may follow each other, both.
+/// Returns the kernels that a script calls: two for the family if calls with and without chunks may follow
+/// each other.
 std::vector<std::string> kernels_called(const Resolved& r, const KernelTable& table) {
   const KernelChoice choice = table.choose(r);
   const bool both =
@@ -34,7 +36,7 @@ std::vector<std::string> kernels_called(const Resolved& r, const KernelTable& ta
   return {choice.named->name};
 }
 
-/// The subject in Python that a kernel is of; empty: it is of none.
+/// Returns the Python subject that a kernel belongs to; empty if it belongs to none.
 std::string python_subject(const KernelRow& row, const std::vector<std::string>& plugins) {
   for (const std::string& plugin : plugins) {
     // A row keeps the options that load it, as they are printed.
@@ -119,8 +121,8 @@ void write_script(const ScriptOptions& options, ScriptWords words, const Record&
           fmt::format(", worst at {}: expected {:.9g}, actual {:.9g}", place_of(j), j.expected, j.actual);
     words.sentence += ".";
     for (std::string pattern : explanation.patterns) {
-      // A mutant's name says nothing to whom the script is given.
-      if (const std::size_t mutant = pattern.rfind(" (mutant "); mutant != pattern.npos)
+      // The recipient of the script does not know a mutant's name.
+      if (const std::size_t mutant = pattern.rfind(kOfMutant); mutant != pattern.npos)
         pattern.erase(mutant);
       words.sentence += fmt::format(" It looks like this: {}.", pattern);
     }

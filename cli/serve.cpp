@@ -39,7 +39,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kStdin = 0, kStdout = 1, kStderr = 2;
-/// As the protocol's (docs/subjects.md).
+/// The same limit as the protocol's (docs/subjects.md).
 constexpr std::size_t kLongestLine = std::size_t{4} << 20U;
 
 /// A descriptor that closes itself.
@@ -70,7 +70,7 @@ class Descriptor {
   throw Error(fmt::format("serve: {}: {}", what, std::strerror(errno)));
 }
 
-/// False where nobody reads any more.
+/// Returns false if nobody reads any more.
 bool write_line(int to, std::string line) {
   line += '\n';
   for (std::string_view rest = line; !rest.empty();) {
@@ -82,10 +82,10 @@ bool write_line(int to, std::string line) {
   return true;
 }
 
-/// Lines of a descriptor, as they come.
+/// Splits what a descriptor delivers into lines.
 class Lines {
  public:
-  /// Reads what is there; false at the end.
+  /// Reads what has arrived; returns false at the end.
   bool read(int from) {
     char buffer[65536];
     const ssize_t n = ::read(from, buffer, sizeof buffer);
@@ -115,11 +115,11 @@ std::string type_of(const std::string& line) {
              : std::string();
 }
 
-/// The gate on one end of sockets, the client on stdin and stdout. The gate has several processes, each with a hello of
-/// its own.
+/// Connects the gate, at one end of sockets, with the client on stdin and stdout. The gate has several
+/// processes, each of which sends a hello.
 class Relay {
  public:
-  /// `line`: the case to repeat, empty: the gate.
+  /// `line` is the case to repeat; empty for the gate.
   Relay(std::string line, std::vector<std::string> words)
       : line_(std::move(line)), words_(std::move(words)) {}
 
@@ -134,7 +134,7 @@ class Relay {
     int status = 0;
     while (::waitpid(gate_, &status, 0) < 0 && errno == EINTR) {
     }
-    // Without its client the gate judged calls that nobody made.
+    // Without its client the gate judged calls that were never made.
     const int code = !stdin_open_ ? kCrash : WIFEXITED(status) ? WEXITSTATUS(status) : kCrash;
     if (!stdin_open_)
       fmt::print(
@@ -157,7 +157,7 @@ class Relay {
     std::deque<std::string> asked;
   };
 
-  /// What is wrong with the client's declaration is said before a plan is made.
+  /// Errors in the client's declaration are reported before a plan is made.
   void handshake() {
     const Descriptor memory(::memfd_create("samestate", MFD_CLOEXEC));
     if (!memory.open() || ::ftruncate(memory.number(), 65536) != 0) fail("a memory object");
@@ -225,12 +225,12 @@ class Relay {
     gate_ = ::fork();
     if (gate_ < 0) fail("a process");
     if (gate_ == 0) {
-      // An interrupt of the terminal is passed on once, and it does not outlive this process.
+      // An interrupt from the terminal is passed on once, and the gate does not outlive this process.
       ::setpgid(0, 0);
       ::prctl(PR_SET_PDEATHSIG, SIGTERM);
       std::signal(SIGPIPE, SIG_DFL);
       ::setenv("SAMESTATE_SERVED", "1", 1);
-      // The conversation is not the gate's: what it prints goes where people read.
+      // The gate's stdout is not the conversation: what it prints goes to the terminal.
       ::dup2(kStderr, kStdout);
       const int none = ::open("/dev/null", O_RDONLY);
       ::dup2(none, kStdin);
@@ -241,13 +241,13 @@ class Relay {
     keep_child(gate_);
   }
 
-  /// One round; false once the gate has ended and all that it wrote is passed on.
+  /// Runs one round; returns false once the gate has ended and everything that it wrote is passed on.
   bool relay() {
     std::vector<pollfd> of{{records_.number(), POLLIN, 0},
                            {stdin_open_ ? kStdin : -1, POLLIN, 0},
                            {listener_.number(), POLLIN, 0}};
     for (const Conversation& one : conversations_) of.push_back({one.socket.number(), POLLIN, 0});
-    constexpr int kMilliseconds = 500;  // an interrupt between two polls waits so long
+    constexpr int kMilliseconds = 500;  // an interrupt between two polls waits at most this long
     const int ready = ::poll(of.data(), of.size(), kMilliseconds);
     if (interrupted() && !passed_on_) {
       passed_on_ = true;
@@ -296,8 +296,8 @@ class Relay {
     if (!open) one.socket.close();
   }
 
-  /// What the gate's processes ask, one question at a time. One that is not the client's last is introduced anew, since
-  /// its memory is another.
+  /// Passes on what the gate's processes ask, one question at a time. A process other than the client's last
+  /// one sends its hello again, since its memory is different.
   void ask() {
     if (waits_for_ != 0 || !stdin_open_) return;
     for (Conversation& one : conversations_) {
@@ -318,7 +318,7 @@ class Relay {
       return;
     }
     while (const std::optional<std::string> line = client_.next()) {
-      // What nobody asked for goes to whom the client spoke last: the gate calls it what it is.
+      // An unexpected line goes to the process with which the client spoke last: the gate reports what it is.
       const std::int64_t to = waits_for_ != 0 ? waits_for_ : last_;
       const auto one = std::find_if(conversations_.begin(), conversations_.end(),
                                     [&](const Conversation& c) { return c.number == to; });
@@ -333,12 +333,12 @@ class Relay {
       } else if (there) {
         (void)write_line(one->socket.number(), *line);
       }
-      // Whoever asked may be gone, after a time limit; the answer is nobody's then.
+      // The process that asked may be gone after a time limit; the answer is then dropped.
       if (type_of(*line) != "busy") waits_for_ = 0;
     }
   }
 
-  /// The gate then ends as it does at an interrupt, with the reports of what was done.
+  /// The gate then ends as on an interrupt, with reports of what was done.
   void lose_client() {
     if (!stdin_open_) return;
     stdin_open_ = false;
@@ -353,12 +353,12 @@ class Relay {
   Lines client_, record_lines_;
   std::vector<Conversation> conversations_;
   std::int64_t next_number_ = 1;
-  std::int64_t last_ = 0;       ///< whose hello the client read last
-  std::int64_t waits_for_ = 0;  ///< whose question the client has; 0: none
-  bool again_ = false;          ///< and it is a hello that was answered before
+  std::int64_t last_ = 0;       ///< the process whose hello the client read last
+  std::int64_t waits_for_ = 0;  ///< the process whose question the client has; 0 if none
+  bool again_ = false;          ///< the question is a hello that was answered before
   pid_t gate_ = -1;
   bool stdin_open_ = true;
-  bool passed_on_ = false;  ///< an interrupt, to the gate
+  bool passed_on_ = false;  ///< an interrupt was passed on to the gate
 };
 
 }  // namespace
@@ -368,27 +368,25 @@ Command add_serve(CLI::App& app) {
   const auto line = std::make_shared<std::string>();
   const CLI::Option* const one = app.add_option(
       "--case", *line,
-      "this case line alone, explained as by repro, whose options it then takes: no plan and no verdict "
-      "is sent, bye has the exit code");
+      "run only this case line, and explain it as repro does, whose options are then accepted: no "
+      "plan and no verdict is sent, and bye has the exit code");
   app.footer(
-      "For test programs that start this command and have the kernels themselves, in whatever language: it "
-      "speaks the\n"
-      "protocol of docs/subjects.md over its stdin and stdout with the client as subject. The client answers "
-      "each hello\n"
-      "with its declarations (there are several: the gate has more than one process), each run "
-      "with ran, and "
-      "is\n"
-      "told {\"type\":\"plan\",\"cases\":N}, for each case "
-      "{\"type\":\"verdict\",\"line\":..,\"verdict\":..,\"ratio\":..}, "
-      "and in the\n"
-      "end {\"type\":\"bye\",\"exit\":CODE}, which is the exit code here too. The gate's summary goes to "
-      "stderr; its "
-      "options are\n"
-      "taken as they are.\n\n"
+      "For test programs that start this command and contain the kernels themselves, in any "
+      "language. It speaks the protocol of\n"
+      "docs/subjects.md over its stdin and stdout, with the client as subject. The client answers "
+      "each hello with its\n"
+      "declarations (there are several, because the gate has more than one process) and each run "
+      "with ran. It receives\n"
+      "{\"type\":\"plan\",\"cases\":N}, for each case "
+      "{\"type\":\"verdict\",\"line\":..,\"verdict\":..,\"ratio\":..}, and at the end\n"
+      "{\"type\":\"bye\",\"exit\":CODE}, which is also the exit code here. The gate's summary goes "
+      "to stderr, and all options\n"
+      "of the gate are accepted.\n"
+      "\n"
       "  samestate serve --effort 0.2 --contract fp32 --junit gate.xml\n"
       "  samestate serve --case 'v1 gated_delta_rule T=9 kernel=mine.gated_delta_rule.chunked'");
   return [&app, line, one] {
-    // Before a client is waited for: the gate would read the line only behind its hello.
+    // This happens before waiting for a client: the gate would read the line only after the client's hello.
     if (one->count() > 0) (void)parse_case(*line);
     return Relay(*line, app.remaining()).run();
   };

@@ -47,7 +47,7 @@ SubjectLog::SubjectLog(const std::vector<std::string>& plugins, Of of) : of_(of)
 
 SubjectLog::~SubjectLog() {
   if (path_.empty()) return;
-  // A subject that does not start has its last words in the error.
+  // If a subject does not start, the error already contains its last output.
   const bool printed_why = std::uncaught_exceptions() > 0 && size_of(path_) - before_ < kShown;
   const bool shown = of_ == Of::one_line && size_of(path_) - before_ < kShown;
   if (!told_ && !shown && !printed_why) {

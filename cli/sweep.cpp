@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -19,11 +20,13 @@
 #include "cli/subject_log.h"
 #include "cli/table.h"
 #include "cli/verdicts.h"
+#include "harness/cases/keys.h"
 #include "harness/processes/campaign.h"
 #include "harness/processes/losses.h"
 #include "harness/records/hash.h"
 #include "measure/sweep/sweep.h"
 #include "reports/records/json_lines.h"
+#include "reports/text/sweep_answer.h"
 
 namespace samestate::cli {
 namespace {
@@ -33,19 +36,20 @@ struct SweepCommand {
   FilterOptions filter;
   bool list = false, json = false;
   std::string out = "out/sweep.jsonl", timeout = "10m", commit, shard = "0/1", devices;
-  std::vector<std::string> plugins;
+  std::vector<std::string> plugins, over;
+  std::string chunks;
   bool restart = false;
   int threads = default_threads();
 };
 
-/// What tells one point from another.
+/// Identifies a point.
 std::string key_of(const std::string& series, const std::string& curve, const std::string& line) {
   return series + "\n" + curve + "\n" + line;
 }
-/// A sweep and the points of it that one shard measures.
+/// A sweep, with the points of it that one shard measures.
 struct SweepPlan {
   std::vector<SweepCase> points;
-  std::vector<std::int64_t> numbers;  ///< of the points: their places among those of all shards
+  std::vector<std::int64_t> numbers;  ///< the points' indices among those of all shards
   RunPart part;                       ///< for the run line of the file
 };
 
@@ -72,11 +76,14 @@ SweepPlan plan_of(const SweepCommand& options, std::vector<SweepCase> all) {
   put("kernel", options.sweep.kernel);
   put("where", filter_of(options.filter).text());
   put("timeout", options.timeout);
+  put("case", options.sweep.from);
+  put("over", fmt::format("{}", fmt::join(options.over, " ")));
+  put("T", options.sweep.T > 0 ? std::to_string(options.sweep.T) : "");
   return plan;
 }
 
-/// Throws Error where the runs of a file are not of the shard that would go on with it. A whole sweep may have points of
-/// others beside its own.
+/// Throws Error if the runs of a file do not belong to the shard that would continue it. A complete sweep may
+/// have points of others besides its own.
 void check_shard(const std::string& file, const Run& run, const RunPart& now) {
   const RunPart& then = run.part;
   if (then.shards == 1 && now.shards == 1) return;
@@ -87,7 +94,7 @@ void check_shard(const std::string& file, const Run& run, const RunPart& now) {
       file, then.shard, then.shards, then.plan, now.shard, now.shards, now.plan));
 }
 
-/// A job is the case line of a point, then its number among those of the plan: the same on all ranks.
+/// A job is the case line of a point followed by its number in the plan, which is the same on all ranks.
 std::size_t number_of(const std::string& job) { return std::stoull(job.substr(job.find('\t'))); }
 
 JobRunner point_runner(const std::vector<SweepCase>& points, const KernelTable& table) {
@@ -97,7 +104,7 @@ JobRunner point_runner(const std::vector<SweepCase>& points, const KernelTable& 
   };
 }
 
-/// What a process measured, or the verdict of what became of it.
+/// Returns what a process measured, or the verdict if it did not.
 Measurement point_of(const JobResult& outcome, const SweepCase& point, const KernelTable& table) {
   const bool said = outcome.kind == JobResult::Kind::answered || outcome.kind == JobResult::Kind::unrepeated;
   Measurement m = said ? parse_point(outcome.text) : unmeasured(point, table, {});
@@ -111,7 +118,7 @@ Measurement point_of(const JobResult& outcome, const SweepCase& point, const Ker
   return m;
 }
 
-/// The points that the filter takes.
+/// Returns the points that the filter accepts.
 std::vector<SweepCase> points_of(const SweepCommand& options, const KernelTable& table) {
   const CaseFilter filter = filter_of(options.filter);
   std::vector<SweepCase> all = plan_sweep(table, options.sweep);
@@ -126,18 +133,29 @@ std::vector<SweepCase> points_of(const SweepCommand& options, const KernelTable&
 }
 
 void say_what_is_left_out(const SweepCommand& options) {
-  if (!options.sweep.kernel.empty() && options.sweep.series.empty())
+  if (!options.sweep.kernel.empty() && options.sweep.series.empty() && options.over.empty())
     fmt::print(stderr,
                "samestate: of {} alone: the series drift, which is of a recurrent kernel, is left out\n",
                options.sweep.kernel);
 }
 
-/// Where --kernel names none: the chunked kernel that was brought, since nobody who brings one asks about another.
+/// Reads the axes of a sweep of one's own: --over, and --chunks, which is --over chunk=. With --T alone chunks of models.
+void read_axes(SweepCommand& options) {
+  if (!options.chunks.empty()) options.over.insert(options.over.begin(), "chunk=" + options.chunks);
+  const bool own = options.sweep.T > 0 || !options.sweep.from.empty();
+  if (options.over.empty() && own) options.over = {"chunk=16,32,64,128,256"};
+  for (const std::string& text : options.over) options.sweep.over.push_back(axis_of(text));
+}
+
+/// Where --kernel names none: the kernel that was brought, chunked where the sweep varies chunks, since nobody who brings
+/// one asks about another.
 std::string swept_kernel(const SweepCommand& options, const KernelTable& table) {
   if (!options.sweep.kernel.empty() || table.added().empty()) return options.sweep.kernel;
   std::vector<std::string_view> names;
+  const bool own = !options.sweep.over.empty();
+  const std::string form = own && options.sweep.over.front().key != "chunk" ? "" : "chunked";
   for (const KernelRow& row : table.added()) {
-    if (row.form == "chunked" && row.system->of_family()) names.emplace_back(row.name);
+    if ((form.empty() || row.form == form) && (own || row.system->of_family())) names.emplace_back(row.name);
   }
   if (names.size() == 1) return std::string(names.front());
   const std::string& brought = table.added().front().options;
@@ -153,6 +171,7 @@ int run_sweep(SweepCommand options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const SubjectLog log(options.plugins);
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
+  read_axes(options);
   options.sweep.kernel = swept_kernel(options, table);
   const SweepPlan plan = plan_of(options, points_of(options, table));
   const bool on_device = std::any_of(plan.points.begin(), plan.points.end(), [&](const SweepCase& point) {
@@ -171,6 +190,7 @@ int run_sweep(SweepCommand options) {
   if (std::filesystem::is_directory(options.out))
     throw Error(options.out + ": is a folder; name the file for the points");
   std::set<std::string> done;
+  std::vector<Measurement> answered;  ///< of a sweep of one's own
   const bool resume = !options.restart && std::filesystem::exists(options.out);
   if (resume) {
     const RecordFile file = read_json_lines(options.out);
@@ -188,12 +208,18 @@ int run_sweep(SweepCommand options) {
                       options.out, named(run.plugins), named(now)));
     }
     for (const Measurement& m : file.points) {
-      // What had no device then may have one now.
+      // Points that had no device then may have one now.
       if (m.record.judgement.verdict != Verdict::skipped)
         done.insert(key_of(m.series, m.curve, m.record.line));
     }
+    for (const SweepCase& point : plan.points) {
+      const std::string key = key_of(point.series, point.curve, format_case(point.c));
+      const auto there = std::ranges::find_if(
+          file.points, [&](const Measurement& m) { return key_of(m.series, m.curve, m.record.line) == key; });
+      if (there != file.points.end() && done.contains(key)) answered.push_back(*there);
+    }
   }
-  std::vector<std::size_t> left;  ///< places in plan.points
+  std::vector<std::size_t> left;  ///< indices into plan.points
   for (std::size_t i = 0; i < plan.points.size(); ++i) {
     const SweepCase& point = plan.points[i];
     if (done.contains(key_of(point.series, point.curve, format_case(point.c)))) continue;
@@ -216,6 +242,7 @@ int run_sweep(SweepCommand options) {
   VerdictCounts counts;
   const auto finish = [&](std::size_t i, const Measurement& m) {
     lines.point(m, plan.numbers[i]);
+    if (!options.sweep.over.empty()) answered.push_back(m);
     losses.add(m.record);
     const Verdict verdict = m.record.judgement.verdict;
     ++counts[verdict];
@@ -223,7 +250,7 @@ int run_sweep(SweepCommand options) {
   };
   Pool pool(point_runner(plan.points, table),
             shared_process(options.threads, timeout, on_device, devices.get()));
-  // A point of a kernel that is run no further is finished here.
+  // A point of a kernel that is no longer run is finished here.
   const auto is_skipped = [&](std::size_t i) {
     Record record = planned_record(plan.points[i].c, table);
     if (losses.none() || !losses.skip(record)) return false;
@@ -264,6 +291,10 @@ int run_sweep(SweepCommand options) {
              measured, options.out, failures,
              crashed > 0 ? fmt::format(" ({} crashed or hung)", crashed) : "",
              not_run > 0 ? fmt::format(", {} could not run here", not_run) : "", options.out);
+  if (!options.sweep.over.empty()) {
+    for (const std::string& answer : sweep_answers(answered, options.sweep.over.front().key))
+      fmt::print("{}\n", answer);
+  }
   const int code = judge_sweep(counts, std::ssize(left), stopped());
   if (lines.lost().empty()) return all == 0 ? kNothingRan : code;
   fmt::print(stderr, "samestate: {}\n", lines.lost());
@@ -285,6 +316,8 @@ Command add_sweep(CLI::App& app) {
       "  samestate sweep --series chunk --system retention --out retention.jsonl\n"
       "  samestate sweep --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --out mine.jsonl\n"
       "  samestate sweep --contract bf16 --where 'chunk=16..128'\n"
+      "  samestate sweep --T 65536 --chunks 16,64,256 --contract bf16     which chunk may I use there?\n"
+      "  samestate sweep --case 'v1 retention T=512' --over dk=64,128,256 --over contract=fp32,bf16\n"
       "  samestate sweep --shard 0/4 --out part-0.jsonl          the first of four jobs; `samestate merge "
       "part-*.jsonl`\n"
       "                                                          then makes the one file\n\n" +
@@ -293,6 +326,17 @@ Command add_sweep(CLI::App& app) {
   app.add_flag("--quick", options->sweep.quick, "small shapes and few points: under a minute");
   app.add_option("--series", options->sweep.series, "only this series");
   app.add_option("--system", options->sweep.system, "only this system");
+  add_repeatable(app, "--over", options->over,
+                 "instead of the series: KEY=VALUE,VALUE.., any key of the case line; given again, each "
+                 "further one makes curves");
+  app.add_option("--chunks", options->chunks, "16,64,256: short for --over chunk=16,64,256")->check(named());
+  app.add_option("--T", options->sweep.T,
+                 "tokens of the cases of --over (without --over: of chunks 16 to 256)")
+      ->check(CLI::Range(std::int64_t{1}, kLargestExtent));
+  app.add_option(
+         "--case", options->sweep.from,
+         "the case line that --over begins with; default: one head of 128 x 128, T=1024, in each contract")
+      ->check(named());
   app.add_option(
       "--kernel", options->sweep.kernel,
       "this chunked kernel instead of the CPU's; default: that of --plugin or --subject, where there is one");

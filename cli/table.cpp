@@ -36,18 +36,18 @@
 namespace samestate::cli {
 namespace {
 
-/// A driver that does not answer for so long is none.
+/// A driver that does not answer within this time counts as absent.
 [[maybe_unused]] constexpr double kLookSeconds = 60.0;
 
-/// How long a start may take, given up at an interrupt.
+/// Returns the time limits of a start, which an interrupt also ends.
 SubjectPatience patience_of_command() {
   SubjectPatience patience = patience_of_environment();
-  // In the processes that call, which are forked off later, an interrupt is what was noted.
+  // In the calling processes, which are forked off later, this is the interrupt that was noted.
   patience.stop = [] { return HeldInterrupts::came() || interrupted(); };
   return patience;
 }
 
-/// Asked once a command, however often it is named.
+/// Asks a library once per command, however often it is named.
 const Library& library_of(const std::string& spec) {
   static std::map<std::string, Library> known;
   const auto found = known.find(spec);
@@ -70,13 +70,13 @@ bool is_subject(const std::string& spec) {
 
 namespace {
 
-/// Throws Error where it has no rows.
+/// Throws Error if it has no rows.
 const Subject& loaded(const Library& library) {
   if (!library.problem.empty()) throw Error(library.problem);
   return library.subject;
 }
 
-/// Started once a command, however often it is asked for.
+/// Starts a subject once per command, however often it is asked for.
 const Subject& subject_of(const std::string& spec) {
   static std::map<std::string, Subject> known;
   const auto found = known.find(spec);

@@ -3,11 +3,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <string_view>
 
 #include "cli/rank_place.h"
+#include "reports/text/aligned.h"
+#include "reports/text/paint.h"
 
 namespace samestate::cli {
 
@@ -18,6 +21,41 @@ bool colour() {
   return rank_place().ranks == 1 && isatty(STDOUT_FILENO) != 0 && (no == nullptr || *no == '\0') &&
          terminal != nullptr && std::string_view(terminal) != "dumb";
 }
+
+std::size_t columns_of_stdout() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+std::string laid_out(const std::string& page, std::size_t columns, bool colour) {
+  constexpr std::size_t kTitle = 10;
+  constexpr std::string_view kVerdict = "verdict   ";
+  const Paint paint(colour);
+  std::string out;
+  for (std::size_t begin = 0; begin < page.size();) {
+    const std::size_t end = std::min(page.find('\n', begin), page.size());
+    std::string line = page.substr(begin, end - begin);
+    begin = end + 1;
+    const bool is_case = line.size() > kTitle && line.compare(kTitle, 3, "v1 ") == 0;  // is copied as it is
+    if (columns > 2 * kTitle && line.size() > columns && !is_case)
+      line = line.substr(0, kTitle) + wrapped(line.substr(kTitle), columns, kTitle, kTitle);
+    if (line.starts_with(kVerdict)) {
+      const std::size_t word = std::min(line.find(':'), line.size());
+      const std::string name = line.substr(kVerdict.size(), word - kVerdict.size());
+      const bool bad = name == "fail" || name == "crash" || name == "timeout" || name == "flaky";
+      line = std::string(kVerdict) +
+             paint(name == "pass" ? Tone::good
+                   : bad          ? Tone::bad
+                                  : Tone::warn,
+                   name) +
+             line.substr(word);
+    }
+    out += line + '\n';
+  }
+  return out;
+}
+
+std::string for_terminal(const std::string& page) { return laid_out(page, columns_of_stdout(), colour()); }
 
 int columns() {
   winsize size{};

@@ -13,9 +13,13 @@
 #include "cli/duration.h"
 #include "cli/filter.h"
 #include "cli/interrupt.h"
+#include "cli/observed.h"
 #include "cli/options.h"
+#include "cli/rank_place.h"
+#include "cli/study.h"
 #include "cli/subject_log.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "fuzz/mutants/plain_test.h"
 #include "harness/cases/keys.h"
 #include "harness/processes/workers.h"
@@ -26,135 +30,16 @@
 namespace samestate::cli {
 namespace {
 
-/// How far above the largest error that was measured a plain test is set: other orders of sums have other errors.
-constexpr double kRoom = 2.0;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct ToleranceOptions {
   std::string line, kernel, timeout = "10m", mutants = "20s";
-  std::vector<std::string> plugins;
-  int seeds = 8;
+  std::string against;
+  std::vector<std::string> plugins, observed;
+  std::string norm = "max";
+  int seeds = 8, threads = default_threads();
   bool table = false, json = false;
 };
-
-/// The largest over the seeds, RMS over them.
-struct Measured {
-  OutputTolerance of;
-  double rtol = 0.0, atol = 0.0;  ///< kRoom times what was measured
-  double bound_atol = 0.0;        ///< that no correct kernel fails, by the gate's limits
-  double rms_ratio = 0.0, bound_ratio = 0.0;
-};
-
-double ratio(double error, double size) {
-  return size > 0.0 ? error / size : error > 0.0 ? std::numeric_limits<double>::infinity() : 0.0;
-}
-
-/// A power of two below which a relative error of the output's format lies.
-double rtol_of(const Contract& contract, bool state) {
-  const Format format = state ? contract.state : contract.output;
-  return format == Format::bf16 ? 0x1p-7 : format == Format::fp16 ? 0x1p-10 : 0x1p-20;
-}
-
-/// Two digits, rounded up: a test is written by hand.
-double rounded_up(double x) {
-  if (!(x > 0.0) || !std::isfinite(x)) return x;
-  const double step = std::pow(10.0, std::floor(std::log10(x)) - 1.0);
-  return std::ceil(x / step - 1e-9) * step;
-}
-
-struct Study {
-  std::vector<Measured> outputs;
-  std::map<std::string, std::size_t> place;
-  std::int64_t seeds = 0;
-  TolerancesOfCase first;
-  std::string failure = {};  ///< what the judge says of the first seed that fails; empty: none does
-  std::string vacuous = {};  ///< why nothing can be judged, of each output; empty: of a seed something was
-
-  [[nodiscard]] bool gives_tests() const { return failure.empty() && vacuous.empty(); }
-  [[nodiscard]] Exit code() const { return !failure.empty() ? kFail : !vacuous.empty() ? kVacuous : kPass; }
-};
-
-/// Of a case of which nothing was judged on any seed: each output, and why no error of it would show.
-std::string why_vacuous(const std::vector<Measured>& outputs) {
-  std::vector<std::string> parts;
-  for (const Measured& m : outputs) {
-    const char* why = !(m.of.largest > 0.0)                ? "nothing but zeros is expected"
-                      : !std::isfinite(m.of.limit.element) ? "the bound is infinite"
-                                                           : "its bound is beyond what is expected";
-    parts.push_back(fmt::format("{} ({})", m.of.output, why));
-  }
-  return fmt::format("nothing can be judged of {}: take more tokens, another contract or regime",
-                     fmt::join(parts, ", "));
-}
-
-/// There is no device for the kernel.
-class NothingRan : public Error {
- public:
-  using Error::Error;
-};
-
-/// The case of the line and the next seeds. Throws Error where its kernel does not run here.
-Study study_of(const Case& c, const KernelTable& table, int seeds) {
-  Study study;
-  const Contract& contract = *Resolved(c).contract;
-  bool judged = false;
-  for (int i = 0; i < seeds; ++i) {
-    Case one = c;
-    one.seed += static_cast<std::uint64_t>(i);
-    TolerancesOfCase now = tolerances_of(one, table);
-    if (now.outputs.empty()) {
-      const std::string why = fmt::format("{}: {}; name another --kernel", now.record.kernel,
-                                          judgement_line(now.record.judgement));
-      if (now.record.judgement.verdict == Verdict::skipped) throw NothingRan(why);
-      throw Error(why);
-    }
-    judged = judged || now.record.judgement.verdict != Verdict::vacuous;
-    if (is_failure(now.record.judgement.verdict) && study.failure.empty())
-      study.failure = fmt::format("seed {:#x}: {}", one.seed, judgement_line(now.record.judgement));
-    for (std::size_t k = 0; k < now.outputs.size(); ++k) {
-      const OutputTolerance& of = now.outputs[k];
-      const auto [at, added] = study.place.try_emplace(of.output, study.outputs.size());
-      if (added) study.outputs.push_back({of, rtol_of(contract, of.state)});
-      Measured& m = study.outputs[at->second];
-      const auto widest = [](double& a, double b) { a = std::isnan(b) ? b : std::max(a, b); };
-      for (double OutputTolerance::*field : {&OutputTolerance::size, &OutputTolerance::largest,
-                                             &OutputTolerance::predicted, &OutputTolerance::worst_case}) {
-        widest(m.of.*field, of.*field);
-      }
-      for (double ErrorSize::*field : {&ErrorSize::rms, &ErrorSize::row, &ErrorSize::element}) {
-        widest(m.of.measured.*field, of.measured.*field);
-        widest(m.of.limit.*field, of.limit.*field);
-      }
-      widest(m.rms_ratio, kRoom * ratio(of.measured.rms, of.size));
-      widest(m.bound_ratio, ratio(of.limit.rms, of.size));
-    }
-    for (std::size_t b = 0; b < now.expected.size(); ++b) {
-      Measured& m = study.outputs[study.place.at(now.expected[b].output)];
-      const Matrix<double> size = now.expected[b].values.cwiseAbs();
-      const Matrix<double> error = (now.actual[b].values - now.expected[b].values).cwiseAbs();
-      for (Index e = 0; e < size.size(); ++e) {
-        m.atol = std::max(m.atol, kRoom * error.data()[e] - m.rtol * size.data()[e]);
-        m.bound_atol = std::max(m.bound_atol, now.limits[b].data()[e] - m.rtol * size.data()[e]);
-      }
-    }
-    if (i == 0) study.first = std::move(now);
-    ++study.seeds;
-    if (interrupted()) break;
-  }
-  for (Measured& m : study.outputs) {
-    // What has no error at all is held to the last bit of its format.
-    const double last_bit = m.of.largest * 0x1p-24;
-    m.bound_atol = rounded_up(std::max(m.bound_atol, last_bit));
-    m.bound_ratio = rounded_up(std::max(m.bound_ratio, 0x1p-24));
-    // More than a correct kernel can make is no tight test: of an output that is rounded once the largest error is near
-    // its bound, and twice that beyond.
-    const auto at_most = [](double x, double bound) { return std::isfinite(bound) ? std::min(x, bound) : x; };
-    m.atol = at_most(rounded_up(std::max(m.atol, last_bit)), m.bound_atol);
-    m.rms_ratio = at_most(rounded_up(std::max(m.rms_ratio, 0x1p-24)), m.bound_ratio);
-  }
-  if (!judged) study.vacuous = why_vacuous(study.outputs);
-  return study;
-}
 
 std::string figure(double x) { return std::isfinite(x) ? fmt::format("{:.3g}", x) : "-"; }
 std::string relative(double x, double size) { return figure(ratio(x, size)); }
@@ -178,6 +63,7 @@ std::string nothing_tried(const Case& c, const BlindSpot& blind) {
                                                       "; of {} others no time was left, give more "
                                                       "--mutants",
                                                       blind.unreached);
+  if (all_mutants().empty()) return "this build has no mutants to try";
   if (blind.all == 0) return fmt::format("there is no mutant of {}", c.system);
   if (blind.tried > 0)
     return fmt::format("all of {} mutants tried give the right values on these data{}", blind.tried, left);
@@ -187,13 +73,20 @@ std::string nothing_tried(const Case& c, const BlindSpot& blind) {
                      blind.all - blind.unreached, c.system, c.form, c.contract, left);
 }
 
-std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
+/// The case, the kernels that ran and how many seeds.
+std::string head_of(const Case& c, const Study& study) {
   const Record& record = study.first.record;
-  std::string out = fmt::format("case      {}\nkernel    {} on {}, {} seed(s) from {:#x} on: {}\n\n",
-                                record.line, record.kernel, record.device, study.seeds, c.seed,
-                                study.failure.empty() ? name_of(record.judgement.verdict) : "fail");
-  std::vector<std::vector<std::string>> rows = {
-      {"error of", "what", "RMS", "RMS / size", "row, 2-norm", "element", "element / size"}};
+  return fmt::format("case      {}\nkernel    {} on {}{}, {} seed(s) from {:#x} on: {}\n", record.line,
+                     record.kernel, record.device,
+                     study.other.empty() ? "" : fmt::format(", against {}", study.other), study.seeds, c.seed,
+                     study.failure.empty() ? name_of(record.judgement.verdict) : "fail");
+}
+
+std::string text_of(const Case& c, const Study& study, const BlindSpot& blind, std::size_t columns) {
+  const bool pair = !study.other.empty();
+  std::string out = head_of(c, study) + "\n";
+  std::vector<std::vector<std::string>> rows = {{pair ? "difference of" : "error of", "what", "RMS",
+                                                 "RMS / size", "row, 2-norm", "element", "element / size"}};
   for (const Measured& m : study.outputs) {
     const OutputTolerance& of = m.of;
     const auto row = [&](const char* what, double rms, double a_row, double element) {
@@ -202,14 +95,20 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
     };
     row("expect: measured, the largest of the seeds", of.measured.rms, of.measured.row, of.measured.element);
     if (!std::isnan(of.predicted)) row("expect: predicted by the bound", of.predicted, kNaN, kNaN);
-    row("at most: a correct kernel, by the gate", of.limit.rms, of.limit.row, of.limit.element);
+    row(pair ? "at most: two correct kernels, by the gate" : "at most: a correct kernel, by the gate",
+        of.limit.rms, of.limit.row, of.limit.element);
     row("at most: any rounding, worst case", kNaN, of.worst_case, kNaN);
   }
-  out += aligned(rows);
+  out += aligned(rows, columns);
   out += "size: the RMS of what is expected:";
   for (const Measured& m : study.outputs) out += fmt::format(" {} {:.3g}", m.of.output, m.of.size);
   out += ". A row of a state is the state of a head (Frobenius norm).\n\n";
+  if (!study.same_inputs)
+    out +=
+        "The two contracts round the data to different formats: what that makes of them is part of the "
+        "difference.\n\n";
   if (!study.vacuous.empty()) return out + "vacuous: " + study.vacuous + "\n";
+  const std::string beside = pair ? "other" : "expected";
   if (!study.failure.empty()) {
     out += fmt::format(
         "plain tests, as tight as this kernel allows: none, since it fails and a test made from its errors "
@@ -221,10 +120,10 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
         "plain tests, as tight as this kernel allows ({:g} times the largest error of the seeds):\n", kRoom);
   }
   for (const Measured& m : study.failure.empty() ? study.outputs : std::vector<Measured>()) {
-    out += fmt::format("  torch.testing.assert_close({0}, {0}_expected, rtol={1:.3g}, atol={2:.3g})\n",
-                       m.of.output, m.rtol, m.atol);
-    out += fmt::format("  assert ({0} - {0}_expected).norm() <= {1:.3g} * {0}_expected.norm()\n", m.of.output,
-                       m.rms_ratio);
+    out += fmt::format("  torch.testing.assert_close({0}, {0}_{3}, rtol={1:.3g}, atol={2:.3g})\n",
+                       m.of.output, m.rtol, m.atol, beside);
+    out += fmt::format("  assert ({0} - {0}_{2}).norm() <= {1:.3g} * {0}_{2}.norm()\n", m.of.output,
+                       m.rms_ratio, beside);
   }
   out += "plain tests that no correct kernel fails, by the gate's limits:\n";
   for (const Measured& m : study.outputs) {
@@ -232,11 +131,11 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
       out += fmt::format("  {}: none, the bound says nothing here\n", m.of.output);
       continue;
     }
-    out += fmt::format("  torch.testing.assert_close({0}, {0}_expected, rtol={1:.3g}, atol={2:.3g})",
-                       m.of.output, m.rtol, m.bound_atol);
+    out += fmt::format("  torch.testing.assert_close({0}, {0}_{3}, rtol={1:.3g}, atol={2:.3g})", m.of.output,
+                       m.rtol, m.bound_atol, beside);
     out += fmt::format("    # or an RMS ratio of {:.3g}\n", m.bound_ratio);
   }
-  if (!study.failure.empty()) return out;
+  if (!study.failure.empty() || pair) return out;
   if (const std::string why = nothing_tried(c, blind); !why.empty())
     return out + "\nwhat the tight test cannot see is not known: " + why + "\n";
   const std::int64_t wrong = blind.tried - blind.same;
@@ -280,14 +179,24 @@ nlohmann::ordered_json json_of(const Measured& m, const Study& study) {
           {"bound_rms_ratio", safe(m.bound_ratio)}};
 }
 
-std::string json_text(const Study& study, const BlindSpot& blind) {
+std::string json_text(const Study& study, const BlindSpot& blind,
+                      const std::vector<ObservedAnswer>& answers) {
   nlohmann::ordered_json out = {{"line", study.first.record.line},
                                 {"kernel", study.first.record.kernel},
+                                {"against", study.other},
                                 {"seeds", study.seeds},
                                 {"failure", study.failure},
                                 {"vacuous", study.vacuous},
                                 {"outputs", nlohmann::ordered_json::array()}};
   for (const Measured& m : study.outputs) out["outputs"].push_back(json_of(m, study));
+  for (const ObservedAnswer& answer : answers)
+    out["observed"].push_back({{"output", answer.output},
+                               {"norm", name_of(answer.norm)},
+                               {"observed", json_of(answer.observed)},
+                               {"expected", json_of(answer.expected)},
+                               {"allowed", json_of(answer.allowed)},
+                               {"answer", answer.word()},
+                               {"sentence", answer.sentence}});
   out["mutants"] = {{"all", blind.all},
                     {"tried", blind.tried},
                     {"no_time_for", blind.unreached},
@@ -334,7 +243,8 @@ std::string with_code(Exit code, const std::string& text) {
   return fmt::format("{}\n{}", static_cast<int>(code), text);
 }
 
-std::string table_text(const Case& c, const KernelTable& table, int seeds, bool json) {
+std::string table_text(const Case& c, const KernelTable& table, const StudyOptions& options, bool json,
+                       std::size_t columns) {
   std::vector<std::vector<std::string>> rows = {{"changed", "output", "RMS / size", "predicted", "at most",
                                                  "element / size", "rtol", "atol", "RMS ratio"}};
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -342,7 +252,7 @@ std::string table_text(const Case& c, const KernelTable& table, int seeds, bool 
   bool judged = false;
   for (const auto& [changed, other] : variations(c, table)) {
     if (interrupted()) break;
-    const Study study = study_of(other, table, seeds);
+    const Study study = study_of(other, table, options);
     const bool fails = !study.failure.empty();
     if (fails)
       failures += fmt::format("fails, so that no test is made from it: {}: {}\n", changed, study.failure);
@@ -369,7 +279,7 @@ std::string table_text(const Case& c, const KernelTable& table, int seeds, bool 
       fmt::format(
           "case      {}\n{}RMS and element are measured, the largest of {} seed(s); predicted and at most "
           "are the bound's; rtol, atol and RMS ratio leave {:g} times what was measured.\n",
-          format_case(c), aligned(rows), seeds, kRoom) +
+          format_case(c), aligned(rows, columns), options.seeds, kRoom) +
           failures + vacuous);
 }
 
@@ -381,16 +291,35 @@ int run_tolerance(const ToleranceOptions& options) {
   if (!options.kernel.empty()) c.kernel = options.kernel;
   c = about_brought(std::move(c), table);
   require_promise(c, table);
+  const std::vector<Observed> observed = observed_of(options.observed);
+  StudyOptions how{options.seeds, options.threads};
+  if (!options.against.empty()) {
+    how.against = about_brought(other_case(c, options.against), table);
+    require_promise(*how.against, table);
+  }
+  if (planned_record(c, table).device != "cpu") how.threads = 1;
+  if (options.table && (how.against || !observed.empty()))
+    throw Error(
+        "--table has a row for each setting, and --observed and --against ask about one: leave one out");
   const double mutants = seconds_of("--mutants", options.mutants);
+  const std::size_t columns = columns_of_stdout();  // which the process that measures does not have
   note_interrupts();
   const JobResult done = run_interruptibly(
       [&]() -> std::string {
         try {
-          if (options.table) return table_text(c, table, options.seeds, options.json);
-          const Study study = study_of(c, table, options.seeds);
+          if (options.table) return table_text(c, table, how, options.json, columns);
+          const Study study = study_of(c, table, how);
+          const std::vector<ObservedAnswer> answers = answers_of(observed, norm_named(options.norm), study);
+          if (!answers.empty() && !options.json)
+            return with_code(code_of(answers),
+                             laid_out(head_of(c, study) + text_of(answers), columns, false));
+          // Mutants are held against what is expected, and here another kernel stands in its place.
+          const bool blinded = study.gives_tests() && answers.empty() && study.other.empty();
           const BlindSpot blind =
-              study.gives_tests() ? blind_spot(c, study.first, rules_of(study), mutants) : BlindSpot();
-          return with_code(study.code(), options.json ? json_text(study, blind) : text_of(c, study, blind));
+              blinded ? blind_spot(c, study.first, rules_of(study), mutants) : BlindSpot();
+          const Exit code = answers.empty() ? study.code() : code_of(answers);
+          return with_code(
+              code, options.json ? json_text(study, blind, answers) : text_of(c, study, blind, columns));
         } catch (const NothingRan& nothing) {
           return with_code(kNothingRan, fmt::format("samestate: {}\n", nothing.what()));
         }
@@ -422,10 +351,13 @@ Command add_tolerance(CLI::App& app) {
       "test needs, with the share of the mutants that such a test lets pass on these data.\n\n"
       "  samestate tolerance 'v1 gated_delta_rule T=256 Hv=2 dk=64 contract=bf16'\n"
       "  samestate tolerance 'v1 rms_norm form=fused T=64 D=128 contract=bf16' --json\n"
-      "  samestate tolerance 'v1 retention T=64 dk=32' --table          over T, chunk, width and contract\n\n"
+      "  samestate tolerance 'v1 retention T=64 dk=32' --table          over T, chunk, width and contract\n"
+      "  samestate tolerance LINE --observed 0.02                       is an error of 0.02 right?\n"
+      "  samestate tolerance LINE --against form=recurrent --observed 0.02\n\n"
       "A case of a few thousand tokens and channels takes seconds a seed, and the mutants up to 20 s more: "
       "--seeds 2, --mutants 0.\n\n"
-      "Exit 0, 1 where the kernel fails on a seed, 2 for bad input, 3 where nothing can be judged or an "
+      "Exit 0, 1 where the kernel fails on a seed or an observed error is wrong, 2 for bad input, 3 where "
+      "nothing can be judged or an "
       "interrupt left seeds or\nmutants out, 5 where it crashed.");
   app.add_option("line", options->line, "the case line, quoted")->required();
   app.add_option("--kernel", options->kernel, "measure this kernel instead of the one that the line names")
@@ -435,8 +367,28 @@ Command add_tolerance(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::Range(1, 10000));
   app.add_option("--mutants", options->mutants, "time for the mutants (0: none)")->capture_default_str();
+  app.add_option(
+         "--observed", options->observed,
+         "an error that you measured, of the first output, or OUTPUT=ERROR (repeatable): says whether it "
+         "is what to expect, allowed or wrong")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->check(named());
+  app.add_option("--norm", options->norm,
+                 "what was measured: max, the largest error of an element; rms, the root of the errors' mean "
+                 "square; rel, their 2-norm over that of the output")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"max", "rms", "rel"}));
+  app.add_option(
+         "--against", options->against,
+         "compare with a second kernel on the same data, instead of with the equations: the keys in which "
+         "its line differs, as 'form=recurrent contract=fp32'")
+      ->check(named());
   app.add_flag("--table", options->table, "a row for each T, chunk, width and contract beside the line's");
   app.add_flag("--json", options->json, "machine-readable");
+  app.add_option("--threads", options->threads, "seeds at a time")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
   app.add_option("--timeout", options->timeout, "more time is a timeout (0: no limit)")
       ->capture_default_str();
   return [options] { return run_tolerance(*options); };

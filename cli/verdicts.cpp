@@ -10,7 +10,7 @@
 namespace samestate::cli {
 namespace {
 
-/// Share of a kernel's cases inside its limits that a search must have judged.
+/// The share of a kernel's cases inside its limits that a search must have judged.
 constexpr double kLeastJudged = 0.5;
 
 std::int64_t of(const VerdictCounts& counts, Verdict verdict) {

@@ -30,9 +30,13 @@ add_library(samestate_options INTERFACE)
 target_compile_features(samestate_options INTERFACE cxx_std_20)
 target_include_directories(samestate_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
   $<INSTALL_INTERFACE:include/samestate>)
-# Warnings are ours; who uses the package keeps their own.
-target_compile_options(samestate_options INTERFACE
-  $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wno-sign-conversion;-Werror>>)
+# Warnings are ours: who uses the package keeps their own. Off for who only wants the command and may have a compiler that warns of
+# more.
+option(SAMESTATE_WARNINGS "compile with warnings, which are errors" ON)
+if(SAMESTATE_WARNINGS)
+  target_compile_options(samestate_options INTERFACE
+    $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wno-sign-conversion;-Werror>>)
+endif()
 # GCC 12 at -O3 sees overlaps and overreads in its own std::string and std::vector (GCC PR 105651, 105329, 107852).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(samestate_options INTERFACE

@@ -8,7 +8,11 @@ target_include_directories(samestate_optimized_interface INTERFACE $<BUILD_INTER
 
 set(floors reference optimized oracles fixtures harness reports measure fuzz)
 set(libraries samestate_options)
-foreach(folder ${floors} oracles/proofs)
+set(folders ${floors})
+if(NOT SAMESTATE_JUDGE_ONLY)
+  list(APPEND folders oracles/proofs)
+endif()
+foreach(folder ${folders})
   get_property(targets DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target ${targets})
     get_target_property(type ${target} TYPE)
@@ -46,8 +50,13 @@ install(TARGETS samestate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT 
 if(TARGET samestate_mpi)
   install(TARGETS samestate_mpi RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/fuzz/corpus ${PROJECT_SOURCE_DIR}/reports/evidence ${PROJECT_SOURCE_DIR}/fixtures/golden
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/samestate COMPONENT command)
+set(data ${PROJECT_SOURCE_DIR}/fuzz/corpus ${PROJECT_SOURCE_DIR}/reports/evidence)
+if(NOT SAMESTATE_JUDGE_ONLY)
+  list(APPEND data ${PROJECT_SOURCE_DIR}/fixtures/golden) # of the verb goldens
+endif()
+install(DIRECTORY ${data} DESTINATION ${CMAKE_INSTALL_DATADIR}/samestate COMPONENT command)
+set(samestate_program $<TARGET_FILE:samestate>)
+include(release)
 # COMPONENTS reference is the headers and the libraries of their scalars: a set of targets of its own.
 set(reference_part samestate_options samestate_reference)
 list(REMOVE_ITEM libraries ${reference_part})

@@ -34,7 +34,8 @@ void require_shape(const std::string& name, const View<T, Rank>& view,
 
 template <class T, std::size_t Rank>
 void require_writable(const std::string& name, const View<T, Rank>& view) {
-  if (view.present() && view.size() == 0) return;  // nothing is written, so nothing twice
+  // No element of an empty tensor is written, so none is written twice.
+  if (view.present() && view.size() == 0) return;
   for (std::size_t d = 0; d < Rank; ++d) {
     require(!view.present() || view.shape[d] <= 1 || view.stride[d] != 0,
             name + " has stride 0 in dimension " + std::to_string(d) + " of extent " +
@@ -43,7 +44,7 @@ void require_writable(const std::string& name, const View<T, Rank>& view) {
   }
 }
 
-/// What lies in a row lies together (optimized/kernel.h).
+/// The elements of a row must be contiguous (optimized/kernel.h).
 template <class T>
 void require_rows(const std::string& name, const View<T, 4>& view) {
   require(!view.present() || view.size() == 0 || view.shape[3] == 1 || view.stride[3] == 1,
@@ -65,7 +66,7 @@ void require_sequences(const View<const std::int64_t, 1>& offsets, std::int64_t 
   }
 }
 
-/// The rows of one head: dimension 1 of a [B, T, H, D] view, from token `first`.
+/// Returns the rows of one head: dimension 1 of a [B, T, H, D] view, starting at token `first`.
 template <class T>
 Rows<T> rows_of(const View<T, 4>& view, std::int64_t batch, std::int64_t first, std::int64_t head) {
   if (!view.present()) return {};
@@ -80,7 +81,7 @@ Rows<const float> rows_of(const View<const float, 3>& view, std::int64_t batch, 
           1};
 }
 
-/// The [dk, dv] matrix of one head of a [N, Hv, dk, dv] view.
+/// Returns the [dk, dv] matrix of one head of a [N, Hv, dk, dv] view.
 template <class T>
 Rows<T> state_of(const View<T, 4>& view, std::int64_t sequence, std::int64_t head) {
   if (!view.present()) return {};

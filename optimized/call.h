@@ -13,11 +13,12 @@
 
 #include "optimized/kernel.h"
 
-/// From the tensors of a call to one value head of one sequence, and the threads that share such heads out:
-/// what kernels on the CPU and the host side of those on a device have in common.
+/// The steps from the tensors of a call to one value head of one sequence, and the threads that share such
+/// heads: code that CPU kernels and the host side of device kernels have in common.
 namespace samestate::calls {
 
-/// Which terms a system has. S <- e^g S + k u^T; u = beta (v - S^T k) with the delta term, else u = v.
+/// The terms of a system's equation. S <- e^g S + k u^T; u = beta (v - S^T k) with the delta term, else u =
+/// v.
 struct System {
   std::string_view name;
   bool delta;
@@ -32,15 +33,15 @@ struct Sizes {
   std::int64_t batch, tokens, key_heads, value_heads, dk, dv, sequences;
 };
 
-/// The sizes of a call, read off q and v. Throws Error where the views cannot belong together: shapes that
-/// differ, a missing tensor, sizes below 1, a last dimension of another stride than 1, broadcast outputs,
-/// cu_seqlens that are not ascending within [0, T].
+/// The sizes of a call, read from q and v. Throws Error if the views are inconsistent: shapes that differ, a
+/// missing tensor, sizes below 1, a last dimension with a stride other than 1, broadcast outputs, or
+/// cu_seqlens that do not ascend within [0, T].
 [[nodiscard]] Sizes checked_sizes(const Arguments& arguments);
 
-/// Tokens of the longest sequence.
+/// The number of tokens of the longest sequence.
 [[nodiscard]] std::int64_t longest_sequence(const Arguments& arguments, const Sizes& sizes);
 
-/// Why no kernel of this table runs this call; empty where one may.
+/// The reason why no kernel of this table runs this call; empty if one may.
 [[nodiscard]] std::string unsupported_reason(const System& system, const Arguments& arguments,
                                              const Contract& contract);
 
@@ -53,7 +54,7 @@ struct Rows {
 
   [[nodiscard]] T* row(std::int64_t i) const { return data + i * row_stride; }
 
-  /// Row i, elements [first, first + count), into a dense array.
+  /// Copies elements [first, first + count) of row i into a dense array.
   void load(std::int64_t i, std::int64_t first, std::int64_t count, float* to) const {
     const T* from = row(i) + first * stride;
     if (stride == 1) {
@@ -76,17 +77,17 @@ struct Head {
   std::int64_t dv = 0;
   Rows<const float> q, k;           ///< [tokens, dk]
   Rows<const float> v;              ///< [tokens, dv]
-  Rows<const float> g, beta;        ///< [tokens, 1]; data null: absent
-  Rows<const float> initial_state;  ///< [dk, dv]; data null: zero
+  Rows<const float> g, beta;        ///< [tokens, 1]; absent if data is null
+  Rows<const float> initial_state;  ///< [dk, dv]; zero if data is null
   Rows<float> o;                    ///< [tokens, dv]
-  Rows<float> final_state;          ///< [dk, dv]; data null: not wanted
+  Rows<float> final_state;          ///< [dk, dv]; not wanted if data is null
 };
 
 [[nodiscard]] Head head_of(const Arguments& arguments, const Sizes& sizes, std::int64_t sequence,
                            std::int64_t value_head);
 
-/// Calls work(i) once for every i in [0, count) on at most `threads` threads; each thread works with a `work`
-/// of its own, made by make_work(). An exception stops the rest and is thrown here.
+/// Calls work(i) once for every i in [0, count) on at most `threads` threads; each thread uses its own
+/// `work`, made by make_work(). An exception stops the remaining tasks and is thrown to the caller.
 template <class MakeWork>
 void for_each_task(std::int64_t count, int threads, const MakeWork& make_work) {
   std::atomic<std::int64_t> next{0};
@@ -107,7 +108,7 @@ void for_each_task(std::int64_t count, int threads, const MakeWork& make_work) {
     try {
       for (std::int64_t i = 1; i < std::min<std::int64_t>(threads, count); ++i) helpers.emplace_back(drain);
     } catch (const std::system_error&) {
-      // The machine has no more threads to give; those that started share out the same tasks.
+      // The machine cannot start more threads; those that started share all tasks.
     }
     drain();
   }

@@ -7,7 +7,8 @@
 namespace samestate {
 namespace {
 
-/// Throws Error where the call sets what none of `known` is: the struct that the kernel reads would leave it out in silence.
+/// Throws Error if the call sets something outside `known`: the struct that the kernel reads would drop it
+/// silently.
 void require_settings(const KernelCall& call, std::span<const std::string_view> known, const char* type) {
   for (const auto& [name, value] : call.settings) {
     const bool standard =
@@ -30,7 +31,7 @@ NamedTensor<T> named_tensor(const CallTensor& x) {
           x.axis};
 }
 
-/// The function as one of calls; null where there is none.
+/// Returns the function as one that takes calls; null if there is none.
 template <class Result, class Arguments, class Adapter, class... Further>
 std::function<Result(const KernelCall&, const Further&...)> taking_calls(
     const std::function<Result(const Arguments&, const Further&...)>& function, Adapter adapter) {
@@ -79,7 +80,7 @@ Arguments arguments_of(const KernelCall& call) {
 }
 
 OperatorArguments operator_arguments_of(const KernelCall& call) {
-  // Repetitions of the judge change these of every call, and no system of named tensors reads any but the chunk.
+  // The judge's repetitions change these in every call, and systems of named tensors read only the chunk.
   static constexpr std::array<std::string_view, 4> kKnown{"scale", "chunk", "tiled", "l2norm"};
   require_settings(call, kKnown, "OperatorArguments");
   OperatorArguments a;

@@ -13,21 +13,21 @@
 #include "reference/error.h"
 #include "reference/view.h"
 
-/// A tensor as a kernel of any system is given it: by name, with its type, shape, strides and role.
+/// A tensor as kernels of all systems receive it: with its name, type, shape, strides and role.
 namespace samestate {
 
-/// How the elements of a tensor lie in memory.
+/// The element type of a tensor in memory.
 enum class Dtype { fp32, bf16, fp16, int32, int64 };
 
 /// How a kernel uses a tensor. Inputs are input or weight, outputs are output or in_place.
 enum class TensorRole {
-  input,    ///< read; of the sequences of the call
+  input,    ///< read; belongs to the sequences of the call
   weight,   ///< read; the same in every call and for every sequence
-  output,   ///< written: every element that belongs to a sequence, and no other
-  in_place  ///< written like an output, on the memory of an input of the same call
+  output,   ///< written: every element that belongs to a sequence, and no others
+  in_place  ///< written like an output, in the memory of an input of the same call
 };
 
-/// Returns true if elements of that shape, with those strides, lie together in row-major order.
+/// True if elements of that shape, with those strides, are contiguous in row-major order.
 [[nodiscard]] inline bool is_row_major(std::span<const std::int64_t> shape,
                                        std::span<const std::int64_t> stride) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;
@@ -38,23 +38,25 @@ enum class TensorRole {
   return true;
 }
 
-/// A tensor of a call.
+/// One tensor of a call.
 struct CallTensor {
   std::string_view name = {};
   TensorRole role = TensorRole::input;
   Dtype dtype = Dtype::fp32;
   std::vector<std::int64_t> shape = {};
-  std::vector<std::int64_t> stride = {};  ///< in elements
-  void* data = nullptr;                   ///< null: the tensor is absent
-  Axis axis = Axis::tokens;  ///< how it is divided among calls and the sequences of a packed batch
-  int token_dimension = -1;  ///< which dimension counts tokens; -1: none
-  bool indices = false;      ///< its values are places in another tensor, such as slots of a pool
+  std::vector<std::int64_t> stride = {};  ///< counted in elements
+  void* data = nullptr;                   ///< null if the tensor is absent
+  Axis axis = Axis::tokens;  ///< how the tensor is divided among calls, and among the sequences of a packed
+                             ///< batch
+  int token_dimension = -1;  ///< the dimension that counts tokens; -1 if there is none
+  bool indices = false;      ///< its values are positions in another tensor, such as slots of a pool
 
   [[nodiscard]] bool dense() const { return is_row_major(shape, stride); }
 
-  /// Returns the tensor as a view of elements T: float is fp32, std::uint16_t the bits of bf16 or fp16. Extents beyond the first
-  /// `Rank` have to be 1, so that [B, T, Hv, 1] is a view of rank 3 and [B, T, Hv, dk] is none. Absent where the tensor is.
-  /// Throws Error, naming tensor, shape, rank and dtype, where the tensor has another rank or dtype.
+  /// The tensor as a view with elements T: float is fp32, std::uint16_t holds the bits of bf16 or fp16.
+  /// Extents beyond the first `Rank` have to be 1, so [B, T, Hv, 1] can be viewed with rank 3 and [B, T, Hv,
+  /// dk] cannot. The view is absent if the tensor is. Throws Error, naming tensor, shape, rank and dtype, if
+  /// the tensor has another rank or dtype.
   template <class T, std::size_t Rank>
   [[nodiscard]] View<T, Rank> view() const {
     if (data == nullptr) return {};

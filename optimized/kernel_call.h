@@ -15,19 +15,19 @@
 #include "reference/error.h"
 #include "reference/view.h"
 
-/// One call of a kernel of any system: tensors and settings by name. What optimized/kernel.h says of memory, strides, alignment and
-/// repetition holds here. A kernel of a table row (optimized/call_kernel.h) asks for what it reads:
-/// `call.view<const float, 4>("q")`, `call.parameter("dk")`, `call.setting("scale")`.
+/// One call of a kernel of any system, with tensors and settings by name. The rules of optimized/kernel.h on
+/// memory, strides, alignment and repetition apply. A kernel of a table row (optimized/call_kernel.h) asks
+/// for what it reads: `call.view<const float, 4>("q")`, `call.parameter("dk")`, `call.setting("scale")`.
 namespace samestate {
 
 /// A setting that a call may have, by name.
 struct CallSetting {
   std::string_view name;
-  double standard;  ///< of a call that does not set it
+  double standard;  ///< the value in a call that does not set it
   std::string_view summary;
 };
 
-/// All settings. A new one is a row here: the layout of a call stays what it is.
+/// All settings. Adding a row here does not change the layout of a call.
 inline constexpr std::array<CallSetting, 5> kCallSettings{{
     {"scale", 1.0, "multiplies the output; any finite number"},
     {"chunk", 0.0, "tokens a chunk or rows a tile, part of what is asked for; 0: the form has none"},
@@ -36,32 +36,36 @@ inline constexpr std::array<CallSetting, 5> kCallSettings{{
     {"backward", 0.0, "direction: 0 the system's equation, 1 its gradients"},
 }};
 
-/// One call of a kernel. Names live as long as the call.
+/// One call of a kernel. The names must live as long as the call.
 struct KernelCall {
-  std::string_view system = {}, form = {};  ///< of the row that is called
+  std::string_view system = {}, form = {};  ///< those of the row that is called
   std::vector<CallTensor> inputs = {}, outputs = {};
-  /// [N + 1], of a packed batch: sequence n holds the tokens [c[n], c[n + 1]); absent: dense (optimized/kernel.h).
+  /// [N + 1] for a packed batch: sequence n holds the tokens [c[n], c[n + 1]). Absent if dense
+  /// (optimized/kernel.h).
   View<const std::int64_t, 1> cu_seqlens = {};
-  std::vector<std::int64_t> cuts = {};  ///< [ranks + 1], as Arguments::cuts; empty: one rank, or no ranks
-  bool divides_heads = false;           ///< cuts divide value heads, and not tokens
+  std::vector<std::int64_t> cuts = {};  ///< [ranks + 1], as Arguments::cuts; empty for one rank, or a form
+                                        ///< without ranks
+  bool divides_heads = false;           ///< cuts divide value heads instead of tokens
   std::vector<std::pair<std::string_view, std::int64_t>> parameters = {};  ///< sizes, such as Hk or dv
-  std::vector<std::pair<std::string_view, double>> settings = {};          ///< those that were set
+  std::vector<std::pair<std::string_view, double>> settings = {};          ///< only those that were set
   std::int64_t batch = 1;
   std::int64_t tokens = 0;
   int threads = 1;  ///< at most this many CPU threads
 
-  /// Returns null where the call has no such tensor. A state may be an input and an output of one name.
+  /// The input of that name; null if the call has none. A state may be both an input and an output with one
+  /// name.
   [[nodiscard]] const CallTensor* input(std::string_view name) const { return find(inputs, name); }
   [[nodiscard]] const CallTensor* output(std::string_view name) const { return find(outputs, name); }
 
-  /// Returns the input of that name where T is const, else the output; absent where there is none. Throws as CallTensor::view.
+  /// The input of that name if T is const, else the output; an absent view if there is none. Throws Error as
+  /// CallTensor::view does.
   template <class T, std::size_t Rank>
   [[nodiscard]] View<T, Rank> view(std::string_view name) const {
     const CallTensor* x = std::is_const_v<T> ? input(name) : output(name);
     return x == nullptr ? View<T, Rank>{} : x->view<T, Rank>();
   }
 
-  /// Throws Error where the call has no size of that name.
+  /// The size of that name. Throws Error if the call has none.
   [[nodiscard]] std::int64_t parameter(std::string_view name) const {
     for (const auto& [key, value] : parameters) {
       if (key == name) return value;
@@ -69,7 +73,8 @@ struct KernelCall {
     throw Error("the call has no parameter " + std::string(name));
   }
 
-  /// Returns what was set, else the standard. Throws Error for a name that kCallSettings does not have.
+  /// The value that was set, or else the standard one. Throws Error for a name that kCallSettings does not
+  /// have.
   [[nodiscard]] double setting(std::string_view name) const {
     for (const auto& [key, value] : settings) {
       if (key == name) return value;

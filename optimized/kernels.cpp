@@ -24,9 +24,9 @@ std::span<const Kernel> kernels() {
       "fp32", "fp32_tree", "tf32", "tf32_block16", "fp16", "bf16", "bf16_beta_in_T", "bf16_k_decayed", "bf16_block16_tf32",
       "bf16_block16_bf16", "bf16_u_fp32", "bf16_out_fp32", "bf16_state", "fp16_state", "bf16_state_out_fp32", "fp32_fused", "tf32_fused", "bf16_fused",
       "bf16_fused_state", std::string(kAnyContract)};
-  // Composition is fp32 under any of them; two show all that it does (BOUNDS 5.3).
+  // Composition is in fp32 under every contract; two contracts show everything that it does (BOUNDS 5.3).
   static const Contracts cpu_ranks = {"fp32", "bf16", std::string(kAnyContract)};
-  // What a rank does with a head is the chunked form's, under any of them.
+  // A rank treats a head as the chunked form does, under every contract.
   static const Contracts cpu_heads = {"fp32", std::string(kAnyContract)};
 
   static const std::vector<Kernel> cpu_rows = {

@@ -14,29 +14,32 @@
 #include "reference/error.h"
 #include "reference/view.h"
 
-/// The interface of code under test that is no matrix recurrence: named tensors in, named tensors out. `samestate list systems`
-/// says which forms and sizes a system has, `samestate judge --tensors LINE` which tensors.
+/// The interface of code under test for systems other than the matrix recurrences: named tensors in, named
+/// tensors out. `samestate list systems` shows which forms and sizes a system has, `samestate judge --tensors
+/// LINE` which tensors.
 namespace samestate {
 
-/// A row-major tensor. Tensors of a sequence begin with the batch: [B, T, ...]; weights do not. Of a packed batch those with tokens
-/// begin with [1, T, ...], where T counts the tokens of all sequences, and states with the number of sequences.
+/// A row-major tensor. Tensors of a sequence begin with the batch: [B, T, ...]; weights do not. In a packed
+/// batch, tensors with tokens begin with [1, T, ...], where T counts the tokens of all sequences, and states
+/// with the number of sequences.
 template <class T>
 struct NamedTensor {
   std::string_view name;
   std::vector<std::int64_t> shape;
   T* data = nullptr;
-  /// In elements, of a row whose kernel takes strided tensors; empty: dense. The innermost is 1.
+  /// Strides in elements, for a kernel that accepts strided tensors; empty if dense. The innermost is 1.
   std::vector<std::int64_t> stride = {};
   Axis axis = Axis::tokens;
 
   [[nodiscard]] std::int64_t extent(std::size_t d) const { return d < shape.size() ? shape[d] : 1; }
 };
 
-/// The tensors and settings of one call. All values travel in fp32; a contract with 16-bit inputs finds activations,
-/// matrices and features already representable there, while what public models keep in fp32 is fp32: the weight of a norm,
-/// biases, rates, gates, angles, states of recurrences and masks (`samestate judge --tensors LINE` says which). Every element of every output is written. Inputs and outputs are different
-/// memory. Of alignment, sizes, strides (of rows that take them) and calls before it a kernel may rely on as
-/// little as optimized/kernel.h says.
+/// The tensors and settings of one call. All values are passed in fp32. Under a contract with 16-bit inputs,
+/// activations, matrices and features are already representable in that format, whereas values that public
+/// models keep in fp32 are fp32: weights of norms, biases, rates, gates, angles, states of recurrences and
+/// masks (`samestate judge --tensors LINE` shows which). Every element of every output is written. Inputs and
+/// outputs are separate memory. A kernel may rely on as little about alignment, sizes, strides (if its row
+/// accepts them) and preceding calls as optimized/kernel.h says.
 struct OperatorArguments {
   std::vector<NamedTensor<const float>> inputs;
   std::vector<NamedTensor<float>> outputs;
@@ -44,20 +47,20 @@ struct OperatorArguments {
   std::int64_t batch = 1;
   std::int64_t tokens = 0;
   std::int64_t chunk =
-      0;            ///< tile or chunk, for forms that have one; part of what is asked for, as in kernel.h
+      0;  ///< tile or chunk, for forms that have one; it is part of the request, as optimized/kernel.h explains
   int threads = 1;  ///< at most this many CPU threads
-  /// [N + 1], of a packed batch: sequence n holds the tokens [c[n], c[n+1]); absent: dense. As in optimized/kernel.h it may begin
-  /// above 0 and end below T; rows of tokens of no sequence are not written.
+  /// [N + 1] for a packed batch: sequence n holds the tokens [c[n], c[n+1]). Absent if dense. As in
+  /// optimized/kernel.h it may begin above 0 and end below T; rows of tokens of no sequence are not written.
   View<const std::int64_t, 1> cu_seqlens = {};
 
-  /// Throw Error where there is no such tensor or parameter.
+  /// Throw Error if there is no such tensor or parameter.
   [[nodiscard]] const NamedTensor<const float>& input(std::string_view name) const {
     return named(inputs, name, "input");
   }
   [[nodiscard]] const NamedTensor<float>& output(std::string_view name) const {
     return named(outputs, name, "output");
   }
-  /// Null where the call does not ask for that tap.
+  /// Null if the call does not ask for that tap.
   [[nodiscard]] const NamedTensor<float>* tap(std::string_view name) const {
     for (const NamedTensor<float>& tensor : outputs) {
       if (tensor.name == name) return &tensor;
@@ -85,20 +88,23 @@ struct OperatorArguments {
 /// One row of the table.
 struct OperatorKernel {
   std::string name;    ///< device.system.form
-  std::string system;  ///< a row of the table of operators
-  std::string form;    ///< one of the system's forms; decode is calls of it
+  std::string system;  ///< a system in the table of operators
+  std::string form;    ///< one of the system's forms; decode consists of calls of it
   std::string device;  ///< cpu or cuda
   std::vector<std::string> contracts;
-  /// Evaluates one call; called from several threads at a time.
+  /// Evaluates one call. Must be safe to call from several threads at once.
   std::function<Outcome(const OperatorArguments&, const Contract&)> run = nullptr;
-  bool strided = false;  ///< takes tensors with strides of their own; else every tensor is dense
-  /// The same call many times, as Kernel::time. Empty: `samestate bench` times `run` by the wall clock.
+  bool strided = false;  ///< accepts tensors with arbitrary strides; if false, every tensor is dense
+  /// Evaluates the same call many times, as Kernel::time. If empty, `samestate bench` measures `run` with the
+  /// wall clock.
   std::function<Timing(const OperatorArguments&, const Contract&, const TimingRequest&)> time = nullptr;
-  std::vector<std::string> limits = {};  ///< the calls that it takes, as Kernel::limits
-  /// Tensors between the stages of a layer that it hands out where a call has outputs of their names: what its next stage
-  /// read, value for value (docs/case-line.md names those that a system knows). A call asks for all or none of them; of one that is no tensor in some calls a limit stands behind its name: "convolved if T != 1".
+  std::vector<std::string> limits = {};  ///< the calls that it accepts, as Kernel::limits
+  /// Tensors between the stages of a layer that the kernel hands out if a call has outputs with their names:
+  /// what its next stage read, value for value (docs/case-line.md lists those that a system knows). A call
+  /// asks for all or none of them. For a tap that does not exist in some calls, a condition follows its name:
+  /// "convolved if T != 1".
   std::vector<std::string> taps = {};
-  bool packed = false;  ///< reads OperatorArguments::cu_seqlens; else it is asked for no packed batch
+  bool packed = false;  ///< reads OperatorArguments::cu_seqlens; if false, it gets no packed batch
 };
 
 /// The table of this build.

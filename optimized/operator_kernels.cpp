@@ -31,7 +31,7 @@ namespace samestate {
 // clang-format off
 std::span<const OperatorKernel> operator_kernels() {
   using namespace cpu;
-  // Of a form without products on the matrix unit tf32 would say what fp32 says.
+  // A form without products on the matrix unit would give the same results under tf32 as under fp32.
   static const std::vector<std::string> all = {"fp32", "bf16", "fp16"};
   static const std::vector<std::string> unit = {"fp32", "tf32", "tf32_truncated", "bf16", "fp16"};
   struct Row {

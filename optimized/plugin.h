@@ -6,14 +6,14 @@
 #include "optimized/kernel.h"
 #include "optimized/operator_kernel.h"
 
-/// A kernel of yours in the table, without a change to samestate: a shared library that defines the
-/// first function below and one that lists rows with C linkage, loaded by `samestate gate --plugin FILE.so`.
-/// examples/kernel_plugin is one to copy.
+/// Adds a kernel of yours to the table without changing samestate: build a shared library that defines, with
+/// C linkage, the first function below and one that lists rows, and load it with `samestate gate --plugin
+/// FILE.so`. examples/kernel_plugin is an example to copy.
 namespace samestate {
 
-/// What host and plugin must agree on: the first factor counts changes of meaning and is raised by hand (9: a call
-/// of named tensors may be a packed batch), the sum follows the layout of what crosses the border. Both sides must be built with the same C++ standard
-/// library.
+/// The number on which host and plugin must agree. The first factor counts changes of meaning and is raised
+/// by hand (9: a call of named tensors may be a packed batch); the sum follows the layout of the types that
+/// are exchanged. Both sides must be built with the same C++ standard library.
 inline constexpr int plugin_abi =
     9 * 100'000 +
     static_cast<int>(sizeof(Arguments) + sizeof(Contract) + sizeof(Outcome) + sizeof(Kernel) +
@@ -33,22 +33,22 @@ inline constexpr int plugin_call_abi =
 
 extern "C" {
 
-/// Returns samestate::plugin_abi as the plugin was compiled. The host refuses a plugin whose number is not
-/// its own and then calls nothing else of it.
+/// Returns samestate::plugin_abi as the plugin was compiled. The host refuses a plugin whose number differs
+/// from its own, and then calls nothing else in it.
 SAMESTATE_PLUGIN_EXPORT int samestate_plugin_abi();
 
-/// Appends one row a kernel to `*rows`. `Kernel::name` must not be in the table yet (a prefix of your own, as
-/// in my.gated_delta_rule.recurrent, keeps it apart); `run` is called from several threads and must stay
-/// valid while the process lives. May throw samestate::Error; anything else ends the process. `time`, for
-/// `samestate bench`, may be left out; it is called from one thread at a time.
+/// Appends one row per kernel to `*rows`. `Kernel::name` must not be in the table yet (a prefix of your own,
+/// as in my.gated_delta_rule.recurrent, makes it unique); `run` is called from several threads and must stay
+/// valid while the process lives. May throw samestate::Error; any other exception ends the process. `time`,
+/// for `samestate bench`, is optional; it is called from one thread at a time.
 SAMESTATE_PLUGIN_EXPORT void samestate_plugin_kernels(std::vector<samestate::Kernel>* rows);
 
-/// The same for kernels of the systems that are described by named tensors (`samestate list systems`), `time`
-/// included. May be left out.
+/// The same for kernels of the systems with named tensors (`samestate list systems`), including `time`.
+/// Optional.
 SAMESTATE_PLUGIN_EXPORT void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* rows);
 
-/// The same for kernels of any system, whose functions take a KernelCall. May be left out; a plugin that has it needs neither of the
-/// two above, and returns samestate::plugin_call_abi from the second function.
+/// The same for kernels of any system, whose functions take a KernelCall. Optional; a plugin that has it
+/// needs neither of the two above, and returns samestate::plugin_call_abi from the second function.
 SAMESTATE_PLUGIN_EXPORT void samestate_plugin_call_kernels(std::vector<samestate::CallKernel>* rows);
 SAMESTATE_PLUGIN_EXPORT int samestate_plugin_call_abi();
 

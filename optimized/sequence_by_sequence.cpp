@@ -7,7 +7,7 @@
 namespace samestate {
 namespace {
 
-/// The part of a tensor that belongs to sequence n, which holds the tokens [begin, end).
+/// Returns the part of a tensor that belongs to sequence n, which holds the tokens [begin, end).
 template <class T>
 NamedTensor<T> part_of(NamedTensor<T> x, std::int64_t n, std::int64_t begin, std::int64_t end) {
   if (x.axis == Axis::whole) return x;

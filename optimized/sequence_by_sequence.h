@@ -8,8 +8,9 @@ namespace samestate {
 
 using OperatorRun = std::function<Outcome(const OperatorArguments&, const Contract&)>;
 
-/// A function of packed batches that calls `run`, which takes strides, with each sequence alone: its tokens, its states and all
-/// weights. A dense call goes to `run` as it is. Throws Error where cu_seqlens is not ascending within the tokens of a tensor.
+/// Makes a function for packed batches from `run`, which accepts strides: it calls `run` with each sequence
+/// alone, with its tokens, its states and all weights. A dense call goes to `run` unchanged. Throws Error if
+/// cu_seqlens is not ascending within the tokens of a tensor.
 [[nodiscard]] OperatorRun sequence_by_sequence(OperatorRun run);
 
 }  // namespace samestate

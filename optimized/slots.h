@@ -7,11 +7,12 @@
 
 #include "optimized/operator_kernel.h"
 
-/// Slots of a pool of states, which a call has as numbers beside its other tensors.
+/// Slots of a pool of states, whose numbers are passed beside the other tensors of a call.
 namespace samestate {
 
-/// Input `slot` [B, 1] of a call whose pool has P slots, a number a request: a row of the pool, or -1 for none. Throws Error
-/// where one is no whole number in [-1, P): rounded, it might be a row beyond the pool.
+/// The input `slot` [B, 1] of a call whose pool has P slots, one number per request: a row of the pool, or -1
+/// for none. Throws Error if one is not a whole number in [-1, P): rounded, it might become a row beyond the
+/// pool.
 [[nodiscard]] inline std::vector<std::int64_t> slots_of(const OperatorArguments& call) {
   const NamedTensor<const float>& tensor = call.input("slot");
   const std::int64_t P = call.parameter("P");

@@ -1,7 +1,8 @@
-/* A kernel of yours in C: one file, `cc -shared -fPIC mine.c -o libmine.so`, `samestate gate --subject ./libmine.so`.
- * The library defines the two functions at the end; examples/subject_c is one to copy. It is called in a process that the
- * judge can lose, with the tensors and conventions of docs/subjects.md, whose declarations and words hold here too.
- * C99 and later, C++ too; no library is needed. */
+/* The interface for a kernel of yours in C: write one file, build it with `cc -shared -fPIC mine.c -o libmine.so`, and run
+ * `samestate gate --subject ./libmine.so`. The library defines the two functions at the end of this header;
+ * examples/subject_c is an example to copy. It is called in a process of its own, so that a crash does not end the judge,
+ * with the tensors and conventions of docs/subjects.md; declarations are written as described there.
+ * Works with C99 and later and with C++, and needs no other library. */
 #pragma once
 
 #include <stddef.h>
@@ -12,8 +13,8 @@
 extern "C" {
 #endif
 
-/* Raised when the meaning of a field changes. New fields come last, so that a library built for this protocol still loads
- * in commands of later ones: `size` says which fields there are. */
+/* Raised when the meaning of a field changes. New fields are added at the end, so a library built for this protocol still
+ * loads in later commands: `size` says which fields there are. */
 #define SAMESTATE_SUBJECT_PROTOCOL 1
 
 enum samestate_dtype {
@@ -27,17 +28,17 @@ enum samestate_dtype {
 enum samestate_outcome {
   SAMESTATE_RAN = 0, /* every element of every output is written */
   SAMESTATE_UNSUPPORTED =
-      1, /* this call is not done; `reason` says why. A failure inside the declared limits */
+      1, /* the kernel does not do this call; `reason` says why. Inside the declared limits this is a failure */
   SAMESTATE_NO_DEVICE = 2,
-  SAMESTATE_ERROR = 3 /* it was tried and failed: a crash of the case, with `reason` */
+  SAMESTATE_ERROR = 3 /* the call failed: counts as a crash of the case, with `reason` */
 };
 
-/* Where tensors lie; the numbers are DLPack's (kDLCPU, kDLCUDA). */
+/* Where tensors are stored; the numbers are those of DLPack (kDLCPU, kDLCUDA). */
 enum samestate_memory { SAMESTATE_HOST = 1, SAMESTATE_CUDA = 2 };
 
 typedef struct samestate_tensor {
   const char* name;
-  void* data;             /* of the host, or of the device where the kernel declares "memory": "cuda" */
+  void* data;             /* on the host, or on the device if the kernel declares "memory": "cuda" */
   const int64_t* shape;   /* [rank] */
   const int64_t* strides; /* [rank], in elements */
   int32_t rank;
@@ -45,12 +46,12 @@ typedef struct samestate_tensor {
 } samestate_tensor;
 
 typedef struct samestate_parameter {
-  const char* name; /* of a size: Hk, Hv, dk, dv, .. */
+  const char* name; /* the name of a size: Hk, Hv, dk, dv, .. */
   int64_t value;
 } samestate_parameter;
 
 typedef struct samestate_call {
-  uint64_t size; /* of this struct in the command */
+  uint64_t size; /* sizeof this struct in the command */
   const char* kernel;
   const char* contract;
   const samestate_tensor* inputs;
@@ -59,26 +60,27 @@ typedef struct samestate_call {
   int64_t input_count, output_count, parameter_count;
   int64_t batch;  /* B */
   int64_t tokens; /* T of this call */
-  int64_t chunk;  /* tokens a chunk; 0 where the form has none */
+  int64_t chunk;  /* tokens per chunk; 0 if the form has none */
   double scale;   /* multiplies the output */
   int32_t tiled;  /* value head h reads key head h mod Hk instead of h / (Hv / Hk) */
-  int32_t l2norm; /* q and k are normalised: x (sum x^2 + 1e-6)^-1/2 */
+  int32_t l2norm; /* normalise q and k: x (sum x^2 + 1e-6)^-1/2 */
   int32_t threads;
-  char* reason; /* where a reason goes, zero at its end */
+  char* reason; /* write a reason here, zero-terminated */
   uint64_t reason_size;
-  /* sequence_parallel: rank r holds the tokens [cuts[r], cuts[r + 1]); head_parallel: those value heads, and the key heads
-   * that serve them; null: one rank holds all, or the form has none. Not to be read where `size` ends before it: a command
-   * that was built without. */
+  /* In sequence_parallel rank r holds the tokens [cuts[r], cuts[r + 1]); in head_parallel those value heads, and the key
+   * heads that serve them. Null if one rank holds all, or the form has no ranks. Do not read this field if `size` ends
+   * before it: the command was built without it. */
   const int64_t* cuts; /* [cut_count], ranks + 1 */
   int64_t cut_count;
-  /* Where the tensors lie (samestate_memory), and on which of the devices that this process sees. */
+  /* Where the tensors are stored (samestate_memory), and on which of the devices that this process sees. */
   int32_t memory, device;
-  /* SAMESTATE_CUDA: a cudaStream_t, current with the device's primary context. Inputs are there for what is put on it, not
-   * sooner; outputs are read when it is idle: nobody waits for the device, and work elsewhere is found out. */
+  /* With SAMESTATE_CUDA, a cudaStream_t; the device's primary context is current. Inputs are ready for work that is enqueued
+   * on this stream, and not before; outputs are read when the stream is idle. The command does not wait for the whole device,
+   * so work on another stream shows as a failure. */
   void* stream;
 } samestate_call;
 
-/* Null where the call has no such tensor. */
+/* Null if the call has no such tensor. */
 static inline const samestate_tensor* samestate_find(const samestate_tensor* list, int64_t count,
                                                      const char* name) {
   for (int64_t i = 0; i < count; ++i) {
@@ -94,7 +96,7 @@ static inline const samestate_tensor* samestate_output(const samestate_call* cal
 }
 
 #ifdef DLPACK_DLPACK_H_
-/* A tensor of the call as DLPack has it, for whoever includes <dlpack/dlpack.h> first; shape and strides stay the call's. */
+/* A tensor of the call as a DLTensor, if <dlpack/dlpack.h> is included first; shape and strides still belong to the call. */
 static inline DLTensor samestate_dlpack(const samestate_call* call, const samestate_tensor* x) {
   DLTensor out;
   memset(&out, 0, sizeof out);
@@ -117,10 +119,11 @@ static inline DLTensor samestate_dlpack(const samestate_call* call, const samest
 
 #define SAMESTATE_SUBJECT_EXPORT __attribute__((visibility("default")))
 
-/* The message `ready` of docs/subjects.md, as JSON in memory that stays: {"type":"ready","protocol":1,"kernels":[..]}. */
+/* Returns the message `ready` of docs/subjects.md as JSON, in memory that stays valid:
+ * {"type":"ready","protocol":1,"kernels":[..]}. */
 SAMESTATE_SUBJECT_EXPORT const char* samestate_subject_declare(void);
 
-/* Evaluates one call; returns a samestate_outcome. Called from several threads at a time. */
+/* Evaluates one call and returns a samestate_outcome. Called from several threads at once. */
 SAMESTATE_SUBJECT_EXPORT int samestate_subject_run(const samestate_call* call);
 
 #ifdef __cplusplus

@@ -10,7 +10,7 @@ namespace {
 using FloatMatrix = Matrix<float>;
 using Rows = Eigen::Map<const FloatMatrix, 0, Eigen::OuterStride<>>;
 
-/// The [tokens, width] slab of head h of a [B,T,H,D] tensor, tokens [begin, end) of batch row b.
+/// The [tokens, width] part of head h of a [B,T,H,D] tensor, tokens [begin, end) of batch row b.
 Rows rows(const std::vector<float>& data, std::int64_t b, std::int64_t T, std::int64_t H, std::int64_t D,
           std::int64_t h, std::int64_t begin, std::int64_t end) {
   return {data.data() + ((b * T + begin) * H + h) * D, end - begin, D, Eigen::OuterStride<>(H * D)};

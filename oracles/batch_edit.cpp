@@ -122,13 +122,14 @@ Batch heads_of(const Batch& batch, const std::vector<std::int64_t>& heads) {
 }
 
 Batch packed_of(const Batch& batch) {
-  Batch out = batch;  // row-major rows of a dense batch already lie end to end
+  Batch out = batch;  // row-major rows of a dense batch are already contiguous
   const BatchShape& s = batch.shape;
   out.shape.B = 1;
   out.shape.T = s.B * s.T;
   out.shape.offsets = {0, 0};
   const std::int64_t state = s.Hv * s.dk * s.dv;
-  std::vector<float> states(static_cast<std::size_t>(state), 0.0F);  // of the empty sequence in front
+  // the state of the empty sequence at the start
+  std::vector<float> states(static_cast<std::size_t>(state), 0.0F);
   for (std::int64_t b = 0; b < s.B; ++b) {
     out.shape.offsets.push_back((b + 1) * s.T);
     out.shape.offsets.push_back((b + 1) * s.T);

@@ -162,7 +162,7 @@ std::vector<ContractPoint> make_points() {
   throw Error(fmt::format("contract={}: {}", text, why));
 }
 
-/// An error that `read` throws is one of that contract's text.
+/// An error that `read` throws is attributed to that contract's text.
 void within(Text text, const std::function<void()>& read) {
   try {
     read();
@@ -171,7 +171,7 @@ void within(Text text, const std::function<void()>& read) {
   }
 }
 
-/// "; nearest: a, b" or nothing.
+/// "; nearest: a, b", or empty.
 std::string near_text(Text name, std::span<const Text> known) {
   const Values near = nearest_names(name, known);
   return near.empty() ? "" : fmt::format("; nearest: {}", fmt::join(near, ", "));
@@ -191,7 +191,7 @@ std::size_t edits(Text a, Text b) {
   return row.back();
 }
 
-/// What stands in the way of a point's value among the others; empty: nothing.
+/// Why a point's value is not possible beside the others; empty if it is.
 std::string beside(const Contract& c, Text point) {
   if (point == "merges") return "inverse:" + contract_point("inverse").value(c);
   if (point == "log2e") return "exponential:exact";
@@ -199,15 +199,16 @@ std::string beside(const Contract& c, Text point) {
   return "residual:" + named(kFormats, c.residual);
 }
 
-/// Returns true if the fields are equal, whatever points of systems are switched.
+/// True if the fields are equal, whatever points of systems are switched.
 bool same_fields(const Contract& a, const Contract& b) {
   return std::all_of(contract_points().begin(), contract_points().end(),
                      [&](const ContractPoint& point) { return point.value(a) == point.value(b); });
 }
 
-/// What no bound covers.
+/// Combinations that no bound covers.
 std::string uncovered(const Contract& c) {
-  // Products of keys in fp16 may overflow, or lose small elements, where the inputs and the norm do not say how large.
+  // Products of keys in fp16 may overflow, or lose small elements, if the inputs and the norm do not limit
+  // their size.
   const std::pair<Text, Format> points[] = {
       {"qk", c.qk}, {"beta_k", c.beta_k}, {"k_decayed", c.k_decayed}, {"q_decayed", c.q_decayed}};
   for (const auto& [name, format] : points) {
@@ -271,7 +272,7 @@ bool changed(Contract& c, Text point, Text value, std::string* why) {
 }
 
 Contract parse_contract(Text text, std::span<const Contract> bases) {
-  // What is quoted of it has to stay a line that is read.
+  // The quoted part must remain short enough to be read as a line.
   constexpr std::size_t kLongest = 512;
   if (text.size() > kLongest)
     throw Error(fmt::format("contract of {} characters: at most {} are read; write BASE+POINT:VALUE+..",
@@ -348,7 +349,7 @@ std::string format_contract(const Contract& c, std::span<const Contract> bases) 
       point.set(again, point.value(c));
       changes.push_back(fmt::format("{}:{}", point.name, point.value(c)));
     }
-    // What follows from another change need not be said.
+    // Changes that follow from another change are omitted.
     std::erase_if(changes, [&](const std::string& change) {
       const ContractPoint& point = contract_point(change.substr(0, change.find(':')));
       Contract without = again;
@@ -362,7 +363,7 @@ std::string format_contract(const Contract& c, std::span<const Contract> bases) 
   }
   std::string text(base);
   for (const Text name : switched_points(c.name)) {
-    // One at which these formats round nothing has nothing to switch.
+    // A point at which these formats round nothing cannot be switched.
     if (format_at(c, require_point(name).row().use) != Format::none)
       least->push_back(fmt::format("{}:fp32", name));
   }

@@ -40,8 +40,8 @@ constexpr Row kRows[] = {
      "truncated"
      "+state_operand:tf32_truncated+v_new:tf32_truncated+v_decayed:tf32_truncated+P:tf32_truncated",
      "tf32 operands cut off instead of rounded"},
-    // FLA-like tensor-core kernel in a 16-bit format (BOUNDS 1, last column): every operand and every stored
-    // intermediate is rounded, sums and the state stay in fp32.
+    // A tensor-core kernel in a 16-bit format, like FLA's (BOUNDS 1, last column): every operand and every
+    // stored intermediate is rounded; sums and the state stay in fp32.
     {"fp16",
      "fp32+input:fp16+T:fp16+beta_v:fp16+beta_exp_k:fp16+U:fp16+W:fp16+state_operand:fp16+v_new:fp16"
      "+v_decayed:fp16+P:fp16+output:fp16+accumulator:tensor_core+exponential:ex2",
@@ -110,7 +110,7 @@ const Contract& contract_named(std::string_view name) {
   for (const NamedContract& row : table().rows) {
     if (row.contract.name == name) return row.contract;
   }
-  // Others are read once, under every text that they were given.
+  // Other contracts are parsed once, for each text by which they are requested.
   static std::mutex mutex;
   static std::map<std::string, Contract, std::less<>> read;
   const std::scoped_lock lock(mutex);
@@ -158,8 +158,8 @@ Contract recurrent_contract(const Contract& c) {
   Contract r;
   r.name = c.name;
   r.input = c.input;
-  // A recurrent kernel feeds no matrix unit, so q and k are rounded only where a kernel stores them again (16
-  // bit).
+  // A recurrent kernel uses no matrix unit, so q and k are rounded only if a kernel stores them again (16
+  // bits).
   r.qk = c.qk == Format::bf16 || c.qk == Format::fp16 ? c.qk : Format::fp32;
   r.state = c.state;
   r.output = c.output;

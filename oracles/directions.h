@@ -4,8 +4,9 @@
 
 namespace samestate {
 
-/// Directions that the rows of matrices share out among, (sum s^2)^2 / sum s^4 over all their singular values: of one outer
-/// product 1, of rows that have nothing in common as many as rows or columns. 0 of zeros.
+/// The effective number of directions among the rows of matrices, (sum s^2)^2 / sum s^4 over all their
+/// singular values: 1 for one outer product, the number of rows or columns for rows that have nothing in
+/// common, and 0 for zeros.
 class Directions {
  public:
   void add(const Matrix<double>& e) {

@@ -19,13 +19,13 @@
 namespace samestate {
 namespace {
 
-/// e^-x is 0 in every format, so that a beta of 0 or 1 and a decay of 1 are given exactly.
+/// e^-x is 0 in every format, so a beta of 0 or 1 and a decay of 1 are represented exactly.
 constexpr double kFar = 1000.0;
 
 constexpr std::array<GivenWord<Format>, 3> kGivenFormats{
     {{"fp32", Format::fp32, {}}, {"bf16", Format::bf16, {}}, {"fp16", Format::fp16, {}}}};
 
-/// Calls `with(key, words, value)` for each setting that has names, in the order of the text.
+/// Calls `with(key, words, value)` for each setting that has words, in the order of the text.
 template <typename Of, typename With>
 void each(Of& given, With&& with) {
   with("decay", kDecayWords, given.decay);
@@ -100,7 +100,7 @@ double Given::given_g(double x) const {
       y = std::exp(x);
       break;
     case Decay::raw:
-      // -g = log(1 + e^y), and for a large -g that is y itself.
+      // -g = log(1 + e^y), which for a large -g is y itself.
       y = x == 0.0 ? -kFar : x < -kFar ? -x : std::max(std::log(std::expm1(-x)), -kFar);
       break;
   }
@@ -113,7 +113,7 @@ double Given::read_g(double x) const {
 }
 
 double meant_by_g(const Given& given, double y) {
-  constexpr double kReset = -1e38;  // as the regime of resets has it; a recorded call may have -infinity
+  constexpr double kReset = -1e38;  // as in the regime of resets; a recorded call may have -infinity
   const auto finite = [](double g) { return g == -std::numeric_limits<double>::infinity() ? kReset : g; };
   switch (given.decay) {
     case Given::Decay::ln:

@@ -5,14 +5,15 @@
 
 #include "oracles/given.h"
 
-/// The words of a declaration and of a run file for what a kernel is given in place of g, beta and q: the canonical one first.
+/// The words that declarations and run files use for what a kernel receives in place of g, beta and q; the
+/// canonical one comes first.
 namespace samestate {
 
 template <class T>
 struct GivenWord {
   std::string_view word;
   T value;
-  std::string_view gives;  ///< what the kernel is given
+  std::string_view gives;  ///< what the kernel receives
 };
 
 inline constexpr std::array<GivenWord<Given::Decay>, 4> kDecayWords{

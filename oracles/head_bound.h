@@ -11,8 +11,8 @@ namespace samestate {
   return x.size() == 0 ? 0.0 : std::sqrt(x.squaredNorm() / static_cast<double>(x.size()));
 }
 
-/// What the RMS of the rows' errors of a head may be (G2 of BOUNDS 7), as judge_head holds it; infinite where the policy has
-/// no such gate.
+/// The limit on the RMS of the row errors of a head (G2 of BOUNDS 7), as judge_head applies it; infinite if
+/// the policy has no such gate.
 [[nodiscard]] double head_bound(const HeadOracle& oracle);
 
 }  // namespace samestate

@@ -1,4 +1,4 @@
-/// Oracle and tolerances of a head: what judge.cpp holds a kernel's outputs against.
+/// Oracle and tolerances of a head, with which judge.cpp compares a kernel's outputs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 namespace samestate {
 namespace {
 
-/// Makes an oracle vacuous whose tolerance is no small part of what is expected.
+/// Makes an oracle vacuous if its tolerance is not small compared with the expected values.
 void ask_for_size(HeadOracle& out) {
-  // Of a scale of 0, o is zero but for what underflows, and the state is judged.
+  // If the scale is 0, o is zero apart from values that underflow, and only the state is judged.
   constexpr double kUnderflow = 0x1p-120;  // of a row of some thousand elements
   const double tolerance = root_mean_square(out.row);
   const double size = root_mean_square(out.exact.o.rowwise().norm());
@@ -58,7 +58,7 @@ HeadOracle oracle_of_stretch(const Sequence<double>& x, const Path& path, const 
           ? soft.state_tolerance(out.policy.state_factor)
           : bound_of_stretch(x, path, contract, family, out.policy.state_mode, l2norm, carried_in)
                 .state_tolerance(out.policy.state_factor);
-  // The worst case adds up all there is.
+  // The worst case already adds up all errors.
   const RepeatedRoundings repeated = out.policy.mode == Mode::det
                                          ? RepeatedRoundings{Vector<double>::Zero(T), Vector<double>::Zero(0)}
                                          : repeated_roundings(x, parts, contract, family.delta);
@@ -112,7 +112,7 @@ HeadOracle exact_oracle_of(const Sequence<double>& x, const Path& path, const Co
                            const Family& family, bool l2norm) {
   HeadOracle out;
   out.exact = family.recurrent(x);
-  // Without tokens nothing is computed: the state's covariance, of key width squared, would be for nothing.
+  // Without tokens nothing is computed, so the state's covariance, of size key width squared, is not needed.
   if (x.tokens() > 0) out.largest = bound_of(x, path, contract, family, Mode::det, l2norm).largest;
   return out;
 }

@@ -17,7 +17,8 @@
 namespace samestate {
 namespace {
 
-/// 0/0 is no error; anything over a zero tolerance, and what is not finite over any, is infinitely wrong.
+/// 0/0 is no error; any error over a zero tolerance, and a value that is not finite over any tolerance,
+/// counts as infinite.
 double ratio_of(double error, double tolerance) {
   if (!std::isfinite(error)) return kInfinity;
   if (error == 0.0) return 0.0;
@@ -37,7 +38,7 @@ Vector<double> ratios(const Vector<double>& error, const Vector<double>& toleran
   return r;
 }
 
-/// Index of the largest entry; 0 where there is none.
+/// Index of the largest entry; 0 if there is none.
 Index argmax(const Vector<double>& x) {
   Index at = 0;
   for (Index i = 1; i < x.size(); ++i) {
@@ -78,16 +79,18 @@ Index worst_row(const Matrix<double>& a, const Matrix<double>& b) {
   return at;
 }
 
-/// A gate of the state says so in the last word of its name: its place is a row of the state, no token.
+/// A gate on the state has "state" as the last word of its name: its place is a row of the state, not a
+/// token.
 struct Gate {
   const char* name;
   double ratio, error, bound;
-  Index token;  ///< of the place that it speaks of; -1: the state
+  Index token;  ///< the place that it refers to; -1 for the state
 };
 
-/// Whether what holds no number comes behind a token of which the worst case is known and so large that a product of two such
-/// errors leaves fp32: an inverse by doubling makes them, of repeated keys, where its exact values are small. Large data have
-/// large errors too, but none that exceed what the kernel must hold by so much.
+/// True if values that are not finite come after a token whose worst case is known and so large that a
+/// product of two such errors leaves the range of fp32: with repeated keys an inverse by doubling produces
+/// these although its exact values are small. Large data have large errors too, but none that exceed the
+/// range of the kernel's values by so much.
 bool may_overflow_on_the_way(const HeadOracle& oracle, const Matrix<double>& o) {
   constexpr double kRootOfTheLargest = 0x1p64;
   const double most = kRootOfTheLargest * std::max(1.0, oracle.largest);
@@ -98,7 +101,7 @@ bool may_overflow_on_the_way(const HeadOracle& oracle, const Matrix<double>& o) 
   return false;
 }
 
-/// The policy's, or that of as few rows as those that are the most of the prediction.
+/// The policy's limit, or that for as few rows as dominate the prediction.
 double head_limit(const HeadOracle& oracle, const Vector<double>& rms) {
   const double squares = rms.squaredNorm();
   const double rows = squares > 0 ? squares * squares / rms.array().pow(4).sum() : 0.0;
@@ -167,7 +170,7 @@ Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Ma
   }
   if (!finite) {
     const Index bad = o.allFinite() ? -1 : argmax(hard_ratios);
-    // In front: of equal ratios the first one is named.
+    // Inserted at the front, because among equal ratios the first is named.
     gates.insert(gates.begin(), {bad < 0 ? "range state" : "range", kInfinity, kInfinity, 0.0, bad});
   }
   const Gate& worst = *std::max_element(gates.begin(), gates.end(),
@@ -210,7 +213,7 @@ Judgement judge_exact(const HeadOracle& oracle, const Contract& contract, const 
   const auto held = [](const Matrix<double>& x, Format format) {
     return x.unaryExpr([format](double v) { return round_to(v, format); }).eval();
   };
-  // What underflows in the oracle (a reset by e^-150) is zero in every format.
+  // Values that underflow in the oracle (a reset by e^-150) are zero in every format.
   const auto flushed = [](const Matrix<double>& x) {
     return x.unaryExpr([](double v) { return std::abs(v) < 0x1p-40 ? 0.0 : v; }).eval();
   };
@@ -268,7 +271,7 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   const Matrix<double> o = all_o(counted, Eigen::all);
   const Matrix<double> twin = runs.twin(counted, Eigen::all);
   const Matrix<double> exact = oracle.exact.o(counted, Eigen::all);
-  // The reordered twin sets the limits: an infinite one would let anything pass.
+  // The reordered twin sets the limits, and an infinite one would let anything pass.
   if (!runs.reordered.allFinite() || (!runs.twin.allFinite() && oracle.overflow_expected)) {
     j.verdict = Verdict::unsupported;
     j.reason = "the twin overflows here";
@@ -288,18 +291,20 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   const double kMaxLimit = 2.0 * std::sqrt(3.0);
   const Vector<double> distance = norms(o - twin);
   const Vector<double> d = ratios(distance, bound);
-  // What kernels that round alike differ by here: the twin against itself with its sums in another order.
+  // The difference between kernels that round alike: the twin compared with itself with its sums in another
+  // order.
   const Vector<double> free = norms(runs.reordered(counted, Eigen::all) - twin);
   const double error = root_mean_square(ratios(norms(twin - exact), bound));
-  // Neither of which is more than what fp32 sums make where the declared roundings fall on numbers that are there
-  // already: B counts half an ulp for each of them.
+  // Neither is larger than what fp32 sums cause if the declared roundings hit numbers that are already
+  // representable; B counts half an ulp for each of them.
   Vector<double> order(j.rows);
   for (Index i = 0; i < j.rows; ++i) order(i) = runs.order(counted[static_cast<std::size_t>(i)]);
   const double part =
       std::hypot(root_mean_square(ratios(free, bound)), root_mean_square(ratios(order, bound)));
   const double median_limit =
       std::max(tf32 ? kTwinMedianTf32 : kTwinMedian, kTwinSpread * median(ratios(free, bound)));
-  // An independent part of size s moves a norm of 1 by s^2 / 2, or by s where it is larger, and by its projection.
+  // An independent part of size s moves a norm of 1 by s^2 / 2, or by s if it is larger, and by its
+  // projection.
   const double moved = error > 0 ? std::min(part * part / error, part) : part;
   const double rms_allowed =
       (tf32 ? kTwinRmsTf32 : kTwinRms) * error + 2 * (moved + part / std::sqrt(static_cast<double>(j.rows)));
@@ -312,9 +317,10 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   const double scale = error > 0 ? error : 1.0;
   const double rms = kernel_error / scale;
   const double rms_limit = rms_allowed / scale;
-  // Keys of one line and beta near 2 hand one rounding that fell the other way on to every later row, undamped: what is in
-  // half of the rows then is one number, in few directions, and the rows before it are the twin's own. A rounding that no
-  // contract has is in the first rows too, and in directions of each row's own.
+  // With keys on one line and beta near 2, one rounding that falls the other way is passed on to every later
+  // row, undamped: half of the rows then contain one number, in few directions, and the rows before it equal
+  // the twin's. A rounding that no contract has occurs in the first rows too, and in a separate direction for
+  // each row.
   const Index before = std::find_if(d.begin(), d.end(), [](double x) { return x != 0.0; }) - d.begin();
   const auto of = [&](const Matrix<double>& x) {
     Directions directions;
@@ -327,10 +333,11 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
                       : static_cast<double>(before) >= kTwinTurned && of(o - twin) < kTwinTurned);
   const double middle = turned ? 0.0 : median(d);
 
-  // Where all rows repeat a few errors, their RMS is a statistic of few numbers: one that rounds the other
-  // way moves it by any factor.
+  // If all rows repeat a few errors, their RMS is a statistic of few numbers: a single rounding that falls
+  // the other way changes it by any factor.
   const double deviation = runs.repeated_keys ? 0.0 : std::abs(kernel_error - error) / scale;
-  // The statistic nearest to its limit decides: error and bound are its, and the gate says which it is.
+  // The statistic nearest to its limit decides: error and bound are its values, and the gate says which it
+  // is.
   struct Statistic {
     const char* gate;
     double ratio, error, bound;
@@ -342,7 +349,7 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   };
   const Statistic* most = statistics;
   for (const Statistic& s : statistics) {
-    // One that is no number decides.
+    // A statistic that is NaN decides.
     if (s.ratio > most->ratio || (std::isnan(s.ratio) && !std::isnan(most->ratio))) most = &s;
   }
   j.gate = most->gate;
@@ -381,7 +388,7 @@ Judgement judge_pair(const Matrix<double>& o1, const Vector<double>& tolerance1,
   }
   const Vector<double> tolerance = tolerance1 + tolerance2;
   Matrix<double> difference = o1 - o2;
-  Index neither = -1;  // a row where neither is finite
+  Index neither = -1;  // a row in which neither is finite
   for (Index i = 0; i < o1.rows(); ++i) {
     for (Index c = 0; c < o1.cols(); ++c) {
       if (std::isfinite(o1(i, c)) || std::isfinite(o2(i, c))) continue;

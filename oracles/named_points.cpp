@@ -31,7 +31,7 @@
 namespace samestate {
 namespace {
 
-/// The prefix of a change that switches a point: only names of points have a full stop in them.
+/// Identifies a change that switches a point: only names of points contain a full stop.
 constexpr char kOfTable = '.';
 
 std::vector<const PointTable*> sorted_tables() {

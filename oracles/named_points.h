@@ -9,41 +9,45 @@
 #include "oracles/bounds/skipped_points.h"
 #include "reference/contract.h"
 
-/// The rounding points of all references by name (reference/point.h), and the contracts that switch them: in
-/// `bf16+softmax_attention.weights:fp32` a kernel keeps the weights of a softmax in fp32, and bounds, samples and twin know no
-/// rounding there. Which points are switched stands in the contract's own name: no kernel of this tree reads it.
+/// The rounding points of all references by name (reference/point.h), and the contracts that switch them:
+/// under `bf16+softmax_attention.weights:fp32` a kernel keeps the weights of a softmax in fp32, and bounds,
+/// samples and twin have no rounding there. The switched points are recorded in the contract's own name; no
+/// kernel in this repository reads them.
 namespace samestate {
 
-/// Every table, in the order of a search.
+/// Every table, in search order.
 [[nodiscard]] std::span<const PointTable* const> point_tables();
 
 /// Every point of every table, in that order.
 [[nodiscard]] const std::vector<Point>& named_points();
 
-/// The point of that full name; empty where there is none.
+/// The point of that full name; empty if there is none.
 [[nodiscard]] std::optional<Point> point_named(std::string_view name);
 
-/// The format to which the contract rounds at a point of that use: where results are stored its input's, if that has 16 bit;
-/// where products are made that of the operands of a tf32 unit; none where it rounds nothing.
+/// The format to which the contract rounds at a point of that use: where results are stored, that of its
+/// inputs if it has 16 bits; where products are made, that of the operands of a tf32 unit; none if it rounds
+/// nothing.
 [[nodiscard]] Format format_at(const Contract& contract, PointUse use);
 
-/// Full names of the points that a contract's text switches, in its order.
+/// Full names of the points that a contract's text switches, in the order of the text.
 [[nodiscard]] std::vector<std::string_view> switched_points(std::string_view contract);
 
-/// The points at which a contract rounds nothing although its formats would, with all that are the same point in another order
-/// of evaluation or in a stage. Null: none. The set lives as long as the process. Throws Error where the contract's name has an
-/// unknown point.
+/// The points at which a contract rounds nothing although its formats would, including those that are the
+/// same point in another order of evaluation or in a stage. Null if there are none. The set lives as long as
+/// the process. Throws Error if the contract's name contains an unknown point.
 [[nodiscard]] const SkippedPoints* unstored_points(const Contract& contract);
 
-/// Full names of the points that a text may have meant: those of that name in any table, else those that are nearest by edits or
-/// have it in them, the far ones left out.
+/// Full names of the points that a text may have meant: those with that name in any table, or else those that
+/// are near by edit distance or contain it.
 [[nodiscard]] std::vector<std::string> nearest_points(std::string_view text);
 
-/// Throws Error that names the nearest points and where to find all, unless there is a point of that name.
+/// The point of that name. Throws Error that names the nearest points, and where to find all, if there is
+/// none.
 [[nodiscard]] Point require_point(std::string_view name);
 
-/// `text` as the value of a point in a contract: true where it switches the point (fp32), false where it is the format that the
-/// contract rounds to there. Throws Error with what it takes for another one, and where the contract rounds nothing there.
+/// Reads `text` as the value of a point in a contract: true if it switches the point off (fp32), false if it
+/// is the format to which the contract rounds there anyway. Throws Error that says what is allowed for any
+/// other text, and if the contract rounds nothing there.
 [[nodiscard]] bool switches(const Contract& contract, Point point, std::string_view text);
 
 }  // namespace samestate

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-/// The two doubles that are no numbers. For sources; a header spells them out.
+/// Infinity and NaN under short names. For sources only; a header spells them out.
 namespace samestate {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();

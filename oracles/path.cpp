@@ -15,10 +15,10 @@
 namespace samestate {
 namespace {
 
-/// Error common to a row of q or k that the kernel normalises. Inputs on a 16-bit grid times a factor within
-/// u of a power of two round back to that grid, all by the same relative amount: where the result is rounded
-/// to such a format again, up to u is common to the row. In det the elements' own roundings, summed by
-/// absolute value, hold it already.
+/// The error common to a row of q or k that the kernel normalises. Inputs on a 16-bit grid times a factor
+/// within u of a power of two round back to that grid, all by the same relative amount: if the result is
+/// rounded to such a format again, up to u is common to the row. In det the elements' own roundings, summed
+/// by absolute value, already contain it.
 double normalising_error(const Contract& contract, Mode mode, Index key_width) {
   const double factor = l2norm_error(mode, key_width);
   const bool grid = contract.qk == Format::bf16 || contract.qk == Format::fp16;
@@ -34,8 +34,8 @@ Bound bound_of_segment(const Sequence<double>& x, const Segment& segment, const 
   return bound_recurrent(x, recurrent_contract(contract), family.structure(), mode, carried, norm_error);
 }
 
-/// The state that a part hands on is the composition of its map: what it is off by takes the place of what the part's own
-/// end is, for the parts that follow.
+/// The state that a part passes on is the composition of its map: for the following parts, the error of this
+/// state replaces that of the part's own end state.
 void hand_on(Bound& bound, const Sequence<double>& part, const StateError* carried, Index chunk,
              const Contract& contract, const Family& family, Mode mode, double norm_error) {
   const Sequence<double> maps = map_sequence(part);
@@ -89,7 +89,7 @@ std::vector<Index> Ranks::cuts(Index tokens, Index chunk) const {
     for (Index r = 1; r < count; ++r) out.push_back(std::min(r * each, tokens));
   } else {
     for (Index r = 1; r < count; ++r) {
-      // One cut in four falls on one that is there already, and leaves a rank without tokens.
+      // One cut in four coincides with an existing one, and leaves a rank without tokens.
       const std::uint64_t draw = samestate::drawn(seed, static_cast<std::uint64_t>(r));
       const bool again = draw % 4 == 0 && r > 1;
       out.push_back(again ? out.back()

@@ -9,12 +9,13 @@
 #include "reference/contract.h"
 
 /// The formats as the oracles see them: constants and one rounding. Kernels round with code of their own
-/// (optimized/cpu/rounding.h), so that a mistake here and a mistake there do not agree.
+/// (optimized/cpu/rounding.h), so a mistake in one does not agree with a mistake in the other.
 namespace samestate {
 
 namespace detail {
 
-/// A binary format: `precision` significant bits, exponents (of the leading bit) from `lowest` to `highest`.
+/// A binary format: `precision` significant bits, and exponents (of the leading bit) from `lowest` to
+/// `highest`.
 struct FormatLayout {
   int precision;
   int lowest;
@@ -41,11 +42,11 @@ constexpr FormatLayout layout_of(Format format) {
   return {53, -1022, 1023};
 }
 
-/// No operand of a kernel is wider than fp32: rounding to these leaves every value as it is.
+/// No operand of a kernel is wider than fp32, so rounding to these formats leaves every value unchanged.
 constexpr bool identity(Format format) { return format == Format::none || format == Format::fp64; }
 
-/// 2^n, n in the range of normal doubles: what the library does for every n takes ten times as long, and drawn roundings
-/// ask for little else.
+/// 2^n for n in the range of normal doubles. The library function, which works for every n, takes ten times
+/// as long, and drawn roundings need little else.
 constexpr double power(int n) { return std::bit_cast<double>(static_cast<std::uint64_t>(n + 1023) << 52U); }
 
 /// Exponent of the leading bit of a normal double.
@@ -55,16 +56,18 @@ constexpr int exponent_of(double x) {
 
 constexpr int truncates(Format format) { return format == Format::tf32_truncated ? 1 : 0; }
 
-/// n where unit_roundoff is 2^-n.
+/// n such that unit_roundoff is 2^-n.
 constexpr int unit_exponent(Format format) { return layout_of(format).precision - truncates(format); }
 
-/// Below the normal range of the format, where its numbers are the multiples of 2^(lowest - precision + 1).
+/// Rounds below the normal range of the format, where its numbers are the multiples of 2^(lowest - precision
+/// + 1).
 [[nodiscard]] double round_subnormal(double x, Format format);
 
 }  // namespace detail
 
 /// Largest relative error of one rounding: 2^-53 fp64, 2^-24 fp32, 2^-11 tf32 and fp16, 2^-10 tf32_truncated
-/// (it drops bits), 2^-8 bf16, 0 none; of an operand of tf32x3 2^-20, its half of what the product lacks included (BOUNDS 5.5).
+/// (it drops bits), 2^-8 bf16, 0 none; 2^-20 for an operand of tf32x3, including its half of the part of the
+/// product that is left out (BOUNDS 5.5).
 [[nodiscard]] constexpr double unit_roundoff(Format format) {
   return format == Format::none ? 0.0 : detail::power(-detail::unit_exponent(format));
 }
@@ -91,7 +94,7 @@ constexpr int unit_exponent(Format format) { return layout_of(format).precision 
   if (detail::identity(format) || x == 0.0 || !std::isfinite(x)) return x;
   const detail::FormatLayout layout = detail::layout_of(format);
   if (detail::exponent_of(x) < layout.lowest) return detail::round_subnormal(x, format);
-  // A carry out of the kept bits goes into the exponent, which is what it should do.
+  // A carry out of the kept bits goes into the exponent, as it should.
   const auto bits = std::bit_cast<std::uint64_t>(x);
   const auto dropped = static_cast<unsigned>(53 - layout.precision);
   const std::uint64_t last = std::uint64_t{1} << dropped;
@@ -105,12 +108,12 @@ constexpr int unit_exponent(Format format) { return layout_of(format).precision 
 /// The same for fp32 data: fp32, fp64 and none return x.
 [[nodiscard]] float round_to(float x, Format format);
 
-/// The format whose numbers an operand of `format` takes as they are: tf32x3 leaves out products of second parts, which only a number
-/// of tf32 has none of.
+/// The format whose numbers an operand of `format` takes unchanged: tf32x3 leaves out products of second
+/// parts, and only tf32 numbers have no second part.
 constexpr Format whole_in(Format format) { return format == Format::tf32x3 ? Format::tf32 : format; }
 
 /// Half the spacing of `format` at |x|, subnormals included: the hard bound on rounding a value of magnitude
-/// up to |x| (for tf32_truncated the whole spacing). 0 for none; infinity or NaN where x is. BOUNDS 7,
+/// up to |x| (for tf32_truncated the whole spacing). 0 for none; infinity or NaN if x is. BOUNDS 7,
 /// `half_ulp_out`.
 [[nodiscard]] inline double half_ulp(double x, Format format) {
   if (format == Format::none) return 0.0;

@@ -2,21 +2,23 @@
 
 #include "oracles/judge.h"
 
-/// Tolerances of a stretch of a sequence, whose first state a kernel may have been off by already (BOUNDS 10.4).
+/// Tolerances for part of a sequence, in which the kernel may start from a state that already has an error
+/// (BOUNDS 10.4).
 namespace samestate {
 
-/// As bound_of in path.h, the first segment from `carried_in` (null: none).
+/// As bound_of in path.h, with the first segment starting from the error `carried_in` (null if it has none).
 [[nodiscard]] Bound bound_of_stretch(const Sequence<double>& x, const Path& path, const Contract& contract,
                                      const Family& family, Mode mode, bool l2norm,
                                      const StateError* carried_in);
 
-/// As oracle_of in judge.h, from an initial state that the kernel's own is off by as `carried_in` says (null: by nothing).
+/// As oracle_of in judge.h, if the kernel starts from a state that has the error `carried_in` (null if it has
+/// none).
 [[nodiscard]] HeadOracle oracle_of_stretch(const Sequence<double>& x, const Path& path,
                                            const Contract& contract, const Family& family, bool l2norm,
                                            const StateError* carried_in);
 
-/// The tokens from `begin` on, with the final state: what is judged of a stretch whose first tokens stand there for the
-/// state's sake.
+/// The tokens from `begin` on, with the final state: this is the part to judge if the tokens before it are
+/// there only to produce the state.
 [[nodiscard]] HeadOracle last_tokens(HeadOracle oracle, const Sequence<double>& x, Index begin);
 
 }  // namespace samestate

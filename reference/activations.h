@@ -4,11 +4,12 @@
 
 #include "reference/rounding_point.h"
 
-/// Activations, on one value and on every element of a matrix. sigma is always the logistic function
-/// (EQUATIONS 1; ACT-2 calls silu so).
+/// Activation functions, on one value and on every element of a matrix. sigma is always the logistic function
+/// (EQUATIONS 1; ACT-2 writes it that way).
 namespace samestate {
 
-/// 1 / (1 + e^-x), from the side that does not overflow: known to a share of itself however small it is.
+/// 1 / (1 + e^-x), evaluated on the side that does not overflow, so that the relative error stays small
+/// however small the value is.
 template <class Scalar>
 [[nodiscard]] Scalar logistic_by_exp(const Scalar& x) {
   using std::exp;
@@ -19,8 +20,8 @@ template <class Scalar>
   return Scalar(1) / (Scalar(1) + exp(-x));
 }
 
-/// The same of a gate or an activation, which kernels also evaluate as (1 + tanh(x / 2)) / 2, known to a rounding of 1: a scalar
-/// that carries errors has that in its own overload.
+/// The logistic function of a gate or an activation. Kernels also evaluate it as (1 + tanh(x / 2)) / 2, whose
+/// error is absolute, one rounding of 1; a scalar that carries errors accounts for this in its own overload.
 template <class Scalar>
 [[nodiscard]] Scalar logistic(const Scalar& x) {
   return logistic_by_exp(x);
@@ -51,7 +52,8 @@ template <class Scalar>
   return x.unaryExpr([](const Scalar& e) { return silu(e); });
 }
 
-/// Rows summing to one: e^{x - max} over their sum (MOE-2). Throws nothing; a row of no columns stays empty.
+/// The softmax of each row: e^{x - max} divided by its sum (MOE-2). Throws nothing; a row without columns
+/// stays empty.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> softmax(const Matrix<Scalar>& x) {
   using std::exp;

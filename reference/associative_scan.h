@@ -3,12 +3,12 @@
 #include "reference/error.h"
 #include "reference/sequence.h"
 
-/// Inclusive scans of the linear recurrence h_t = a_t h_{t-1} + b_t, elementwise (EQ-17). The maps
-/// h |-> a h + b compose associatively, so that all prefixes come in O(log T) rounds (SSM-2, SSM-3); they do
-/// not commute. Every scan takes any T, also 0 and no power of two.
+/// Inclusive scans of the linear recurrence h_t = a_t h_{t-1} + b_t, elementwise (EQ-17). The maps h |-> a h
+/// + b compose associatively but do not commute, so all prefixes can be computed in O(log T) rounds (SSM-2,
+/// SSM-3). Every scan takes any T, including 0 and lengths that are not powers of two.
 namespace samestate {
 
-/// One map a row: h |-> a_t h + b_t. Also the scans' result, where row t is the composition of maps 0 .. t.
+/// One map per row: h |-> a_t h + b_t. In the result of a scan, row t is the composition of maps 0 .. t.
 template <class Scalar>
 struct DiagonalMaps {
   Matrix<Scalar> a;  ///< [T, K]
@@ -17,7 +17,8 @@ struct DiagonalMaps {
 
 namespace detail {
 
-/// Row `into` of `out` becomes: first row i of `earlier`, then row j of `later`. `out` may be either of them.
+/// Sets row `into` of `out` to the composition of row i of `earlier`, applied first, and row j of `later`.
+/// `out` may alias either of them.
 template <class Scalar>
 void compose_maps(const DiagonalMaps<Scalar>& earlier, Index i, const DiagonalMaps<Scalar>& later, Index j,
                   DiagonalMaps<Scalar>& out, Index into) {
@@ -40,8 +41,8 @@ void require_maps(const DiagonalMaps<Scalar>& maps) {
 
 }  // namespace detail
 
-/// All prefixes, each row composed with the row 1, 2, 4, .. before it (Hillis-Steele): log2 T rounds, O(T log
-/// T) work. Throws Error where a and b differ in shape.
+/// All prefixes: each row is composed with the row 1, 2, 4, .. before it (Hillis-Steele), in log2 T rounds
+/// and O(T log T) work. Throws Error if a and b differ in shape.
 template <class Scalar>
 [[nodiscard]] DiagonalMaps<Scalar> hillis_steele_scan(DiagonalMaps<Scalar> maps) {
   detail::require_maps(maps);
@@ -54,8 +55,9 @@ template <class Scalar>
   return maps;
 }
 
-/// All prefixes by a tree of partial compositions and back down (Blelloch): 2 log2 T rounds, O(T) work. The
-/// tree is padded to a power of two with the identity map. Throws Error where a and b differ in shape.
+/// All prefixes, by a tree of partial compositions that is walked up and then down (Blelloch), in 2 log2 T
+/// rounds and O(T) work. The tree is padded to a power of two with the identity map. Throws Error if a and b
+/// differ in shape.
 template <class Scalar>
 [[nodiscard]] DiagonalMaps<Scalar> blelloch_scan(const DiagonalMaps<Scalar>& maps) {
   detail::require_maps(maps);
@@ -71,7 +73,8 @@ template <class Scalar>
       detail::compose_maps(tree, right - half, tree, right, tree, right);
     }
   }
-  // Downwards each node holds what comes before its subtree; nothing comes before the root.
+  // On the way down each node holds the composition of everything before its subtree; nothing comes before
+  // the root.
   tree.a.row(leaves - 1).setOnes();
   tree.b.row(leaves - 1).setZero();
   for (Index half = leaves / 2; half >= 1; half /= 2) {

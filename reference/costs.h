@@ -1,7 +1,7 @@
 #pragma once
 
-/// The cost model: parameters, bytes and operations as functions of configurations, exact in 64 bits. The
-/// arithmetic claims of the documents (COST-1 .. COST-39, P-26) are compared with it.
+/// The cost model: parameters, bytes and operations as functions of a configuration, exact in 64-bit
+/// integers. The arithmetic claims of the documents (COST-1 .. COST-39, P-26) are compared with it.
 #include "reference/costs/attention.h"
 #include "reference/costs/dendritic.h"
 #include "reference/costs/mixture_of_experts.h"

@@ -7,9 +7,9 @@
 #include "reference/linear.h"
 #include "reference/mixture_of_experts.h"
 
-/// The router of the dendritic layer, for the tokens of one head (EQUATIONS 7.3 steps 2-4): Es branches
-/// always on, K of the other E - Es chosen by their softmax, of equals the lower index first.
-/// selection_gap of mixture_of_experts.h says how far a token is from another choice (8.2).
+/// The router of the dendritic layer, for the tokens of one head (EQUATIONS 7.3 steps 2-4): Es branches are
+/// always active, and K of the other E - Es are chosen by their softmax; among equals the lower index wins
+/// . selection_gap in mixture_of_experts.h says how far a token is from another choice (8.2).
 namespace samestate {
 
 namespace points {
@@ -19,7 +19,7 @@ inline constexpr PointRow kDendriticRouterRows[] = {
 inline constexpr PointTable dendritic_router{"dendritic_router", PointTier::equation, kDendriticRouterRows};
 }  // namespace points
 
-/// Branches of one head.
+/// Branch counts of one head.
 struct BranchCounts {
   Index branches = 1;  ///< E
   Index shared = 1;    ///< Es, the first ones
@@ -28,7 +28,8 @@ struct BranchCounts {
   [[nodiscard]] Index candidates() const { return branches - shared; }
 };
 
-/// Throws Error for negative counts, E < Es + K, and Es = K = 0, where no branch is ever active.
+/// Throws Error for negative counts, for E < Es + K, and for Es = K = 0, where no branch would ever be
+/// active.
 inline void require_branch_counts(const BranchCounts& n) {
   const std::string counts = "branches=" + std::to_string(n.branches) +
                              ", shared=" + std::to_string(n.shared) + ", routed=" + std::to_string(n.routed) +
@@ -39,29 +40,30 @@ inline void require_branch_counts(const BranchCounts& n) {
     throw Error(counts + "no branch is active; shared or routed must be positive");
 }
 
-/// How shared and routed weights are brought to the sum 1.
+/// How shared and routed weights are normalised to the sum 1.
 enum class WeightRule {
-  /// R1 (DEND-10 resolved, A-06, A-07): shared 1/Es each, the chosen p divided by their sum, then all by the
-  /// sum.
+  /// R1 (DEND-10 resolved, A-06, A-07): each shared branch gets 1/Es, the chosen probabilities are divided by
+  /// their sum, and then all weights are divided by their total.
   renormalise_routed,
-  /// R2, the words of DEND-10 alone: shared 1 each, the chosen p as they are, then all by the sum.
+  /// R2, the literal words of DEND-10: each shared branch gets 1, the chosen probabilities stay as they are,
+  /// and all weights are divided by their total.
   literal
 };
 
-/// What the router decides for the tokens of one head.
+/// The router's decisions for the tokens of one head.
 template <class Scalar>
 struct DendriticRouting {
-  Matrix<Scalar> logits;         ///< [T, E - Es], no columns for K = 0 (A-10)
+  Matrix<Scalar> logits;         ///< [T, E - Es], without columns if K = 0 (A-10)
   Matrix<Scalar> probabilities;  ///< [T, E - Es], their softmax
   Matrix<Index> selected;  ///< [T, K] candidates, the most probable first; branch = Es + candidate (A-09)
   Matrix<Scalar> weights;  ///< omega [T, E]
-  Matrix<bool> mask;       ///< mu [T, E], from the indices and not from the weights (A-11)
+  Matrix<bool> mask;       ///< mu [T, E], computed from the indices and not from the weights (A-11)
 };
 
-/// omega and mu of a choice that is given (steps 3-4), made here or by the code under test (8.2). selected:
-/// [T, K] distinct candidates in 0..E-Es-1, chosen: [T, K] their probabilities, >= 0; under
-/// `renormalise_routed` only their proportions matter. Throws Error where shapes, indices or values are not
-/// such, or the weights of a token sum to zero.
+/// omega and mu of a given choice (steps 3-4), made here or by the code under test (8.2). selected: [T, K]
+/// distinct candidates in 0..E-Es-1; chosen: [T, K] their probabilities, >= 0, of which only the proportions
+/// matter under `renormalise_routed`. Throws Error if shapes, indices or values are invalid, or if the
+/// weights of a token sum to zero.
 template <class Scalar>
 [[nodiscard]] DendriticRouting<Scalar> injected_routing(const Matrix<Index>& selected,
                                                         const Matrix<Scalar>& chosen, const BranchCounts& n,
@@ -113,8 +115,8 @@ template <class Scalar>
 }
 
 /// Steps 2-4 from the projected queries, before expansion, convolution and norm (DEND-6..11). q: [T, d],
-/// router: [E - Es, d] without bias. For K = 0 the router is not asked. Throws Error where sizes disagree and
-/// as require_branch_counts.
+/// router: [E - Es, d] without bias. If K = 0 the router is not evaluated. Throws Error if sizes disagree,
+/// and as require_branch_counts does.
 template <class Scalar>
 [[nodiscard]] DendriticRouting<Scalar> route_branches(const Matrix<Scalar>& q, const Matrix<Scalar>& router,
                                                       const BranchCounts& n,

@@ -5,13 +5,13 @@
 #include <concepts>
 #include <utility>
 
-/// Forward-mode automatic differentiation: a value and its derivative along one direction. Pushed through a
-/// reference template it differentiates that very evaluation, so a gradient written down by hand is checked
+/// Forward-mode automatic differentiation: a value and its derivative along one direction. Evaluating a
+/// reference template with it differentiates that very evaluation, so a hand-written gradient is checked
 /// against the code of its loss and not against a second formula.
 namespace samestate {
 
-/// a + b e with e^2 = 0. `Base` is any scalar of the references. Comparisons look at the value alone, so a
-/// branch is taken as the value takes it, and its derivative is that of the branch.
+/// a + b e with e^2 = 0. `Base` is any scalar of the references. Comparisons look at the value alone, so the
+/// value decides which branch is taken, and the derivative is that of this branch.
 template <class Base>
 class DualNumber {
  public:
@@ -61,7 +61,7 @@ class DualNumber {
 };
 
 /// exp, log, log1p, expm1, sqrt, sin, cos: f(a + b e) = f(a) + f'(a) b e. At the edge of a domain the
-/// derivative is what the division gives (sqrt at 0: infinite, or NaN for a constant).
+/// derivative is whatever the division gives (for sqrt at 0 it is infinite, or NaN for a constant).
 template <class Base>
 [[nodiscard]] DualNumber<Base> exp(const DualNumber<Base>& x) {
   using std::exp;

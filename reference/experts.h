@@ -5,8 +5,8 @@
 
 #include "reference/mixture_of_experts.h"
 
-/// The experts of a mixture and the four ways of evaluating them (MOE-16, EQ-19). An expert is anything that
-/// maps [n, D] to [n, D], n >= 0. An expert to which no token goes is legal.
+/// The experts of a mixture and four ways of evaluating them (MOE-16, EQ-19). An expert is any function that
+/// maps [n, D] to [n, D] for n >= 0. An expert that receives no token is legal.
 namespace samestate {
 
 namespace points {
@@ -26,25 +26,26 @@ struct LinearExpert {
   Matrix<Scalar> weight;  ///< [D, D]
   Vector<Scalar> bias;    ///< [D] or empty
 
-  /// [n, D] -> [n, D]. Throws Error where the sizes disagree.
+  /// [n, D] -> [n, D]. Throws Error if the sizes disagree.
   [[nodiscard]] Matrix<Scalar> operator()(const Matrix<Scalar>& x) const {
     return linear(x, weight, bias, points::experts["linear"]);
   }
 };
 
-/// E(x) = W_down (silu(W_gate x) * W_up x): the expert of Qwen3-Next and DeepSeek-V3 (EQUATIONS 5.8). F the
-/// expert's width.
+/// E(x) = W_down (silu(W_gate x) * W_up x): the expert of Qwen3-Next and DeepSeek-V3 (EQUATIONS 5.8). F is
+/// the expert's width.
 template <class Scalar>
 struct SwiGluExpert {
   Matrix<Scalar> gate;  ///< [F, D]
   Matrix<Scalar> up;    ///< [F, D]
   Matrix<Scalar> down;  ///< [D, F]
 
-  /// [n, D] -> [n, D]. Throws Error where the sizes disagree.
+  /// [n, D] -> [n, D]. Throws Error if the sizes disagree.
   [[nodiscard]] Matrix<Scalar> operator()(const Matrix<Scalar>& x) const {
     return linear(activated(x), down, points::experts["down"]);
   }
-  /// silu(W_gate x) * W_up x, [n, D] -> [n, F]; stored at `point`, the caller's. Throws as above.
+  /// silu(W_gate x) * W_up x, [n, D] -> [n, F], stored at `point`, which the caller may choose. Throws Error
+  /// as above.
   [[nodiscard]] Matrix<Scalar> activated(const Matrix<Scalar>& x,
                                          Point point = points::experts["hidden"]) const {
     if (gate.rows() != up.rows()) {
@@ -57,15 +58,17 @@ struct SwiGluExpert {
   }
 };
 
-/// How the weighted sum over a token's experts is evaluated; all give the same y (EQ-19).
+/// How the weighted sum over a token's experts is evaluated; all forms give the same y (EQ-19).
 enum class ExpertForm {
-  loop,    ///< over experts: gather its tokens, apply, scale, add back (MOE-16)
-  dense,   ///< every expert on every token, weight 0 where it is not selected
-  sorted,  ///< assignments sorted by expert, one contiguous block an expert (grouped product), scattered back
-  per_token  ///< over tokens, over ranks
+  loop,      ///< loop over experts: gather its tokens, apply it, scale, add back (MOE-16)
+  dense,     ///< every expert on every token, weight 0 where it is not selected
+  sorted,    ///< assignments sorted by expert, one contiguous block per expert (grouped product), scattered
+             ///< back
+  per_token  ///< loop over tokens, then over ranks
 };
 
-/// Each token's sum of what its K experts gave, a row a rank. weights: [T, K], outputs: [T K, D] -> [T, D].
+/// For each token, the weighted sum of the outputs of its K experts, one output row per rank. weights: [T,
+/// K], outputs: [T K, D] -> [T, D].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> weighted_sum(const Matrix<Scalar>& weights, const Matrix<Scalar>& outputs) {
   const Index K = weights.cols();
@@ -76,7 +79,7 @@ template <class Scalar>
 
 namespace detail {
 
-/// E_i of the rows, [n, D]. Throws Error where the expert changes the shape.
+/// E_i applied to the rows, [n, D]. Throws Error if the expert changes the shape.
 template <class Scalar, class Expert>
 [[nodiscard]] Matrix<Scalar> apply_expert(const std::vector<Expert>& experts, Index i,
                                           const Matrix<Scalar>& rows) {
@@ -95,7 +98,7 @@ struct Assignment {
   Index rank;
 };
 
-/// The assignments of expert i, by token.
+/// The assignments of expert i, in order of their tokens.
 [[nodiscard]] inline std::vector<Assignment> assignments_of(const Matrix<Index>& experts, Index i) {
   std::vector<Assignment> found;
   for (Index t = 0; t < experts.rows(); ++t) {
@@ -132,7 +135,8 @@ template <class Scalar, class Expert>
 [[nodiscard]] Matrix<Scalar> experts_dense(const Matrix<Scalar>& x, const Routing<Scalar>& routing,
                                            const std::vector<Expert>& experts) {
   const Index N = static_cast<Index>(experts.size());
-  Matrix<Scalar> masked = Matrix<Scalar>::Constant(x.rows(), N, Scalar(0));  // w_{t,i}, 0 off the selection
+  // w_{t,i}, 0 for experts that are not selected
+  Matrix<Scalar> masked = Matrix<Scalar>::Constant(x.rows(), N, Scalar(0));
   for (Index t = 0; t < x.rows(); ++t) {
     for (Index r = 0; r < routing.experts.cols(); ++r) {
       masked(t, routing.experts(t, r)) = routing.weights(t, r);
@@ -147,7 +151,7 @@ template <class Scalar, class Expert>
 [[nodiscard]] Matrix<Scalar> experts_sorted(const Matrix<Scalar>& x, const Routing<Scalar>& routing,
                                             const std::vector<Expert>& experts) {
   const Index K = routing.experts.cols();
-  std::vector<Assignment> sorted;  // all T K of them, by expert, then token
+  std::vector<Assignment> sorted;  // all T K assignments, by expert, then by token
   std::vector<Index> block_begin;
   for (Index i = 0; i < static_cast<Index>(experts.size()); ++i) {
     block_begin.push_back(static_cast<Index>(sorted.size()));
@@ -186,9 +190,9 @@ template <class Scalar, class Expert>
 }  // namespace detail
 
 /// y_t = sum over ranks r of w_{t,r} E_{i_{t,r}}(x_t) (MOE-4 with the weights of the routing). x: [T, D] ->
-/// [T, D]. Reads `experts` and `weights` of the routing alone, so both may be injected. Throws Error for no
-/// experts, a selection that is none (require_selection), weights of another shape, an expert that changes
-/// the shape.
+/// [T, D]. Only `experts` and `weights` of the routing are read, so both may be injected. Throws Error if
+/// there are no experts, the selection is invalid (require_selection), the weights have another shape, or an
+/// expert changes the shape.
 template <class Scalar, class Expert>
 [[nodiscard]] Matrix<Scalar> mixture_of_experts(const Matrix<Scalar>& x, const Routing<Scalar>& routing,
                                                 const std::vector<Expert>& experts,

@@ -98,7 +98,7 @@ struct AffineMap {
   Matrix<Scalar> B;
 };
 
-/// First `earlier`, then `later`. The maps do not commute (EQ-04, BUGS M89).
+/// Applies `earlier` first, then `later`. The maps do not commute (EQ-04, BUGS M89).
 template <class Scalar>
 [[nodiscard]] AffineMap<Scalar> then(const AffineMap<Scalar>& earlier, const AffineMap<Scalar>& later) {
   return {later.A * earlier.A, later.A * earlier.B + later.B};
@@ -114,8 +114,8 @@ template <class Scalar>
   return {Scalar(exp(x.g(t))) * keep, x.beta(t) * k * x.v.row(t)};
 }
 
-/// All states by an inclusive parallel scan (Hillis-Steele) over the maps, then the reads. EQ-04. O(T log T
-/// dk^3).
+/// All states by an inclusive parallel scan (Hillis-Steele) over the maps, followed by the reads (EQ-04), in
+/// O(T log T dk^3).
 template <class Scalar>
 [[nodiscard]] Trajectory<Scalar> gated_delta_rule_scan(const Sequence<Scalar>& x) {
   using std::exp;

@@ -9,9 +9,9 @@
 #include "reference/l2norm.h"
 #include "reference/rounding_point.h"
 
-/// The serving step of Gated DeltaNet: what stands between the convolution and the gated norm of the layer
-/// (EQUATIONS 5.6), its gates and l2norm inside, its state in one slot of a pool. Of one token it is decode, of several the
-/// drafted tokens of multi-token prediction.
+/// The serving step of Gated DeltaNet: everything between the convolution and the gated norm of the layer
+/// (EQUATIONS 5.6), with gates and l2norm inside and the state in one slot of a pool. With one token it is
+/// decode; with several, the drafted tokens of multi-token prediction.
 namespace samestate {
 
 namespace points {
@@ -22,11 +22,12 @@ inline constexpr PointRow kGatedDeltaStepRows[] = {
 inline constexpr PointTable gated_delta_step{"gated_delta_step", PointTier::equation, kGatedDeltaStepRows};
 }  // namespace points
 
-/// The slot of a request without a state, as the padding of a captured batch is one.
+/// The slot of a request that has no state, such as the padding of a captured batch.
 inline constexpr Index kNullSlot = -1;
 
-/// What one request brings. Hk key heads of width dk, Hv value heads of width dv, a multiple of Hk; T tokens, the heads of
-/// each one after another; a pool of P slots, in each of which Hv states [dk, dv] lie.
+/// The inputs of one request: Hk key heads of width dk; Hv value heads of width dv, a multiple of Hk; T
+/// tokens, with the heads of each token one after another; and a pool of P slots, each holding Hv states [dk,
+/// dv].
 template <class Scalar>
 struct GatedDeltaStep {
   Index key_heads = 1;
@@ -39,7 +40,7 @@ struct GatedDeltaStep {
   Vector<Scalar> dt_bias;  ///< [Hv]
   Matrix<Scalar> pool;     ///< [P Hv dk, dv]
   Index slot = kNullSlot;
-  bool normalises = true;  ///< l2norm of q and k inside
+  bool normalises = true;  ///< q and k are l2-normalised inside
 
   [[nodiscard]] Index tokens() const { return a.rows(); }
   [[nodiscard]] Index value_heads() const { return a.cols(); }
@@ -50,7 +51,7 @@ struct GatedDeltaStep {
 template <class Scalar>
 struct GatedDeltaStepOutput {
   Matrix<Scalar> o;     ///< [T Hv, dv]
-  Matrix<Scalar> pool;  ///< as it was, but for the rows of the slot
+  Matrix<Scalar> pool;  ///< as it was, except for the rows of the slot
 };
 
 namespace detail {
@@ -87,7 +88,7 @@ void require_gated_delta_step(const GatedDeltaStep<Scalar>& x) {
   }
 }
 
-/// Rows h, h + heads, ... of x: a head of all tokens.
+/// Rows h, h + heads, ... of x: one head for all tokens.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> head_of_tokens(const Matrix<Scalar>& x, Index heads, Index h) {
   Matrix<Scalar> y(x.rows() / heads, x.cols());
@@ -97,9 +98,10 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// The step of one request. `run` evaluates the rule on one head, in any form: Sequence<Scalar> -> Trajectory<Scalar>. A
-/// kernel may keep normalised q and k in its operand format, and no gate in less than fp32 (BUGS M55). Without a slot
-/// nothing is read, o is zero and the pool is as it was. Throws Error where sizes disagree or there is no such slot.
+/// The step of one request. `run` evaluates the rule on one head, in any form: Sequence<Scalar> ->
+/// Trajectory<Scalar>. A kernel may keep normalised q and k in its operand format, but no gate in less than
+/// fp32 (BUGS M55). Without a slot nothing is read, o is zero and the pool is unchanged. Throws Error if
+/// sizes disagree or there is no such slot.
 template <class Scalar, class Run>
 [[nodiscard]] GatedDeltaStepOutput<Scalar> gated_delta_step(const GatedDeltaStep<Scalar>& x, const Run& run) {
   using std::sqrt;
@@ -115,7 +117,7 @@ template <class Scalar, class Run>
   const Index Hv = x.value_heads();
   const Index dk = x.q.cols();
   for (Index h = 0; h < Hv; ++h) {
-    const Index first = (x.slot * Hv + h) * dk;  // row of the pool
+    const Index first = (x.slot * Hv + h) * dk;  // first row of the state in the pool
     Sequence<Scalar> head;
     head.q = detail::head_of_tokens(q, x.key_heads, x.key_head(h));
     head.k = detail::head_of_tokens(k, x.key_heads, x.key_head(h));

@@ -10,7 +10,7 @@
 namespace samestate {
 
 /// g = -exp(A_log) softplus(a + dt_bias), the log-decay, <= 0 (GDN-12, GDN-29, DEND-22; GDN-47 corrected).
-/// a: [T, H], A_log, dt_bias: [H] -> [T, H]. Throws Error where the sizes disagree.
+/// a: [T, H], A_log, dt_bias: [H] -> [T, H]. Throws Error if the sizes disagree.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> log_decay(const Matrix<Scalar>& a, const Vector<Scalar>& A_log,
                                        const Vector<Scalar>& dt_bias) {

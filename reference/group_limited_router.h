@@ -23,15 +23,15 @@ inline constexpr PointTable group_limited_router{"group_limited_router", PointTi
 /// The N experts form G groups of N / G neighbours; a token chooses K experts out of its best M groups.
 template <class Scalar>
 struct GroupLimitedRouter {
-  Vector<Scalar> selection_bias;  ///< [N] or empty; moves the choice, never the weight
+  Vector<Scalar> selection_bias;  ///< [N] or empty; affects the choice, never the weight
   Index groups = 1;               ///< G
   Index groups_kept = 1;          ///< M
   Index experts_per_token = 1;    ///< K
   Scalar scaling{1};              ///< multiplies the renormalised weights; 2.5 in DeepSeek-V3
 };
 
-/// Throws Error where N does not divide into the groups, M is not in 1..G, K not in 1..M N / G: which of them, what may be, and
-/// what to write.
+/// Throws Error if G does not divide N, M is not in 1..G, or K is not in 1..M N / G. The message says which
+/// of them it is, what is allowed, and what to write.
 inline void require_groups(Index N, Index G, Index M, Index K) {
   const auto is = [](const char* size, Index value) { return size + ("=" + std::to_string(value)); };
   if (G < 1) throw Error(is("G", G) + ": there is at least one group; " + is("write G", 1) + " or more");
@@ -54,15 +54,15 @@ inline void require_groups(Index N, Index G, Index M, Index K) {
   }
 }
 
-/// sigma of logits that are compared and divided by their sum: of the smallest too a share of itself has to be known, so that
-/// (1 + tanh(x / 2)) / 2 is no way to it.
+/// sigma of logits whose results are compared and divided by their sum. Even the smallest needs a small
+/// relative error, so (1 + tanh(x / 2)) / 2 will not do.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> expert_scores(const Matrix<Scalar>& logits) {
   return logits.unaryExpr([](const Scalar& e) { return logistic_by_exp(e); });
 }
 
-/// Probabilities s = sigma(logits) [T, N] and choices s + bias [T, N], of a routing that has not chosen yet. Throws as
-/// require_groups, and where the bias has another length.
+/// Probabilities s = sigma(logits) [T, N] and choices s + bias [T, N], of a routing that has not chosen yet.
+/// Throws Error as require_groups does, and if the bias has another length.
 template <class Scalar>
 [[nodiscard]] Routing<Scalar> scored(const Matrix<Scalar>& logits, const GroupLimitedRouter<Scalar>& router,
                                      Matrix<Scalar>& choice) {
@@ -93,10 +93,11 @@ void weigh_chosen(Routing<Scalar>& out, const Scalar& scaling) {
   out.weights = stored(std::move(out.weights), points::group_limited_router["weights"]);
 }
 
-/// s = sigma(logits), which a kernel may store; choice = s + bias; a group's score is the sum of its two largest choices (one, in a
-/// group of one); the K largest choices of the M best groups; w = scaling s / sum s. Ties go to the lower
-/// index. logits: [T, N]; `probabilities` of the routing are s. Throws Error where N does not divide into the
-/// groups, M is not in 1..G, K not in 1..M N / G, or the bias has another length.
+/// s = sigma(logits), which a kernel may store; choice = s + bias; a group's score is the sum of its two
+/// largest choices (of its only one if the group has one expert); the K largest choices in the M best groups
+/// are taken; w = scaling s / sum s. Ties go to the lower index. logits: [T, N]; `probabilities` of the
+/// routing are s. Throws Error if G does not divide N, M is not in 1..G, K is not in 1..M N / G, or the bias
+/// has another length.
 template <class Scalar>
 [[nodiscard]] Routing<Scalar> route_group_limited(const Matrix<Scalar>& logits,
                                                   const GroupLimitedRouter<Scalar>& router) {
@@ -117,7 +118,7 @@ template <class Scalar>
     const Matrix<Index> best_groups = top_k(group_score, M);
     for (Index r = 0; r < M; ++r) kept[static_cast<std::size_t>(best_groups(0, r))] = true;
 
-    std::vector<Index> candidates;  // ascending, so that the tie rule of top_k is that of the experts
+    std::vector<Index> candidates;  // ascending, so that top_k breaks ties by the index of the expert
     for (Index i = 0; i < N; ++i) {
       if (kept[static_cast<std::size_t>(i / width)]) candidates.push_back(i);
     }
@@ -132,8 +133,8 @@ template <class Scalar>
   return out;
 }
 
-/// The same by one descending order of all experts: the first two of each group give its score, the first K of those in
-/// groups that are kept are chosen. Throws likewise.
+/// The same result from one descending order of all experts: the first two of each group give its score, and
+/// the first K in the groups that are kept are chosen. Throws Error likewise.
 template <class Scalar>
 [[nodiscard]] Routing<Scalar> route_group_limited_in_order(const Matrix<Scalar>& logits,
                                                            const GroupLimitedRouter<Scalar>& router) {

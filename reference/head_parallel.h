@@ -9,11 +9,12 @@
 #include "reference/error.h"
 #include "reference/recurrence.h"
 
-/// Value heads divided among ranks: each holds its own and the key heads that serve them, and evaluates them as if there
-/// were no others. Heads do not meet, so that the outputs in a row are those of the heads one by one, in every bit.
+/// Value heads divided among ranks: each rank holds its own value heads and the key heads that serve them,
+/// and evaluates them as if there were no others. Heads do not interact, so the outputs side by side equal
+/// those of the heads one by one, bit for bit.
 namespace samestate {
 
-/// All heads of one sequence, or those of a rank.
+/// All heads of one sequence, or those of one rank.
 template <class Scalar>
 struct Heads {
   std::vector<Matrix<Scalar>> q, k;           ///< [Hk] of [T, dk]
@@ -29,8 +30,9 @@ struct Heads {
   }
 };
 
-/// Which key head serves each of Hv value heads, by enumeration: Hv / Hk in a row have the same one, or each has the one
-/// behind that of the head before. Throws Error unless Hv is a multiple of Hk.
+/// Which key head serves each of Hv value heads, by enumeration: either Hv / Hk consecutive value heads share
+/// one, or each value head takes the key head after that of the previous one. Throws Error unless Hv is a
+/// multiple of Hk.
 [[nodiscard]] inline std::vector<Index> key_heads_of(Index Hk, Index Hv, HeadMap map) {
   if (Hk < 1 || Hv < 1 || Hv % Hk != 0)
     throw Error("Hv=" + std::to_string(Hv) + ": must be a multiple of Hk=" + std::to_string(Hk));
@@ -42,7 +44,8 @@ struct Heads {
   return keys;
 }
 
-/// What the rank of the value heads [begin, end) holds: copies, its key heads renumbered in the order of the call's.
+/// A copy of what the rank of the value heads [begin, end) holds, with its key heads renumbered in the order
+/// of the call.
 template <class Scalar>
 [[nodiscard]] Heads<Scalar> heads_of_rank(const Heads<Scalar>& all, Index begin, Index end) {
   const auto part = [&](const auto& list) {
@@ -63,8 +66,8 @@ template <class Scalar>
   return own;
 }
 
-/// Rank r holds the value heads [cuts[r], cuts[r + 1]), none where the two are equal; a trajectory a value head of the call.
-/// Throws Error unless cuts ascend from 0 to Hv.
+/// Rank r holds the value heads [cuts[r], cuts[r + 1]), and none if the two are equal. Returns one trajectory
+/// per value head of the call. Throws Error unless cuts ascend from 0 to Hv.
 template <class System, class Scalar>
 [[nodiscard]] std::vector<Trajectory<Scalar>> head_parallel(const Heads<Scalar>& all,
                                                             const std::vector<Index>& cuts) {

@@ -15,7 +15,8 @@ struct KeyValueCache {
 
   [[nodiscard]] Index tokens() const { return k.rows(); }
 
-  /// With the rows of later tokens appended. Throws Error where the widths or the numbers of rows disagree.
+  /// The cache with the rows of later tokens appended. Throws Error if the widths or the numbers of rows
+  /// disagree.
   [[nodiscard]] KeyValueCache appended(const Matrix<Scalar>& keys, const Matrix<Scalar>& values) const {
     const bool first = tokens() == 0;
     if (keys.rows() != values.rows() || k.rows() != v.rows() ||

@@ -8,10 +8,10 @@
 #include "reference/rotary_embedding.h"
 #include "reference/softmax_attention.h"
 
-/// Multi-head latent attention (class C-MLA, EQUATIONS 5.9): keys and values of all heads are linear in one
-/// latent vector a token, which alone is cached, with one rotary key. D model width, H heads, n non-rotary
-/// and r rotary columns of a key head, dv of a value head, c columns of the latent (DeepSeek-V3: 128 heads,
-/// 128, 64, 128, 512).
+/// Multi-head latent attention (class C-MLA, EQUATIONS 5.9): keys and values of all heads are linear
+/// functions of one latent vector per token; only that vector and one rotary key are cached. D is the model
+/// width, H the number of heads, n and r the non-rotary and rotary columns of a key head, dv those of a value
+/// head, and c those of the latent (DeepSeek-V3: 128 heads, n = 128, r = 64, dv = 128, c = 512).
 namespace samestate {
 
 namespace points {
@@ -47,20 +47,20 @@ struct LatentWidths {
   [[nodiscard]] Index key() const { return nope + rope; }
 };
 
-/// Weights as in public checkpoints. With `kv_norm` empty and r = 0 it is the document's literal form
-/// (MLA-3..6; E-14 for what that lacks).
+/// Weights as in public checkpoints. With an empty `kv_norm` and r = 0 it is the document's literal form
+/// (MLA-3..6; E-14 lists what that form lacks).
 template <class Scalar>
 struct LatentAttentionWeights {
   Index heads = 1;
-  Matrix<Scalar> q_down;   ///< [q, D], or empty: queries straight from x
+  Matrix<Scalar> q_down;   ///< [q, D], or empty: queries are projected directly from x
   Vector<Scalar> q_norm;   ///< [q], or empty: no norm
-  Matrix<Scalar> q_up;     ///< [H (n + r), q or D], per head the n rows, then the r
+  Matrix<Scalar> q_up;     ///< [H (n + r), q or D], for each head its n rows, then its r rows
   Matrix<Scalar> kv_down;  ///< [c + r, D], the latent's rows, then the rotary key's
   Vector<Scalar> kv_norm;  ///< [c], or empty: no norm
-  Matrix<Scalar> kv_up;    ///< [H (n + dv), c], per head W_UK, then W_UV
+  Matrix<Scalar> kv_up;    ///< [H (n + dv), c], for each head W_UK, then W_UV
   Matrix<Scalar> output;   ///< [D, H dv]
-  Scalar epsilon{1e-6};    ///< of both norms
-  Scalar score_factor{1};  ///< multiplies the scale (n + r)^-1/2; YaRN: (0.1 ln 40 + 1)^2
+  Scalar epsilon{1e-6};    ///< for both norms
+  Scalar score_factor{1};  ///< multiplies the scale (n + r)^-1/2; YaRN uses (0.1 ln 40 + 1)^2
   RotaryPairs pairs = RotaryPairs::interleaved;
 
   /// Throws Error unless the weights fit together.
@@ -97,8 +97,8 @@ struct LatentAttentionWeights {
   }
 };
 
-/// All that later tokens need of earlier ones: c + r numbers a token, 576 in DeepSeek-V3 (MLA-4 has the
-/// latent alone).
+/// All that later tokens need from earlier ones: c + r numbers per token, 576 in DeepSeek-V3 (MLA-4 has only
+/// the latent).
 template <class Scalar>
 struct LatentCache {
   Matrix<Scalar> latent;      ///< [S, c] AFTER its norm; 0 x 0 before the first token
@@ -110,16 +110,17 @@ struct LatentCache {
 
 /// How the same attention is evaluated (EQ-16).
 enum class LatentForm {
-  naive,          ///< K and V of all heads restored from the latent (MLA-5..7)
-  absorbed,       ///< W_UK moved to the query, W_UV behind the sum: one key head [c + r], values the latent
+  naive,     ///< K and V of all heads are restored from the latent (MLA-5..7)
+  absorbed,  ///< W_UK moved to the query, W_UV applied after the sum: one key head [c + r] whose values are
+             ///< the latent
   fully_absorbed  ///< W_UK merged into the query projection, W_UV into the output projection
 };
 
 template <class Scalar>
 struct LatentAttention {
   Matrix<Scalar> y;           ///< [T, D]
-  Matrix<Scalar> heads;       ///< [T, H dv] before the output projection; 0 x 0 where the form never has it
-  LatentCache<Scalar> cache;  ///< of all tokens so far, x included
+  Matrix<Scalar> heads;       ///< [T, H dv] before the output projection; 0 x 0 if the form never computes it
+  LatentCache<Scalar> cache;  ///< for all tokens so far, including x
 };
 
 namespace detail {
@@ -129,7 +130,7 @@ template <class Scalar>
   return weight.size() == 0 ? x : stored(rms_norm(x, weight, epsilon), points::latent_attention["normed"]);
 }
 
-/// [past; x]. Throws Error where the widths disagree.
+/// [past; x]. Throws Error if the widths disagree.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> appended(const Matrix<Scalar>& past, Index tokens, const Matrix<Scalar>& x) {
   if (tokens == 0) return x;
@@ -142,7 +143,7 @@ template <class Scalar>
   return all;
 }
 
-/// Columns [begin, begin + width) of every head, heads of `stride` columns, side by side.
+/// Columns [begin, begin + width) of every head of `stride` columns, side by side.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> part_of_heads(const Matrix<Scalar>& x, Index heads, Index stride, Index begin,
                                            Index width) {
@@ -166,7 +167,7 @@ template <class Scalar>
   return both;
 }
 
-/// The rotation, or nothing where there are no rotary columns (tables may then be empty).
+/// The rotation, or x itself if there are no rotary columns (the tables may then be empty).
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> rotated(const Matrix<Scalar>& x, const LatentAttentionWeights<Scalar>& weights,
                                      const RotaryTables<Scalar>& tables, Index heads) {
@@ -180,8 +181,8 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// What the tokens add to the cache: c = RMSNorm(x W_dkv), k^R = RoPE(x W_kr). x: [T, D], tables of its
-/// positions. Throws Error where sizes disagree.
+/// What the tokens add to the cache: c = RMSNorm(x W_dkv), k^R = RoPE(x W_kr). x: [T, D]; the tables are
+/// those of its positions. Throws Error if sizes disagree.
 template <class Scalar>
 [[nodiscard]] LatentCache<Scalar> latent_of(const Matrix<Scalar>& x,
                                             const LatentAttentionWeights<Scalar>& weights,
@@ -194,8 +195,8 @@ template <class Scalar>
           detail::rotated(rotary, weights, tables, 1)};
 }
 
-/// The keys and values, restored from the cache: heads [k^N | k^R] with k^N = W_UK c, and v = W_UV c.
-/// [S, H (n + r)] and [S, H dv]. They are what a cache of full keys and values would hold.
+/// The keys and values, restored from the cache: heads [k^N | k^R] with k^N = W_UK c, and v = W_UV c, of
+/// shapes [S, H (n + r)] and [S, H dv]. A cache of full keys and values would hold them.
 template <class Scalar>
 [[nodiscard]] KeyValueCache<Scalar> restored_keys_values(const LatentCache<Scalar>& cache,
                                                          const LatentAttentionWeights<Scalar>& weights) {
@@ -208,7 +209,7 @@ template <class Scalar>
           detail::part_of_heads(up, weights.heads, stride, w.nope, w.value)};
 }
 
-/// What the queries project: x, or x compressed, behind its norm. [T, q or D]
+/// The input of the query projection: x itself, or x compressed and normalised. [T, q or D]
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> query_input(const Matrix<Scalar>& x,
                                          const LatentAttentionWeights<Scalar>& weights) {
@@ -219,7 +220,7 @@ template <class Scalar>
 
 namespace detail {
 
-/// Heads and their scale (n + r)^-1/2; q, k and v are whose attention it is.
+/// The number of heads and their scale (n + r)^-1/2; the caller fills in q, k and v.
 template <class Scalar>
 [[nodiscard]] AttentionInputs<Scalar> scaled_heads(const LatentAttentionWeights<Scalar>& weights) {
   using std::sqrt;
@@ -231,7 +232,8 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// sum_s p_ts v_s of all heads, keys and values restored: q_nope [T, H n], q_rope [T, H r] turned -> [T, H dv].
+/// sum_s p_ts v_s of all heads, with keys and values restored: q_nope [T, H n], q_rope [T, H r] after
+/// rotation -> [T, H dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> attend_restored(const Matrix<Scalar>& q_nope, const Matrix<Scalar>& q_rope,
                                              const LatentAttentionWeights<Scalar>& weights,
@@ -245,7 +247,8 @@ template <class Scalar>
   return stored(softmax_attention(x), points::latent_attention["attended"]);
 }
 
-/// W_UK^T q^N of all heads, what asks the latent itself: q^N . W_UK c = (W_UK^T q^N) . c. [T, H n] -> [T, H c]
+/// W_UK^T q^N of all heads, which is multiplied with the latent itself: q^N . W_UK c = (W_UK^T q^N) . c. [T,
+/// H n] -> [T, H c]
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> absorbed_queries(const Matrix<Scalar>& q_nope,
                                               const LatentAttentionWeights<Scalar>& weights) {
@@ -259,7 +262,7 @@ template <class Scalar>
   return q;
 }
 
-/// The same of what the queries project, by W_UK^T W_UQ. [T, q or D] -> [T, H c]
+/// The same from the input of the query projection, by W_UK^T W_UQ. [T, q or D] -> [T, H c]
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> merged_queries(const Matrix<Scalar>& q_input,
                                             const LatentAttentionWeights<Scalar>& weights) {
@@ -276,8 +279,8 @@ template <class Scalar>
   return q;
 }
 
-/// sum_s p_ts c_s of all heads, which share the key [c | k^R] and the value c: q_latent [T, H c], q_rope [T, H r] turned ->
-/// [T, H c].
+/// sum_s p_ts c_s of all heads, which share the key [c | k^R] and the value c: q_latent [T, H c], q_rope [T,
+/// H r] after rotation -> [T, H c].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> attend_latent(const Matrix<Scalar>& q_latent, const Matrix<Scalar>& q_rope,
                                            const LatentAttentionWeights<Scalar>& weights,
@@ -290,7 +293,7 @@ template <class Scalar>
   return stored(softmax_attention(x), points::latent_attention["mixed"]);
 }
 
-/// W_UV behind the sum. mixed: [T, H c] -> [T, H dv]
+/// W_UV applied after the sum. mixed: [T, H c] -> [T, H dv]
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> mixed_values(const Matrix<Scalar>& mixed,
                                           const LatentAttentionWeights<Scalar>& weights) {
@@ -317,8 +320,8 @@ template <class Scalar>
                 points::latent_attention["o_merged"]);
 }
 
-/// Attention of the tokens x [T, D], which are the last T of those in `cache`; `tables` are of x's positions.
-/// Throws Error where sizes disagree.
+/// Attention of the tokens x [T, D], which are the last T tokens in `cache`; `tables` are those of x's
+/// positions. Throws Error if sizes disagree.
 template <class Scalar>
 [[nodiscard]] LatentAttention<Scalar> latent_attention_cached(const Matrix<Scalar>& x,
                                                               const LatentAttentionWeights<Scalar>& weights,
@@ -348,8 +351,8 @@ template <class Scalar>
   return out;
 }
 
-/// The layer on the tokens x [T, D], which follow those of `past`; `tables` are of x's positions. Prefill:
-/// empty past; decode: T = 1. Throws Error where sizes disagree.
+/// The layer on the tokens x [T, D], which follow those of `past`; `tables` are those of x's positions. With
+/// an empty past this is a prefill, with T = 1 a decode step. Throws Error if sizes disagree.
 template <class Scalar>
 [[nodiscard]] LatentAttention<Scalar> latent_attention(const Matrix<Scalar>& x,
                                                        const LatentAttentionWeights<Scalar>& weights,

@@ -21,8 +21,8 @@ void require_linear(const Matrix<Scalar>& x, const Matrix<Scalar>& weight, const
 
 }  // namespace detail
 
-/// y = x W^T + b, the projection of every layer, its product and its result at one rounding point. x: [T, in], weight:
-/// [out, in], bias: [out] or empty -> [T, out]. Throws Error where the sizes disagree.
+/// y = x W^T + b, the projection used in every layer; its product and its result are at one rounding point.
+/// x: [T, in], weight: [out, in], bias: [out] or empty -> [T, out]. Throws Error if the sizes disagree.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> linear(const Matrix<Scalar>& x, const Matrix<Scalar>& weight,
                                     const Vector<Scalar>& bias, Point point) {
@@ -38,7 +38,7 @@ template <class Scalar>
   return linear(x, weight, Vector<Scalar>(), point);
 }
 
-/// The same of a scalar that rounds nowhere, which needs no point.
+/// The same for a scalar that rounds nowhere and so needs no point.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> linear(const Matrix<Scalar>& x, const Matrix<Scalar>& weight,
                                     const Vector<Scalar>& bias = {}) {

@@ -69,15 +69,15 @@ template <class Scalar>
   return x.scale * matrix_product(scores, x.v, points::linear_attention["values"]);
 }
 
-/// Non-causal, state first: O = scale Q (K^T V), the reassociation that only the missing mask allows (E-12).
-/// [T, dv].
+/// Non-causal, state first: O = scale Q (K^T V). This reassociation is valid only because there is no mask
+/// (E-12). [T, dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> linear_attention_bidirectional_state_first(const Sequence<Scalar>& x) {
   const Matrix<Scalar> state = matrix_product(x.k.transpose(), x.v, points::linear_attention["state"]);
   return x.scale * matrix_product(x.q, state, points::linear_attention["read"]);
 }
 
-/// State of the normalised form: the numerator's matrix and the denominator's vector z = sum k.
+/// State of the normalised form: the matrix of the numerator and the vector z = sum k of the denominator.
 template <class Scalar>
 struct NormalisedState {
   Matrix<Scalar> S;  ///< [dk, dv]
@@ -93,7 +93,7 @@ struct NormalisedTrajectory {
 
 /// Normalised linear attention, token by token: o_t = S_t^T q_t / (z_t . q_t), z_t = z_{t-1} + k_t. The
 /// denominator is part of the state (BUGS M60, M61). The caller's feature map makes q and k positive; a zero
-/// denominator gives what the division gives.
+/// denominator gives whatever the division gives.
 template <class Scalar>
 [[nodiscard]] NormalisedTrajectory<Scalar> linear_attention_normalised(const Sequence<Scalar>& x,
                                                                        NormalisedState<Scalar> state) {

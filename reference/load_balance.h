@@ -4,19 +4,20 @@
 
 #include "reference/mixture_of_experts.h"
 
-/// The auxiliary loss of a router, alpha N sum_i f_i P_i (class C-AUX). `mask` [T] is true for the tokens
-/// that count; padding is left out of both means; empty: all count. T tokens, N experts, K of them a token.
+/// The auxiliary loss of a router, alpha N sum_i f_i P_i (class C-AUX), for T tokens, N experts, and K
+/// experts per token. `mask` [T] is true for the tokens that count: padding is left out of both means. An
+/// empty mask counts all tokens.
 namespace samestate {
 
-/// What f_i is a fraction of (MOE-7 leaves it open for K > 1).
+/// The total of which f_i is a fraction (MOE-7 leaves it open for K > 1).
 enum class LoadFraction {
-  assignment,  ///< of the T K assignments: sum f = 1, a balanced router costs alpha for every K
-  token        ///< of the T tokens, summed over ranks: sum f = K, as public Qwen and Mixtral code counts
+  assignment,  ///< the T K assignments: sum f = 1, and a balanced router costs alpha for every K
+  token        ///< the T tokens, summed over ranks: sum f = K, as public Qwen and Mixtral code counts
 };
 
 namespace detail {
 
-/// How many tokens count. Throws Error where the mask has another length, or nothing counts.
+/// The number of tokens that count. Throws Error if the mask has another length, or no token counts.
 inline Index counted_tokens(Index T, const Vector<bool>& mask) {
   if (mask.size() != 0 && mask.size() != T) {
     throw Error("load balance: a mask of " + std::to_string(mask.size()) + " for " + std::to_string(T) +
@@ -31,8 +32,8 @@ inline Index counted_tokens(Index T, const Vector<bool>& mask) {
 
 }  // namespace detail
 
-/// Fraction of the counted tokens whose r-th choice is expert i. experts: [T, K] -> [K, N]; each row sums
-/// to 1. Throws Error for a selection that is none, a mask of another length, no token that counts.
+/// The fraction of counted tokens whose r-th choice is expert i. experts: [T, K] -> [K, N]; each row sums to
+/// 1. Throws Error if the selection is invalid, the mask has another length, or no token counts.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> load_by_rank(const Matrix<Index>& experts, Index N,
                                           const Vector<bool>& mask = {}) {
@@ -46,7 +47,7 @@ template <class Scalar>
   return f / Scalar(static_cast<double>(counted));
 }
 
-/// f_i, the load of expert i (MOE-7). [T, K] -> [N]. Throws Error as load_by_rank.
+/// f_i, the load of expert i (MOE-7). [T, K] -> [N]. Throws Error as load_by_rank does.
 template <class Scalar>
 [[nodiscard]] Vector<Scalar> load(const Matrix<Index>& experts, Index N,
                                   LoadFraction fraction = LoadFraction::assignment,
@@ -58,7 +59,7 @@ template <class Scalar>
 }
 
 /// P_i, the mean ROUTER probability of expert i over the counted tokens, before the selection (MOE-8
-/// corrected). [T, N] -> [N]; sums to 1. Throws Error for a mask of another length, no token that counts.
+/// corrected). [T, N] -> [N]; sums to 1. Throws Error if the mask has another length or no token counts.
 template <class Scalar>
 [[nodiscard]] Vector<Scalar> mean_probability(const Matrix<Scalar>& probabilities,
                                               const Vector<bool>& mask = {}) {
@@ -70,8 +71,9 @@ template <class Scalar>
   return sum / Scalar(static_cast<double>(counted));
 }
 
-/// alpha N sum_i f_i P_i (MOE-6). Balanced: alpha (token fractions: alpha K); not a lower bound (MOE-9,
-/// E-33). Throws Error as load_by_rank and where experts and probabilities differ in tokens.
+/// alpha N sum_i f_i P_i (MOE-6). A balanced router gets alpha (alpha K with token fractions), which is not a
+/// lower bound (MOE-9, E-33). Throws Error as load_by_rank does, and if experts and probabilities differ in
+/// their number of tokens.
 template <class Scalar>
 [[nodiscard]] Scalar auxiliary_loss(const Matrix<Scalar>& probabilities, const Matrix<Index>& experts,
                                     const Scalar& alpha, LoadFraction fraction = LoadFraction::assignment,

@@ -7,9 +7,9 @@
 #include "reference/error.h"
 #include "reference/linear.h"
 
-/// Mixture of experts (class C-MOE): which experts a token goes to and with what weight. experts.h evaluates
-/// them, load_balance.h has the auxiliary loss. T tokens, N experts, K of them a token; scores must be
-/// finite.
+/// Mixture of experts (class C-MOE): which experts a token goes to, and with which weights. experts.h
+/// evaluates them, and load_balance.h has the auxiliary loss. There are T tokens, N experts, and K experts
+/// per token; scores must be finite.
 namespace samestate {
 
 namespace points {
@@ -26,24 +26,24 @@ inline constexpr PointTable mixture_of_experts{"mixture_of_experts", PointTier::
                                                kMixtureOfExpertsRows};
 }  // namespace points
 
-/// What becomes of the K largest router probabilities.
+/// How the K largest router probabilities become weights.
 enum class TopKWeights {
   renormalised,  ///< divided by their sum: the document's code, Qwen3-Next (MOE-15, E-11)
-  literal        ///< as they are: the document's formula (MOE-4)
+  literal        ///< unchanged: the document's formula (MOE-4)
 };
 
-/// Where each token goes.
+/// The experts of each token and their weights.
 template <class Scalar>
 struct Routing {
   Matrix<Scalar> logits;         ///< [T, N]
   Matrix<Scalar> probabilities;  ///< [T, N] router probabilities over all experts, before the selection
-  Matrix<Index> experts;         ///< [T, K] in descending probability, an expert once a token
-  Matrix<Scalar> weights;        ///< [T, K] what multiplies the experts' outputs
+  Matrix<Index> experts;         ///< [T, K] in descending probability, each expert at most once per token
+  Matrix<Scalar> weights;        ///< [T, K] the factors of the experts' outputs
 };
 
-/// Columns of the K largest scores of each row, largest first; among equal scores the LOWER column first
-/// (EQUATIONS 5.8; MOE-3 and MOE-14 leave it open). scores: [T, N] -> [T, K]. Throws Error unless 1 <= K <=
-/// N.
+/// The columns of the K largest scores of each row, largest first; among equal scores the LOWER column comes
+/// first (EQUATIONS 5.8; MOE-3 and MOE-14 leave it open). scores: [T, N] -> [T, K]. Throws Error unless 1 <=
+/// K <= N.
 template <class Scalar>
 [[nodiscard]] Matrix<Index> top_k(const Matrix<Scalar>& scores, Index K) {
   const Index N = scores.cols();
@@ -67,10 +67,10 @@ template <class Scalar>
   return chosen;
 }
 
-/// p_(K) - p_(K+1) of each token, p_(1) >= p_(2) ...: where it is below the error of a kernel's probabilities
-/// the kernel may rightly choose other experts, and its output says nothing (EQUATIONS 8.2). K = N has no
-/// other choice: 1, the most that two probabilities can differ. [T, N] -> [T]. Throws Error unless 1 <= K <=
-/// N.
+/// p_(K) - p_(K+1) of each token, with p_(1) >= p_(2) ...: if it is below the error of a kernel's
+/// probabilities, the kernel may rightly choose other experts, and its output proves nothing (EQUATIONS 8.2).
+/// K = N has no other choice and gives 1, the most that two probabilities can differ. [T, N] -> [T]. Throws
+/// Error unless 1 <= K <= N.
 template <class Scalar>
 [[nodiscard]] Vector<Scalar> selection_gap(const Matrix<Scalar>& probabilities, Index K) {
   const Index N = probabilities.cols();
@@ -82,7 +82,8 @@ template <class Scalar>
   return gap;
 }
 
-/// Throws Error unless experts is [T, K] with K >= 1, every entry in 0..N-1, no entry twice in a row.
+/// Throws Error unless experts is [T, K] with K >= 1, every entry is in 0..N-1, and no row has an entry
+/// twice.
 inline void require_selection(const Matrix<Index>& experts, Index T, Index N) {
   if (experts.rows() != T || experts.cols() < 1) {
     throw Error("routing: the selection is " + std::to_string(experts.rows()) + " x " +
@@ -106,10 +107,10 @@ inline void require_selection(const Matrix<Index>& experts, Index T, Index N) {
   }
 }
 
-/// The routing of the given logits to a selection made elsewhere: probabilities are the logits' own, only the
-/// choice is injected, so that a kernel's flip of a near tie is no error of its arithmetic (EQUATIONS 8.2).
-/// logits: [T, N], experts: [T, K]. Throws Error for a selection that is none (require_selection), or where
-/// renormalised weights do not exist since every selected probability is 0.
+/// The routing of the given logits to a selection made elsewhere. Probabilities come from the logits and only
+/// the choice is injected, so a kernel that flips a near tie is not charged with an arithmetic error
+/// (EQUATIONS 8.2). logits: [T, N], experts: [T, K]. Throws Error if the selection is invalid
+/// (require_selection), or if renormalised weights do not exist because every selected probability is 0.
 template <class Scalar>
 [[nodiscard]] Routing<Scalar> route_to(const Matrix<Scalar>& logits, const Matrix<Index>& experts,
                                        TopKWeights mode = TopKWeights::renormalised) {
@@ -140,8 +141,8 @@ template <class Scalar>
   return route_to(logits, top_k(probabilities, K), mode);
 }
 
-/// The renormalised routing of a selection made elsewhere by the other path: softmax over the selected LOGITS (EQ-20).
-/// Throws Error for a selection that is none.
+/// The renormalised routing to a selection made elsewhere, by the other path: softmax over the selected
+/// LOGITS (EQ-20). Throws Error if the selection is invalid.
 template <class Scalar>
 [[nodiscard]] Routing<Scalar> route_by_logits_to(const Matrix<Scalar>& logits, const Matrix<Index>& experts) {
   require_selection(experts, logits.rows(), logits.cols());
@@ -153,15 +154,15 @@ template <class Scalar>
           stored(softmax(selected), points::mixture_of_experts["weights_of_logits"])};
 }
 
-/// The renormalised routing by the other path: top K of the LOGITS -> softmax over those (EQ-20). Chooses the
-/// same experts unless probabilities that differ in the logits round to a tie.
+/// The renormalised routing by the other path: top K of the LOGITS, then softmax over those (EQ-20). It
+/// chooses the same experts unless probabilities round to a tie although their logits differ.
 template <class Scalar>
 [[nodiscard]] Routing<Scalar> route_by_logits(const Matrix<Scalar>& logits, Index K) {
   return route_by_logits_to(logits, top_k(logits, K));
 }
 
 /// Router logits x W_g^T + b (MOE-2, MOE-10: the formula has no bias, the code has one). x: [T, D], weight:
-/// [N, D], bias: [N] or empty -> [T, N]. Throws Error where the sizes disagree.
+/// [N, D], bias: [N] or empty -> [T, N]. Throws Error if the sizes disagree.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> router_logits(const Matrix<Scalar>& x, const Matrix<Scalar>& weight,
                                            const Vector<Scalar>& bias = {}) {

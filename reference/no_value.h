@@ -6,8 +6,8 @@
 
 namespace samestate {
 
-/// The equation has no value here in this scalar, as where the elimination of rounded sums meets a pivot that is not positive.
-/// Nothing can be said of a kernel then, good or bad: a case that meets it is vacuous.
+/// Thrown if the equation has no value in this scalar, for example when the elimination of rounded sums meets
+/// a pivot that is not positive. No kernel can then be called right or wrong, so the case is vacuous.
 class NoValue : public Error {
  public:
   using Error::Error;

@@ -8,9 +8,9 @@
 #include "reference/error.h"
 
 /// Root-mean-square norms over the last axis (classes C-RMS, C-RMSG; EQUATIONS 5.1). Epsilon is added to the
-/// MEAN of squares, inside the root; a zero row stays exactly zero where epsilon > 0. x: [rows, d],
-/// weights: [d]; a row is what one mean is taken over, so heads that are normalised apart are rows (RMS-8).
-/// All throw Error where the sizes disagree.
+/// MEAN of squares, inside the root; a zero row stays exactly zero if epsilon > 0. x: [rows, d], weights:
+/// [d]. One mean is taken over each row, so heads that are normalised separately are separate rows (RMS-8).
+/// All functions throw Error if the sizes disagree.
 namespace samestate {
 
 namespace points {
@@ -86,7 +86,8 @@ template <class Scalar>
   return rms_norm(x, weight, epsilon).cwiseProduct(silu(z));
 }
 
-/// Gate first: rms_norm(x silu(z)), Mamba-2's order (EQUATIONS 5.1). Another function than rms_norm_gated.
+/// Gate first: rms_norm(x silu(z)), Mamba-2's order (EQUATIONS 5.1). This is not the same function as
+/// rms_norm_gated.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> rms_norm_of_gated(const Matrix<Scalar>& x, const Matrix<Scalar>& z,
                                                const Vector<Scalar>& weight, const Scalar& epsilon) {

@@ -9,7 +9,7 @@
 
 #include "reference/softmax_attention.h"
 
-/// Softmax attention with the keys a tile at a time, in memory that does not grow with their number (EQ-14).
+/// Softmax attention over one tile of keys at a time, in memory that does not grow with their number (EQ-14).
 namespace samestate {
 
 namespace points {
@@ -29,8 +29,8 @@ inline constexpr PointTable online_softmax{"online_softmax", PointTier::equation
                                            PointKeys::tiles};
 }  // namespace points
 
-/// The softmax-weighted mean of values that come a few at a time. It begins with no maximum at all: m = -inf
-/// would make the first rescaling exp(-inf - -inf), a NaN (EQUATIONS 8.3).
+/// The softmax-weighted mean of values that arrive a few at a time. It starts without a maximum, because m =
+/// -inf would make the first rescaling exp(-inf - -inf), a NaN (EQUATIONS 8.3).
 template <class Scalar>
 struct OnlineSoftmax {
   bool empty = true;      ///< no key so far
@@ -40,7 +40,7 @@ struct OnlineSoftmax {
 
   explicit OnlineSoftmax(Index value_width) : values(Vector<Scalar>::Zero(value_width)) {}
 
-  /// m <- max(m, score), and what was summed under the old m rescaled.
+  /// m <- max(m, score), and rescales the sums taken under the old m.
   void raise(const Scalar& score) {
     using std::exp;
     if (empty) {
@@ -57,7 +57,8 @@ struct OnlineSoftmax {
       maximum = raised;
     }
   }
-  /// The weight of one key, which joins the sum, as an operand; m must have been raised to its score.
+  /// Adds the weight of one key to the sum and returns it as an operand. m must already have been raised to
+  /// the key's score.
   [[nodiscard]] Scalar weigh(const Scalar& score) {
     using std::exp;
     const Scalar weight = exp(Scalar(score - maximum));
@@ -66,12 +67,12 @@ struct OnlineSoftmax {
     sum += RoundingPoint<Scalar>::summed(weight, kept);
     return kept;
   }
-  /// One key. value: [1, dv], an operand.
+  /// Adds one key. value: [1, dv], an operand.
   template <class Row>
   void add(const Scalar& score, const Row& value) {
     values += weigh(score) * value.transpose();
   }
-  /// The keys of both.
+  /// Adds the keys of `other`.
   void merge(const OnlineSoftmax& other) {
     using std::exp;
     if (other.empty) return;
@@ -95,7 +96,8 @@ void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
   const Matrix<Scalar> V =
       operand<Scalar>(tile_of(x.v, x.value_width()), points::online_softmax["weighed_values"]);
   const Matrix<Scalar> scores = scores_of(head_columns(x.q, h, x.width()), K, x.scale);
-  // A scalar whose sums hold for any order takes the whole tile by one product, where an unseen key's weight of zero is none.
+  // A scalar whose sums hold for any order takes the whole tile in one product; the weight zero of an unseen
+  // key changes nothing.
   constexpr bool kAnyOrder = requires(Scalar v) { RoundingPoint<Scalar>::joins_any_sum(v); };
   bool together = false;
   Matrix<Scalar> weights;
@@ -123,13 +125,13 @@ void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
     rows[static_cast<std::size_t>(t)].values += values.row(t).transpose();
 }
 
-/// Tiles of `tile` keys, into one running softmax a row, or into one a tile that are merged afterwards.
+/// Keys in tiles of `tile`, added to one running softmax per row, or to one per tile, merged afterwards.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> tiled_attention(const AttentionInputs<Scalar>& x, Index tile, bool merged) {
   require_consistent(x);
   if (tile < 1) throw Error("attention: tile=" + std::to_string(tile) + ": a tile holds at least 1 key");
   const Index dv = x.value_width();
-  // Of a kernel that takes whole tiles in parts of their own, as many as fit.
+  // Keys per part, for a kernel that takes whole tiles in parts of its own: as many tiles as fit.
   const Index of_part = merged ? 0 : keys_a_part<Scalar>(x.keys()) / tile * tile;
   const std::vector<OnlineSoftmax<Scalar>> none(static_cast<std::size_t>(x.tokens()),
                                                 OnlineSoftmax<Scalar>(dv));
@@ -140,7 +142,7 @@ template <class Scalar>
       for (std::size_t t = 0; t < rows.size(); ++t) rows[t].merge(part[t]);
       part = none;
     };
-    Index from = -1;  // the part of the tile before
+    Index from = -1;  // the part that the previous tile belongs to
     for (const Index begin : tiles_of_keys<Scalar>(x.keys(), tile)) {
       const Index end = tile < x.keys() - begin ? begin + tile : x.keys();
       const Index before = std::exchange(from, of_part > 0 ? begin / of_part : 0);
@@ -159,15 +161,15 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// Online softmax, `tile` keys at a time, the last tile ragged (EQ-14). Throws Error for tile < 1, and as
-/// attention_probabilities.
+/// Online softmax over `tile` keys at a time, the last tile possibly shorter (EQ-14). Throws Error for tile <
+/// 1, and as attention_probabilities does.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> softmax_attention_online(const AttentionInputs<Scalar>& x, Index tile) {
   return detail::tiled_attention(x, tile, false);
 }
 
-/// Every tile of keys by itself, then merged: the split over keys that decode kernels use (EQ-14). Throws as
-/// softmax_attention_online.
+/// Every tile of keys by itself, then merged: the split over keys that decode kernels use (EQ-14). Throws
+/// Error as softmax_attention_online does.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> softmax_attention_merged(const AttentionInputs<Scalar>& x, Index tile) {
   return detail::tiled_attention(x, tile, true);

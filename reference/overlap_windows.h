@@ -7,11 +7,11 @@
 #include "reference/error.h"
 #include "reference/sequence.h"
 
-/// The overlap split of a head's channels into windows (DEND-25..27, DEND-39; EQUATIONS 7.5): window n holds
-/// the channels [n s, n s + w), neighbours share O = w - s of them, the last one ends at d.
+/// The split of a head's channels into overlapping windows (DEND-25..27, DEND-39; EQUATIONS 7.5): window n
+/// holds the channels [n s, n s + w), neighbours share O = w - s of them, and the last one ends at d.
 namespace samestate {
 
-/// A legal split; make it with overlap_windows().
+/// A valid split; made by overlap_windows().
 struct OverlapWindows {
   Index channels = 1;  ///< d
   Index count = 1;     ///< N
@@ -22,15 +22,15 @@ struct OverlapWindows {
   /// The first channel of window n.
   [[nodiscard]] Index begin(Index n) const { return n * stride; }
 
-  /// m(c), the windows that hold channel c: min(N-1, floor(c/s)) - max(0, ceil((c-w+1)/s)) + 1. They sum to N
-  /// w.
+  /// m(c), the number of windows that hold channel c: min(N-1, floor(c/s)) - max(0, ceil((c-w+1)/s)) + 1.
+  /// They sum to N w.
   [[nodiscard]] Index multiplicity(Index c) const {
     const Index last = std::min(count - 1, c / stride);
     const Index first = c < width ? 0 : (c - width) / stride + 1;
     return last - first + 1;
   }
 
-  /// The channels of window n. x: [T, d] -> [T, w]. Throws Error for another width or window.
+  /// The channels of window n. x: [T, d] -> [T, w]. Throws Error for another width or an unknown window.
   template <class Scalar>
   [[nodiscard]] Matrix<Scalar> slice(const Matrix<Scalar>& x, Index n) const {
     if (x.cols() != channels || n < 0 || n >= count) {
@@ -41,8 +41,8 @@ struct OverlapWindows {
     return x.middleCols(begin(n), width);
   }
 
-  /// Sum of the windows, each at its place: channel c comes back m(c) times (P-12). parts: N of [T, w] -> [T,
-  /// d]. Throws Error where the parts are not those of this split.
+  /// The sum of the windows, each at its place: channel c comes back m(c) times (P-12). parts: N of [T, w] ->
+  /// [T, d]. Throws Error if the parts do not belong to this split.
   template <class Scalar>
   [[nodiscard]] Matrix<Scalar> overlap_add(const std::vector<Matrix<Scalar>>& parts) const {
     if (static_cast<Index>(parts.size()) != count) {
@@ -63,10 +63,10 @@ struct OverlapWindows {
   }
 };
 
-/// N windows of d channels that overlap by O. They cover d exactly iff N divides d - O; anything else is
-/// refused and never floored: d = 256, N = 3, O = 65 floors to windows that miss two channels. One window is
-/// the identity, whatever the overlap. Throws Error for d < 1, N < 1, O outside [0, d), N not a divisor of
-/// d - O.
+/// N windows of d channels that overlap by O. They cover d exactly if and only if N divides d - O; anything
+/// else is refused and never rounded down: d = 256, N = 3, O = 65 would give windows that miss two channels.
+/// One window is the identity, whatever the overlap. Throws Error if d < 1, N < 1, O is outside [0, d), or N
+/// does not divide d - O.
 [[nodiscard]] inline OverlapWindows overlap_windows(Index channels, Index count, Index overlap) {
   const auto refuse = [&](const std::string& why) {
     throw Error("overlap_windows: " + std::to_string(count) + " windows of " + std::to_string(channels) +

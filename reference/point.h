@@ -7,33 +7,35 @@
 #include <string>
 #include <string_view>
 
-/// Rounding points by name. A header of the references declares the points of its equation in a table beside it, and marks
-/// each of them by that name; one name is one decision of a kernel, wherever its marks stand in the source. A piece that
-/// several systems share (a softmax, a convolution) declares its points once, and they have the same names in all of them.
+/// Rounding points have names. Each reference header declares the points of its equation in a table and marks
+/// every place in the code with such a name. One name is one decision of a kernel, wherever it is marked in
+/// the source. A piece that several systems share (a softmax, a convolution) declares its points once, and
+/// they have the same names in all of these systems.
 namespace samestate {
 
-/// A point says what a kernel of low precision does there.
+/// What a kernel of low precision does at a point.
 enum class PointUse : std::uint8_t {
-  stored,   ///< it may keep a result in 16 bit
+  stored,   ///< it may keep a result in 16 bits
   product,  ///< a matrix unit may round the operands of a product to tf32
-  both      ///< the product is made on a matrix unit, and its result may be kept
+  both      ///< the product is computed on a matrix unit, and its result may be kept
 };
 
-/// Says how a softmax whose weights are rounded there takes its keys.
+/// How a softmax whose weights are rounded at the point takes its keys.
 enum class PointKeys : std::uint8_t { none, whole, tiles };
 
-/// The order in which a search takes the points of several tables: a layer's own, those of the equations that it is made of,
-/// those of another evaluation of such an equation (the explicit chunk, a stage by itself).
+/// The order in which a search takes the points of several tables: first a layer's own points, then those of
+/// the equations that it consists of, then those of other evaluations of such an equation (the explicit
+/// chunk, a stage by itself).
 enum class PointTier : std::uint8_t { layer, equation, evaluation };
 
 struct PointRow {
   std::string_view name;   ///< unique in its table
-  std::string_view means;  ///< one sentence: what is stored or multiplied there, after which operation
+  std::string_view means;  ///< one sentence: what is stored or multiplied at the point, after which operation
   PointUse use = PointUse::stored;
-  /// Points of one table with the same word are made alike by many kernels, which store all of them or none.
+  /// Many kernels treat the points of one table that share this word alike: they store all of them or none.
   std::string_view alike = {};
-  /// The full name of the point that this one is in another order of evaluation or in a stage of a layer: a contract that
-  /// switches that one switches this one too.
+  /// The full name of the point that this one corresponds to in another order of evaluation or in a stage of
+  /// a layer. A contract that switches that point switches this one too.
   std::string_view of = {};
 };
 
@@ -50,18 +52,19 @@ struct PointTable {
   consteval Point operator[](std::string_view point) const;
 };
 
-/// One rounding point: a reference to its row. Two are equal where they are one row of one table.
+/// One rounding point: a reference to its row. Two points are equal if they are the same row of the same
+/// table.
 class Point {
  public:
-  /// `row` is one of `table`; both live as long as the process.
+  /// `row` belongs to `table`, and both must live as long as the process.
   constexpr Point(const PointTable& table, const PointRow& row) : table_(&table), row_(&row) {}
 
   [[nodiscard]] const PointTable& table() const { return *table_; }
   [[nodiscard]] const PointRow& row() const { return *row_; }
-  /// As records and contracts have it: `softmax_attention.scores`.
+  /// The name as records and contracts write it: `softmax_attention.scores`.
   [[nodiscard]] std::string name() const { return std::string(table_->name).append(".").append(row_->name); }
   friend constexpr bool operator==(const Point& x, const Point& y) { return x.row_ == y.row_; }
-  /// By tier, then by the table's name, then as the table has them.
+  /// Orders points by tier, then by the name of their table, then by their row.
   friend std::strong_ordering operator<=>(const Point& x, const Point& y) {
     if (x.table_->tier != y.table_->tier) return x.table_->tier <=> y.table_->tier;
     if (x.table_ != y.table_) return x.table_->name <=> y.table_->name;

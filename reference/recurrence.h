@@ -10,14 +10,15 @@
 #include "reference/sequence.h"
 #include "reference/state_passes.h"
 
-/// The ways of running a system whose state is a matrix, written once. A `System` gives its equations:
+/// The ways of running a system whose state is a matrix, written once for all systems. A `System` provides
+/// its equations:
 ///   System::step(x, t, v, S, u, o)   one token, on any block of value columns
 ///   System::chunk(x)                 all tokens of x at once, from x.initial_state
 /// Every form returns the same Trajectory up to rounding; that is the law the project is named after.
 namespace samestate {
 
 /// Value columns that `recurrent` handles at once. State column j depends on value column j alone, so a block
-/// of columns runs through all tokens by itself, and its part of the state stays in the first-level cache.
+/// of columns runs through all tokens by itself, and its part of the state stays in the L1 cache.
 inline constexpr Index kColumnBlock = 32;
 
 namespace detail {
@@ -39,7 +40,7 @@ void recurrent_columns(const Sequence<Scalar>& x, Index column, Index columns, T
 
 }  // namespace detail
 
-/// Room for the outputs of x.
+/// A trajectory with room for the outputs of x.
 template <class Scalar>
 [[nodiscard]] Trajectory<Scalar> empty_trajectory(const Sequence<Scalar>& x) {
   return {Matrix<Scalar>(x.tokens(), x.value_width()), Matrix<Scalar>(x.tokens(), x.value_width()),
@@ -60,8 +61,8 @@ template <class System, class Scalar>
   return out;
 }
 
-/// Chunk by chunk, the last one ragged: parallel inside a chunk, the state passed on from chunk to chunk
-/// (E-32). Throws Error for chunk < 1.
+/// Chunk by chunk, the last one possibly shorter: parallel inside a chunk, with the state passed from chunk
+/// to chunk (E-32). Throws Error for chunk < 1.
 template <class System, class Scalar>
 [[nodiscard]] Trajectory<Scalar> chunked(const Sequence<Scalar>& x, Index chunk) {
   if (chunk < 1) throw Error("chunk=" + std::to_string(chunk) + ": a chunk holds at least 1 token");
@@ -76,9 +77,9 @@ template <class System, class Scalar>
   return out;
 }
 
-/// Split anywhere, carry the state, resume (EQ-03, P-09). `cuts` are token positions in [0, T], not
-/// decreasing; a cut at 0, at T or twice at the same place makes an empty segment. `run` evaluates one
-/// segment in any form. Throws Error for cuts out of order.
+/// Splits at any tokens, carries the state and resumes (EQ-03, P-09). `cuts` are token positions in [0, T],
+/// not decreasing; a cut at 0, at T, or twice at the same position makes an empty segment. `run` evaluates
+/// one segment in any form. Throws Error for cuts out of order.
 template <class Scalar, class Run>
 [[nodiscard]] Trajectory<Scalar> resumed(const Sequence<Scalar>& x, const std::vector<Index>& cuts,
                                          Run&& run) {
@@ -99,7 +100,7 @@ template <class Scalar, class Run>
   return out;
 }
 
-/// Decode: one token a call, the state carried.
+/// Decode: one token per call, with the state carried over.
 template <class System, class Scalar>
 [[nodiscard]] Trajectory<Scalar> decode(const Sequence<Scalar>& x) {
   std::vector<Index> cuts;
@@ -108,8 +109,8 @@ template <class System, class Scalar>
 }
 
 /// Sequences of different lengths end to end: sequence n holds tokens [offsets[n], offsets[n+1]) and starts
-/// from initial_states[n]; nothing passes from one to the next, and empty ones return their initial state.
-/// Throws Error where offsets do not start at 0, decrease, or do not end at T.
+/// from initial_states[n]. Nothing passes from one to the next, and empty sequences return their initial
+/// state. Throws Error if offsets do not start at 0, decrease, or do not end at T.
 template <class Scalar, class Run>
 [[nodiscard]] std::vector<Trajectory<Scalar>> packed(const Sequence<Scalar>& x,
                                                      const std::vector<Index>& offsets,
@@ -131,9 +132,9 @@ template <class Scalar, class Run>
   return out;
 }
 
-/// E_ij = exp(G_i - G_j) for j <= i, else 0: the decay between tokens of a chunk, own step excluded (RET-3:
-/// Gamma). Only differences <= 0 are exponentiated; e^{-G_j} alone overflows (EQUATIONS 8.3). g: [L] -> [L,
-/// L].
+/// E_ij = exp(G_i - G_j) for j <= i, else 0: the decay between two tokens of a chunk, without the token's own
+/// step (RET-3: Gamma). Only differences <= 0 are exponentiated, because e^{-G_j} alone overflows (EQUATIONS
+/// 8.3). g: [L] -> [L, L].
 ///
 /// The difference is summed from j + 1 to i and not taken from two cumulative sums: after a hard reset (g ~
 /// -1e38) such a difference has no correct digit left (BUGS M09).
@@ -165,8 +166,8 @@ template <class Scalar>
   return e;
 }
 
-/// X with (I + A) X = B, A strictly lower triangular: rows from the top, x_i = b_i - sum_{j<i} A_ij x_j.
-/// A: [L, L], B: [L, n] -> [L, n].
+/// X with (I + A) X = B for strictly lower triangular A, row by row from the top: x_i = b_i - sum_{j<i} A_ij
+/// x_j. A: [L, L], B: [L, n] -> [L, n].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> solve_unit_lower(const Matrix<Scalar>& A, const Matrix<Scalar>& B) {
   Matrix<Scalar> X = B;

@@ -57,7 +57,7 @@ struct Retention {
   }
 };
 
-/// RetNet's decay of head h (EQUATIONS 5.11): gamma_h = 1 - 2^{-5-h}, as a log-decay.
+/// RetNet's decay of head h (EQUATIONS 5.11), gamma_h = 1 - 2^{-5-h}, as a log-decay.
 template <class Scalar>
 [[nodiscard]] Scalar retention_log_decay(Index head) {
   using std::log1p;
@@ -65,8 +65,8 @@ template <class Scalar>
 }
 
 /// The parallel form (RET-2): O = scale (Q K^T o Gamma) V over the whole sequence, from a zero state.
-/// Gamma_ij is the product of the decays of steps j + 1 .. i (RET-3: row i is the query, and the own step
-/// does not decay). Returns o alone: [T, dv].
+/// Gamma_ij is the product of the decays of steps j + 1 .. i (RET-3: row i is the query, and its own step
+/// does not decay). Returns only o, [T, dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> retention_parallel(const Sequence<Scalar>& x) {
   const Matrix<Scalar> QK = matrix_product(x.q, x.k.transpose(), points::retention["whole_scores"]);
@@ -75,7 +75,7 @@ template <class Scalar>
 }
 
 /// The parallel form with a constant decay: Gamma_ij = gamma^{i-j}, evaluated as powers and not as sums of
-/// logs.
+/// logarithms.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> retention_parallel_constant(const Sequence<Scalar>& x, const Scalar& gamma) {
   Matrix<Scalar> P = matrix_product(x.q, x.k.transpose(), points::retention["constant_scores"]);

@@ -9,9 +9,10 @@
 #include "reference/rotary_embedding.h"
 
 /// RetNet (EQUATIONS 5.11). The core is retention with a constant decay (reference/retention.h). Public code
-/// also divides each row by a scale that depends on the form; the scale is positive and the same for a whole
-/// row of a head, so it cancels in the norm that follows, up to that norm's epsilon (EQ-11). Per head: q, k
-/// [T, dk], k already scaled; v [T, dv]; gamma in (0, 1]. All throw Error where the rows disagree.
+/// also divides each row by a scale that depends on the form. This scale is positive and the same for a whole
+/// row of a head, so it cancels in the norm that follows, up to the epsilon of that norm (EQ-11). Per head:
+/// q, k [T, dk], with k already scaled; v [T, dv]; gamma in (0, 1]. All functions throw Error if the rows
+/// disagree.
 namespace samestate {
 
 namespace points {
@@ -56,8 +57,8 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// Parallel, normalised: D_ij / sqrt(sum_j D_ij), then each row of Q K^T o D over max(|its sum|, 1). From a
-/// zero state. [T, dv].
+/// The parallel form, normalised: D_ij / sqrt(sum_j D_ij), then each row of Q K^T o D divided by max(|its
+/// sum|, 1), from a zero state. [T, dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> normalised_retention_parallel(const Matrix<Scalar>& q, const Matrix<Scalar>& k,
                                                            const Matrix<Scalar>& v, const Scalar& gamma) {
@@ -76,16 +77,16 @@ template <class Scalar>
   return matrix_product(P, v, points::normalised_retention["whole_values"]);
 }
 
-/// What the normalised recurrence carries: S over sqrt(s), and s = 1 + gamma + gamma^2 + ...; 0 before the
-/// first token.
+/// The state of the normalised recurrence: S divided by sqrt(s), and s = 1 + gamma + gamma^2 + ..., which is
+/// 0 before the first token.
 template <class Scalar>
 struct NormalisedRetentionState {
   Matrix<Scalar> S;  ///< [dk, dv]
   Scalar s{0};
 };
 
-/// Token by token, normalised: s_t = gamma s_{t-1} + 1, o_t = S_t^T q_t / sqrt(s_t), S_t the state of the
-/// core; the stored state has the division in it. Updates `state`. [T, dv].
+/// Token by token, normalised: s_t = gamma s_{t-1} + 1, o_t = S_t^T q_t / sqrt(s_t), where S_t is the state
+/// of the core. The stored state is already divided. Updates `state`. [T, dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> normalised_retention_recurrent(const Matrix<Scalar>& q, const Matrix<Scalar>& k,
                                                             const Matrix<Scalar>& v, const Scalar& gamma,
@@ -106,9 +107,10 @@ template <class Scalar>
   return o;
 }
 
-/// Chunk by chunk, normalised: inside a chunk as the parallel form, but over max(sum |.|, 1); the carried
-/// state over its largest absolute column sum (at least 1); both then brought to the larger of the two
-/// scales. From a zero state; the last chunk may be short. Throws Error for chunk < 1. [T, dv].
+/// Chunk by chunk, normalised. Inside a chunk it is the parallel form, but divided by max(sum |.|, 1); the
+/// carried state is divided by its largest absolute column sum (at least 1); both are then brought to the
+/// larger of the two scales. From a zero state; the last chunk may be shorter. Throws Error for chunk < 1.
+/// [T, dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> normalised_retention_chunked(const Matrix<Scalar>& q, const Matrix<Scalar>& k,
                                                           const Matrix<Scalar>& v, const Scalar& gamma,
@@ -118,7 +120,8 @@ template <class Scalar>
   detail::require_retention(q, k, v);
   if (chunk < 1) throw Error("chunk=" + std::to_string(chunk) + ": a chunk holds at least 1 token");
   Matrix<Scalar> o(q.rows(), v.cols());
-  Matrix<Scalar> S = Matrix<Scalar>::Zero(k.cols(), v.cols());  // over the decay sum of a chunk's last row
+  // divided by the decay sum of the last row of a chunk
+  Matrix<Scalar> S = Matrix<Scalar>::Zero(k.cols(), v.cols());
   Scalar state_scale(1);
   const Index whole = std::min(chunk, q.rows());
   const Matrix<Scalar> D = detail::constant_decay(whole, gamma);
@@ -145,12 +148,12 @@ template <class Scalar>
       const Scalar root = sqrt(Scalar(D.row(i).sum()));
       const Scalar inner_scale = detail::at_least_one(sums(i));
       const Scalar scale = inner_scale < state_scale ? state_scale : inner_scale;
-      // State and row are both over `last`, which is put back here.
+      // State and row are both divided by `last`, which is multiplied back here.
       const Scalar cross = from_start * last / root * state_scale / scale;
       o.row(begin + i) = PV.row(i) / scale + cross * QS.row(i);
       from_start *= gamma;
     }
-    if (begin + L == q.rows()) break;  // a short chunk is the last: nothing reads its state
+    if (begin + L == q.rows()) break;  // a shorter chunk is the last one, and nothing reads its state
     S *= from_start / gamma;           // gamma^chunk
     const Matrix<Scalar> decayed = (D.row(whole - 1).transpose() / last).asDiagonal() * V;
     S += matrix_product(K.transpose(), decayed, points::normalised_retention["state"]);
@@ -164,15 +167,15 @@ template <class Scalar>
   return o;
 }
 
-/// RetNet's norm of a head: root mean square over the head's width, no weight. x: [T, dv].
+/// RetNet's norm of a head: root mean square over the width of the head, without a weight. x: [T, dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> retention_norm(const Matrix<Scalar>& x, const Scalar& epsilon) {
   return rms_norm<Scalar>(x, Vector<Scalar>::Ones(x.cols()), epsilon);
 }
 
-/// Rotation of q and k: pair i of a head turns by p 10000^{-i / (width/2 - 1)} at position p, interleaved
-/// pairs. Not RoPE's exponent, which is 2i / width. A head of width 2 has the one angle p. Throws Error for
-/// an odd width.
+/// Rotation of q and k: pair i of a head is rotated by p 10000^{-i / (width/2 - 1)} at position p, with
+/// interleaved pairs. The exponent differs from RoPE's 2i / width. A head of width 2 has the single angle p.
+/// Throws Error for an odd width.
 template <class Scalar>
 [[nodiscard]] RotaryTables<Scalar> retention_rotation(Index first, Index tokens, Index width) {
   using std::cos;

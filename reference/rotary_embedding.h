@@ -7,11 +7,11 @@
 #include "reference/error.h"
 #include "reference/sequence.h"
 
-/// Rotary position embedding (CFG-10, EQUATIONS 5.7 and 5.9): pair i of a head turns by the angle
-/// p theta^(-2i/width) at position p. The score of a query with a key then depends on their distance alone.
+/// Rotary position embedding (CFG-10, EQUATIONS 5.7 and 5.9): pair i of a head is rotated by the angle p
+/// theta^(-2i/width) at position p. The score of a query with a key then depends only on their distance.
 namespace samestate {
 
-/// Which columns make a pair. The results differ: a checkpoint is made for one of them.
+/// Which columns make a pair. The results differ, and a checkpoint works with one of them only.
 enum class RotaryPairs {
   halves,      ///< (i, i + width/2): "rotate half", Qwen3-Next
   interleaved  ///< (2i, 2i + 1): DeepSeek's latent attention
@@ -26,8 +26,8 @@ struct RotaryTables {
   [[nodiscard]] Index width() const { return 2 * cos.cols(); }
 };
 
-/// Tables of the given positions, one row each. `width` counts the rotated columns of a head; 0 rotates none.
-/// Throws Error for an odd or negative width, or theta <= 0.
+/// Tables of the given positions, one row each. `width` counts the rotated columns of a head, and 0 rotates
+/// none. Throws Error for an odd or negative width, or theta <= 0.
 template <class Scalar>
 [[nodiscard]] RotaryTables<Scalar> rotary_tables(const std::vector<Index>& positions, Index width,
                                                  const Scalar& theta) {
@@ -65,10 +65,11 @@ template <class Scalar>
   return rotary_tables(positions, width, theta);
 }
 
-/// x with the first `tables.width()` columns of each head turned, the others as they are (partial rotation):
+/// Rotates the first `tables.width()` columns of each head of x and leaves the others unchanged (partial
+/// rotation):
 ///   (a, b) -> (a cos - b sin, b cos + a sin).
-/// x: [T, heads * d], heads side by side. Throws Error where the tables have other rows than x or are wider
-/// than a head, or the heads do not divide the columns.
+/// x: [T, heads * d], heads side by side. Throws Error if the tables have other rows than x or are wider than
+/// a head, or if the heads do not divide the columns.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> rotate(const Matrix<Scalar>& x, const RotaryTables<Scalar>& tables,
                                     RotaryPairs pairs = RotaryPairs::halves, Index heads = 1) {

@@ -3,25 +3,25 @@
 #include "reference/point.h"
 #include "reference/sequence.h"
 
-/// Where a kernel of low precision may store a result, and which products a matrix unit takes: the references mark the
-/// points, each by its name (reference/point.h). On every exact scalar a mark is the identity; scalars of the oracles that
-/// carry an error add the rounding that the contract allows there.
+/// Marks for the places where a low-precision kernel may store a result and for the products that a matrix
+/// unit computes. The references mark these points by name (reference/point.h). For every exact scalar a mark
+/// is the identity; the oracles' scalars that carry an error add the rounding that the contract allows there.
 namespace samestate {
 
-/// How a scalar passes a rounding point. Specialised by scalars that carry an error.
+/// What a scalar does at a rounding point. Scalars that carry an error specialise it.
 template <class Scalar>
 struct RoundingPoint {
   static constexpr bool rounds = false;
   static Scalar stored(const Scalar& x) { return x; }
   static Scalar shift(const Scalar& x) { return x; }
-  /// What is added up of an x whose products take `kept`, what was stored of it: kernels do either.
+  /// The value that is added up when products take `kept`, the stored value of x: kernels add either.
   static Scalar summed(const Scalar& x, const Scalar&) { return x; }
-  /// A softmax stores its weights before they are divided by their sum, as kernels do that divide last.
+  /// True if a softmax stores its weights before dividing by their sum, as kernels do that divide last.
   static bool divides_last() { return false; }
 };
 
-/// x, which a kernel may keep in its operand format from here on (a projection, a probability, an activation); a
-/// scalar may leave single points out, as a kernel may.
+/// x, which a kernel may keep in its operand format from here on (a projection, a probability, an
+/// activation). A scalar may leave out single points, as a kernel may.
 template <class Scalar>
 [[nodiscard]] Scalar stored_scalar(const Scalar& x, Point point) {
   if constexpr (requires { RoundingPoint<Scalar>::rounds_at(point); }) {
@@ -42,8 +42,9 @@ template <class Scalar>
   return x;
 }
 
-/// Returns true if the products at `point` round their operands: those of a matrix unit that takes tf32, unless a scalar leaves the
-/// point out. One point is one product (or products that a kernel makes alike): its unit rounds both operands or none.
+/// True if the products at `point` round their operands: those on a matrix unit that takes tf32, unless the
+/// scalar leaves the point out. One point is one product (or products that a kernel treats alike): its unit
+/// rounds both operands or neither.
 template <class Scalar>
 [[nodiscard]] bool rounds_operands(Point point) {
   if constexpr (requires { RoundingPoint<Scalar>::rounds_operands(point); }) {
@@ -53,7 +54,7 @@ template <class Scalar>
   }
 }
 
-/// x as an operand of a product at `point`; what is stored before it is marked beside.
+/// x as an operand of a product at `point`; storing x before that is marked separately.
 template <class Scalar>
 [[nodiscard]] Scalar operand_scalar(const Scalar& x, Point point) {
   if constexpr (RoundingPoint<Scalar>::rounds) {
@@ -72,8 +73,8 @@ template <class Scalar>
   return x;
 }
 
-/// a b on the matrix unit: [n, m] and [m, k] -> [n, k]. Products that no mark names are made in working precision: of single
-/// tokens with a state, of vectors, inside a substitution.
+/// a b on the matrix unit: [n, m] and [m, k] -> [n, k]. Products without a mark are computed in working
+/// precision: products of single tokens with a state, of vectors, and inside a substitution.
 template <class A, class B>
 [[nodiscard]] Matrix<typename A::Scalar> matrix_product(const Eigen::MatrixBase<A>& a,
                                                         const Eigen::MatrixBase<B>& b, Point point) {
@@ -89,8 +90,9 @@ template <class A, class B>
   return a * b;
 }
 
-/// maximum <- max(maximum, score); whether it changed. A scalar that carries an error keeps all that a kernel may have
-/// for it: of two scores of which either may be the larger one, both.
+/// maximum <- max(maximum, score); returns true if it changed. A scalar that carries an error keeps
+/// everything that a kernel may hold as the maximum: if either of two scores may be the larger one, it keeps
+/// both.
 template <class Scalar>
 bool take_larger(Scalar& maximum, const Scalar& score) {
   if constexpr (requires { RoundingPoint<Scalar>::take_larger(maximum, score); }) {
@@ -102,7 +104,7 @@ bool take_larger(Scalar& maximum, const Scalar& score) {
   }
 }
 
-/// x as a factor of many products: a scalar that works out its value whenever it is asked does so once.
+/// x as a factor of many products: a scalar that evaluates lazily does so once.
 template <class Scalar>
 [[nodiscard]] Scalar repeated_factor(const Scalar& x) {
   if constexpr (requires { RoundingPoint<Scalar>::factor(x); }) {
@@ -112,8 +114,8 @@ template <class Scalar>
   }
 }
 
-/// The maximum as what a softmax subtracts from its scores. It cancels: whatever number is subtracted, the
-/// probabilities are the same, so the maximum's own error is none of theirs.
+/// The maximum as a softmax subtracts it from its scores. It cancels: the probabilities are the same whatever
+/// number is subtracted, so they do not inherit the maximum's own error.
 template <class Scalar>
 [[nodiscard]] Scalar softmax_shift(const Scalar& maximum) {
   return RoundingPoint<Scalar>::shift(maximum);

@@ -12,13 +12,13 @@
 /// B and C are those of the token and serve all channels.
 namespace samestate {
 
-/// How B becomes Bbar. The decay is exp(Delta A) in both; the two are different systems (E-13).
+/// How B becomes Bbar. The decay is exp(Delta A) in both cases, but the two are different systems (E-13).
 enum class Discretisation {
   euler,           ///< Bbar = Delta B, what the public kernels compute; unbounded in Delta
   zero_order_hold  ///< Bbar = (exp(Delta A) - 1) / A B, what the paper states; at most -1/A
 };
 
-/// Inputs of one sequence: T tokens, D channels, N states a channel.
+/// Inputs of one sequence: T tokens, D channels, N states per channel.
 template <class Scalar>
 struct SelectiveScan {
   Matrix<Scalar> u;              ///< [T, D]
@@ -26,8 +26,8 @@ struct SelectiveScan {
   Matrix<Scalar> A;              ///< [D, N] rates, negative
   Matrix<Scalar> B;              ///< [T, N]
   Matrix<Scalar> C;              ///< [T, N]
-  Vector<Scalar> skip;           ///< [D], or empty: no skip
-  Matrix<Scalar> z;              ///< [T, D], or 0 x 0: no gate
+  Vector<Scalar> skip;           ///< [D], or empty if there is no skip
+  Matrix<Scalar> z;              ///< [T, D], or 0 x 0 if there is no gate
   Matrix<Scalar> initial_state;  ///< [D, N]
 
   [[nodiscard]] Index tokens() const { return u.rows(); }
@@ -35,7 +35,7 @@ struct SelectiveScan {
   [[nodiscard]] Index states() const { return A.cols(); }
   [[nodiscard]] bool gated() const { return z.size() != 0; }
 
-  /// The tokens [begin, begin + n) from another initial state.
+  /// The tokens [begin, begin + n), starting from another state.
   [[nodiscard]] SelectiveScan slice(Index begin, Index n, Matrix<Scalar> state) const {
     return {u.middleRows(begin, n),
             delta.middleRows(begin, n),
@@ -52,7 +52,7 @@ struct SelectiveScan {
 template <class Scalar>
 struct SelectiveScanOutput {
   Matrix<Scalar> y;      ///< [T, D] with the skip, before the gate
-  Matrix<Scalar> out;    ///< [T, D] y silu(z); y where there is no gate
+  Matrix<Scalar> out;    ///< [T, D] y silu(z), or y if there is no gate
   Matrix<Scalar> state;  ///< [D, N] after the last token
 };
 
@@ -63,7 +63,7 @@ template <class Scalar>
   return A_log.unaryExpr([](const Scalar& a) { return Scalar(-exp(a)); });
 }
 
-/// Delta = softplus(dt + bias). dt: [T, D], bias: [D] -> [T, D]. Throws Error where the sizes disagree.
+/// Delta = softplus(dt + bias). dt: [T, D], bias: [D] -> [T, D]. Throws Error if the sizes disagree.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> time_steps(const Matrix<Scalar>& dt, const Vector<Scalar>& bias) {
   if (bias.size() != dt.cols()) {
@@ -77,15 +77,15 @@ template <class Scalar>
   return delta;
 }
 
-/// e^{Delta A}, the decay of one step, for either discretisation.
+/// e^{Delta A}, the decay of one step, the same for both discretisations.
 template <class Scalar>
 [[nodiscard]] Scalar step_decay(const Scalar& delta, const Scalar& A) {
   using std::exp;
   return exp(Scalar(delta * A));
 }
 
-/// What multiplies B u: Delta, or (exp(Delta A) - 1) / A, which tends to Delta as Delta A -> 0. Near zero the
-/// quotient is by Delta A, whose rounding then cancels; far from it by A, since Delta A may overflow
+/// The factor of B u: Delta, or (exp(Delta A) - 1) / A, which tends to Delta as Delta A -> 0. Near zero the
+/// quotient is taken by Delta A, whose rounding then cancels; far from it by A, since Delta A may overflow
 /// (EQUATIONS 8.3).
 template <class Scalar>
 [[nodiscard]] Scalar input_factor(const Scalar& delta, const Scalar& A, Discretisation mode) {
@@ -97,8 +97,9 @@ template <class Scalar>
   return expm1(x) / A;
 }
 
-/// The exponentials of a state space. Its forms take them as an argument: an evaluation that carries errors
-/// knows more of them than of their parts (oracles/systems/state_space_forms.h).
+/// The exponentials of a state space. Its forms take them as an argument, because an evaluation that carries
+/// errors has better error bounds for them as a whole than for their parts
+/// (oracles/systems/state_space_forms.h).
 struct PlainFactors {
   template <class Scalar>
   [[nodiscard]] static Scalar decay(const Scalar& delta, const Scalar& A) {
@@ -140,7 +141,7 @@ void require_selective_scan(const SelectiveScan<Scalar>& x) {
   need("initial_state", x.initial_state, D, N);
 }
 
-/// One token, the update of decode: h [D, N] is carried, row t of y and out is written.
+/// One token, the update of decode: h [D, N] is carried over, row t of y and out is written.
 template <class Scalar, class Factors = PlainFactors>
 void selective_scan_step(const SelectiveScan<Scalar>& x, Index t, Discretisation mode, Matrix<Scalar>& h,
                          SelectiveScanOutput<Scalar>& out) {
@@ -157,7 +158,7 @@ void selective_scan_step(const SelectiveScan<Scalar>& x, Index t, Discretisation
   }
 }
 
-/// Token by token. T = 0 returns the initial state. Throws Error where shapes disagree.
+/// Token by token. T = 0 returns the initial state. Throws Error if shapes disagree.
 template <class Scalar, class Factors = PlainFactors>
 [[nodiscard]] SelectiveScanOutput<Scalar> selective_scan_recurrent(const SelectiveScan<Scalar>& x,
                                                                    Discretisation mode) {

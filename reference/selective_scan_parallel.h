@@ -2,10 +2,10 @@
 
 #include "reference/selective_scan.h"
 
-/// The selective scan without its serial chain (EQ-17): both associative scans, and chunks.
+/// The selective scan without its serial chain (EQ-17): by both associative scans, and in chunks.
 namespace samestate {
 
-/// The step of every token as an elementwise map of the state, column d N + n that of h[d, n]: [T, D N].
+/// The step of every token as an elementwise map of the state; column d N + n is that of h[d, n]. [T, D N].
 template <class Scalar, class Factors = PlainFactors>
 [[nodiscard]] DiagonalMaps<Scalar> selective_scan_maps(const SelectiveScan<Scalar>& x, Discretisation mode) {
   const Index N = x.states();
@@ -22,7 +22,7 @@ template <class Scalar, class Factors = PlainFactors>
   return maps;
 }
 
-/// Reads, skip and gate of given states h: [T, D N].
+/// Applies the reads, the skip and the gate to given states h, [T, D N].
 template <class Scalar>
 [[nodiscard]] SelectiveScanOutput<Scalar> selective_scan_outputs(const SelectiveScan<Scalar>& x,
                                                                  const Matrix<Scalar>& h) {
@@ -42,8 +42,8 @@ template <class Scalar>
   return out;
 }
 
-/// All states from the composed maps of `scan`, hillis_steele_scan or blelloch_scan. Throws Error where
-/// shapes disagree.
+/// All states from the maps composed by `scan`, hillis_steele_scan or blelloch_scan. Throws Error if shapes
+/// disagree.
 template <class Factors = PlainFactors, class Scalar, class Scan>
 [[nodiscard]] SelectiveScanOutput<Scalar> selective_scan_associative(const SelectiveScan<Scalar>& x,
                                                                      Discretisation mode, Scan&& scan) {
@@ -71,9 +71,10 @@ template <class Scalar, class Factors = PlainFactors>
   return selective_scan_associative<Factors>(x, mode, blelloch_scan<Scalar>);
 }
 
-/// Chunk by chunk, the last one ragged. Inside, every state is the sum of all writes before it, decayed:
-///   h_i = e^{G_i} h_0 + sum_{j <= i} e^{G_i - G_j} b_j,  G the sums of Delta A;
-/// only differences <= 0 are exponentiated (EQUATIONS 8.3). Throws Error for chunk < 1 or where shapes disagree.
+/// Chunk by chunk, the last one possibly shorter. Inside a chunk every state is the decayed sum of all writes
+/// before it:
+///   h_i = e^{G_i} h_0 + sum_{j <= i} e^{G_i - G_j} b_j,  G the sums of Delta A.
+/// Only differences <= 0 are exponentiated (EQUATIONS 8.3). Throws Error for chunk < 1 or if shapes disagree.
 template <class Scalar>
 [[nodiscard]] SelectiveScanOutput<Scalar> selective_scan_chunked(const SelectiveScan<Scalar>& x,
                                                                  Discretisation mode, Index chunk) {

@@ -7,12 +7,13 @@
 #include "reference/error.h"
 #include "reference/gated_delta_rule.h"
 
-/// Tokens divided among ranks: the part that a rank holds is an affine map of the state, made from its tokens alone, and the
-/// maps are composed in order (EQ-04). Written from the step's own matrices, not from a run of any form.
+/// Tokens divided among ranks. The tokens of a rank are one affine map of the state, computed from these
+/// tokens alone, and the maps are composed in order (EQ-04). They are written from the step's own matrices
+/// and do not use a run of any form.
 namespace samestate {
 
-/// The step of token t of any system as a map, A = a (I - b k k^T) and B = b k v^T; without the delta rule A = a I and
-/// B = k v^T; a = e^g, or 1 where the system has no decay, whose g is not read.
+/// The step of token t of any system as a map: A = a (I - b k k^T) and B = b k v^T; without the delta rule A
+/// = a I and B = k v^T. a is e^g, or 1 if the system has no decay, and then g is not read.
 template <class System, class Scalar>
 [[nodiscard]] AffineMap<Scalar> step_map(const Sequence<Scalar>& x, Index t) {
   using std::exp;
@@ -26,7 +27,7 @@ template <class System, class Scalar>
   }
 }
 
-/// All tokens of x as one map, whatever state they start from; of none the identity.
+/// All tokens of x as one map, valid for any starting state; the identity if there are no tokens.
 template <class System, class Scalar>
 [[nodiscard]] AffineMap<Scalar> part_map(const Sequence<Scalar>& x) {
   AffineMap<Scalar> map{Matrix<Scalar>::Identity(x.key_width(), x.key_width()),
@@ -35,7 +36,8 @@ template <class System, class Scalar>
   return map;
 }
 
-/// The state that reaches each of `maps.size() + 1` places between ranks: S_0, and A S + B over each map in turn.
+/// The state at each of the `maps.size() + 1` boundaries of ranks: S_0, and then A S + B for each map in
+/// turn.
 template <class Scalar>
 [[nodiscard]] std::vector<Matrix<Scalar>> scanned_states(const std::vector<AffineMap<Scalar>>& maps,
                                                          const Matrix<Scalar>& initial_state) {
@@ -44,7 +46,8 @@ template <class Scalar>
   return states;
 }
 
-/// Rank r holds the tokens [cuts[r], cuts[r + 1]), none where the two are equal. Throws Error unless cuts ascend from 0 to T.
+/// Rank r holds the tokens [cuts[r], cuts[r + 1]), and none if the two are equal. Throws Error unless cuts
+/// ascend from 0 to T.
 template <class System, class Scalar>
 [[nodiscard]] Trajectory<Scalar> sequence_parallel(const Sequence<Scalar>& x,
                                                    const std::vector<Index>& cuts) {

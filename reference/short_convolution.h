@@ -7,7 +7,7 @@
 #include "reference/error.h"
 
 /// Depthwise causal convolution over time, a cross-correlation (class C-CONV; EQUATIONS 5.3):
-///   y_t = act(b + sum_{j < W} w_j x_{t-W+1+j}), and what lies before the first token comes from the state.
+///   y_t = act(b + sum_{j < W} w_j x_{t-W+1+j}), where inputs before the first token come from the state.
 namespace samestate {
 
 namespace points {
@@ -26,15 +26,16 @@ struct Convolved {
   Matrix<Scalar> state;  ///< [W - 1, C] the last inputs BEFORE the convolution, oldest first (CONV-5)
 };
 
-/// The state of a sequence that has not begun: zeros, which are the zero padding. Throws Error for width < 1.
+/// The state of a sequence that has not begun: zeros, which act as zero padding. Throws Error for width < 1.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> empty_convolution_state(Index width, Index channels) {
   if (width < 1) throw Error("short_convolution: kernel width " + std::to_string(width) + ", needed >= 1");
   return Matrix<Scalar>::Zero(width - 1, channels);
 }
 
-/// x: [T, C], kernel: [C, W], bias: [C] or empty, state: [W - 1, C]. With `activation` the sum passes silu
-/// (CONV-3, DEND-17). Any T, also shorter than W - 1 and zero. Throws Error where the sizes disagree.
+/// x: [T, C], kernel: [C, W], bias: [C] or empty, state: [W - 1, C]. With `activation` the sum passes through
+/// silu (CONV-3, DEND-17). T may be anything, including 0 and values below W - 1. Throws Error if the sizes
+/// disagree.
 template <class Scalar>
 [[nodiscard]] Convolved<Scalar> short_convolution(const Matrix<Scalar>& x, const Matrix<Scalar>& kernel,
                                                   const Vector<Scalar>& bias, const Matrix<Scalar>& state,
@@ -59,7 +60,7 @@ template <class Scalar>
       y(t, c) = activation ? silu(sum) : sum;
     }
   }
-  // A cache of 16 bit holds what this call may have read unrounded.
+  // A cache in 16 bits rounds inputs that this call may have read unrounded.
   return {stored(std::move(y), points::short_convolution["y"]),
           stored<Scalar>(history.bottomRows(W - 1), points::short_convolution["state"])};
 }

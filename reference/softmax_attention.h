@@ -13,7 +13,7 @@
 
 /// Softmax attention (class C-ATT; DEND-55, EQUATIONS 5.7), per query head:
 ///   o_t = sum_s p_ts v_s,  p_t = softmax over the keys that t sees of scale q_t . k_s.
-/// No form evaluates a masked score: where public code adds -inf, the key is left out.
+/// No form evaluates a masked score: keys to which public code adds -inf are left out.
 namespace samestate {
 
 namespace points {
@@ -40,8 +40,8 @@ inline constexpr PointTable softmax_attention{"softmax_attention", PointTier::eq
                                               PointKeys::whole};
 }  // namespace points
 
-/// What every form reads. Heads stand side by side in a row. Several query heads may share a key head
-/// (grouped queries, CFG-9): the heads h with the same h / (heads / key_heads).
+/// The inputs of every form. Heads stand side by side in a row. Several query heads may share a key head
+/// (grouped queries, CFG-9): those heads h with the same h / (heads / key_heads).
 template <class Scalar>
 struct AttentionInputs {
   Matrix<Scalar> q;  ///< [T, heads * d], the LAST T of the S positions
@@ -51,13 +51,13 @@ struct AttentionInputs {
   Index key_heads = 1;
   Scalar scale{1};             ///< multiplies the scores: d^-1/2 in every layer here
   bool causal = true;          ///< token t, at position S - T + t, sees no later position
-  std::vector<bool> key_mask;  ///< [S], false: nobody sees this key (padding); empty: all are seen
+  std::vector<bool> key_mask;  ///< [S], false for a key that nobody sees (padding); empty if all are seen
 
   [[nodiscard]] Index tokens() const { return q.rows(); }
   [[nodiscard]] Index keys() const { return k.rows(); }
   [[nodiscard]] Index width() const { return q.cols() / heads; }
   [[nodiscard]] Index value_width() const { return v.cols() / key_heads; }
-  /// Query heads that share a key head.
+  /// The number of query heads that share a key head.
   [[nodiscard]] Index group() const { return heads / key_heads; }
   [[nodiscard]] bool sees(Index t, Index s) const {
     return (!causal || s <= keys() - tokens() + t) &&
@@ -102,7 +102,8 @@ template <class Scalar>
               " sees no key, its softmax is undefined; leave padding tokens out of the queries");
 }
 
-/// scale q k^T. A scalar whose samples round by place settles each sum: equal scores may be sums of other terms.
+/// scale q k^T. A scalar whose samples round by position settles each sum, because equal scores may be sums
+/// of different terms.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> scores_of(const Matrix<Scalar>& q, const Matrix<Scalar>& k,
                                        const Scalar& scale) {
@@ -113,7 +114,8 @@ template <class Scalar>
   return scale * sums;
 }
 
-/// The largest score of token t among the keys [first, first + row.size()) that it sees; none where it sees none.
+/// The largest score of token t among the keys [first, first + row.size()) that it sees; nullopt if it sees
+/// none.
 template <class Scalar, class Row>
 [[nodiscard]] std::optional<Scalar> largest_seen(const AttentionInputs<Scalar>& x, Index t, Index first,
                                                  const Row& row) {
@@ -128,8 +130,9 @@ template <class Scalar, class Row>
   return largest;
 }
 
-/// Keys of `keys` that a kernel takes at a time, its weights stored under the largest score so far and rescaled when that is
-/// raised; 0: all at once. Of a scalar that knows of such kernels, where weights are divided last.
+/// The number of keys that a kernel takes at a time when it stores its weights under the largest score so far
+/// and rescales them when that score rises; 0 if it takes all at once. Only scalars that model such kernels,
+/// which divide the weights last, say otherwise.
 template <class Scalar>
 [[nodiscard]] Index key_tile(Index keys) {
   if constexpr (requires { RoundingPoint<Scalar>::key_tile(keys); }) {
@@ -139,8 +142,9 @@ template <class Scalar>
   }
 }
 
-/// Whether a kernel leaves its running maximum although a score is above it: of a scalar that knows of kernels which raise it only
-/// where rescaling is worth it (FlashAttention-4's, by 8 in the exponent of 2).
+/// True if the kernel keeps its running maximum although a score is above it. Scalars say so that model
+/// kernels which raise the maximum only if rescaling pays (FlashAttention-4 does for a difference of 8 in the
+/// exponent of 2).
 template <class Scalar>
 [[nodiscard]] bool keeps_maximum(const Scalar& maximum, const Scalar& score) {
   if constexpr (requires { RoundingPoint<Scalar>::lazy_by(); }) {
@@ -151,8 +155,8 @@ template <class Scalar>
   }
 }
 
-/// Whether a kernel takes its tiles of keys from the last to the first, as FlashAttention-2 does: of a scalar that knows of such
-/// kernels.
+/// True if the kernel takes its tiles of keys from the last to the first, as FlashAttention-2 does. Only
+/// scalars that model such kernels say so.
 template <class Scalar>
 [[nodiscard]] bool last_keys_first() {
   if constexpr (requires { RoundingPoint<Scalar>::last_keys_first(); }) {
@@ -162,8 +166,8 @@ template <class Scalar>
   }
 }
 
-/// Keys of each part that a kernel takes under a maximum of its own, of `keys` in all, as kernels of long contexts do (flash
-/// decoding); 0: all are one part. Of a scalar that knows of such kernels.
+/// The number of keys in each part that has a maximum of its own, out of `keys`, as in kernels for long
+/// contexts (flash decoding); 0 if all keys are one part. Only scalars that model such kernels say otherwise.
 template <class Scalar>
 [[nodiscard]] Index keys_a_part(Index keys) {
   if constexpr (requires { RoundingPoint<Scalar>::keys_a_part(keys); }) {
@@ -173,7 +177,7 @@ template <class Scalar>
   }
 }
 
-/// The first keys of tiles of `tile`, of `keys` in all, in the order in which they are taken.
+/// The first key of each tile of `tile` keys, out of `keys`, in the order in which the tiles are taken.
 template <class Scalar>
 [[nodiscard]] std::vector<Index> tiles_of_keys(Index keys, Index tile) {
   std::vector<Index> begins;
@@ -182,8 +186,8 @@ template <class Scalar>
   return begins;
 }
 
-/// The largest score of token t so far in its part, of each tile of keys, or the one that a kernel keeps for it; of tiles before
-/// which no key of the part was seen, any.
+/// For each tile of keys, the largest score of token t so far in its part, or the maximum that the kernel
+/// keeps instead. For tiles before any key of the part has been seen the value is arbitrary.
 template <class Scalar, class Row>
 [[nodiscard]] std::vector<Scalar> largest_so_far(const AttentionInputs<Scalar>& x, Index t, Index tile,
                                                  const Row& row) {
@@ -203,7 +207,8 @@ template <class Scalar, class Row>
   return out;
 }
 
-/// Softmax over the keys seen, its weights operands of p V; row i of `scores` belongs to token (first + i) mod T. scores: [n, S].
+/// Softmax over the keys that are seen, with weights as operands of p V. Row i of `scores` belongs to token
+/// (first + i) mod T. scores: [n, S].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> visible_softmax(const AttentionInputs<Scalar>& x, Matrix<Scalar> scores,
                                              Index first = 0) {
@@ -249,7 +254,7 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// p of one query head, [T, S]. Throws Error for a token that sees no key, sizes that disagree, or no such
+/// p of one query head, [T, S]. Throws Error if a token sees no key, sizes disagree, or there is no such
 /// head.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> attention_probabilities(const AttentionInputs<Scalar>& x, Index head) {
@@ -263,8 +268,8 @@ template <class Scalar>
   return detail::visible_softmax(x, scores);
 }
 
-/// The equation, head by head; key heads are shared by index, none is copied (EQ-15). -> [T, heads * dv].
-/// Throws as attention_probabilities.
+/// The equation, head by head; key heads are shared by index and none is copied (EQ-15). -> [T, heads * dv].
+/// Throws Error as attention_probabilities does.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> softmax_attention(const AttentionInputs<Scalar>& x) {
   require_consistent(x);
@@ -278,8 +283,8 @@ template <class Scalar>
   return o;
 }
 
-/// The same with the queries of a group under one another, one product a key head: what a kernel for
-/// grouped queries does (EQ-15). Throws as attention_probabilities.
+/// The same with the queries of a group stacked, so that each key head takes one product, as kernels for
+/// grouped queries do (EQ-15). Throws Error as attention_probabilities does.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> softmax_attention_grouped(const AttentionInputs<Scalar>& x) {
   require_consistent(x);
@@ -296,7 +301,7 @@ template <class Scalar>
     const Matrix<Scalar> V =
         operand(detail::head_columns(x.v, kh, dv), points::softmax_attention["weighed_values"]);
     Matrix<Scalar> O(Q.rows(), dv);
-    // Rows do not know of each other, and all of their scores at once are gigabytes of 4,096 tokens.
+    // Rows are independent of each other, and all scores at once would take gigabytes for 4,096 tokens.
     constexpr Index kRows = 256;
     for (Index i = 0; i < Q.rows(); i += kRows) {
       const Index rows = std::min(kRows, Q.rows() - i);
@@ -310,7 +315,7 @@ template <class Scalar>
   return o;
 }
 
-/// Key and value heads copied to one a query head: head h gets h / group (repeat_interleave).
+/// Key and value heads copied, one for each query head: head h gets h / group (repeat_interleave).
 template <class Scalar>
 [[nodiscard]] AttentionInputs<Scalar> with_repeated_heads(const AttentionInputs<Scalar>& x) {
   require_consistent(x);
@@ -326,9 +331,9 @@ template <class Scalar>
   return out;
 }
 
-/// Chunked prefill, and decode where every token is a segment (EQ-14): the queries in segments between
-/// `cuts`, each against the cache of all keys so far. Cuts are query indices in [0, T], not decreasing.
-/// `run` evaluates one segment in any form. Throws Error for non-causal inputs and cuts out of order.
+/// Chunked prefill, and decode if every token is a segment (EQ-14): the queries in segments between `cuts`,
+/// each against the cache of all keys so far. Cuts are query indices in [0, T], not decreasing. `run`
+/// evaluates one segment in any form. Throws Error for non-causal inputs and for cuts out of order.
 template <class Scalar, class Run>
 [[nodiscard]] Matrix<Scalar> softmax_attention_resumed(const AttentionInputs<Scalar>& x,
                                                        const std::vector<Index>& cuts, Run&& run) {
@@ -357,7 +362,7 @@ template <class Scalar, class Run>
   return o;
 }
 
-/// One token a call, in any form (EQ-14).
+/// One token per call, in any form (EQ-14).
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> softmax_attention_decode(const AttentionInputs<Scalar>& x) {
   std::vector<Index> cuts;

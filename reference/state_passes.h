@@ -8,19 +8,20 @@
 #include "reference/rounding_point.h"
 #include "reference/sequence.h"
 
-/// The two passes over the state of which every step is made. They are written out, because the oracle's
-/// speed is theirs: as Eigen expressions they read and write the state up to twice as often.
+/// The two passes over the state from which every step is built. They are written out because the speed of
+/// the oracle depends on them: as Eigen expressions they would read and write the state up to twice as often.
 namespace samestate {
 
-/// The decay of a system that has none: S stays as it is, and no multiplication is spent on it.
+/// The decay of a system without decay: S is unchanged, and no multiplication is spent on it.
 struct NoDecay {};
 
 namespace detail {
 
-/// Key rows that are taken together: the running sums are loaded and stored once for all of them.
+/// Key rows that are processed together: the running sums are loaded and stored once for all of them.
 inline constexpr Index kRowsAtOnce = 4;
 
-/// a b + c, in one rounding where the scalar has it: the same bits whatever the compiler contracts.
+/// a b + c, in one rounding if the scalar supports it, so that the bits do not depend on what the compiler
+/// contracts.
 template <class Scalar>
 [[nodiscard]] Scalar multiply_add(const Scalar& a, const Scalar& b, const Scalar& c) {
   if constexpr (std::is_same_v<Scalar, double>) {
@@ -83,7 +84,7 @@ void decay_write_read_rows(const Decay& alpha, const Scalar* x, const Scalar* u,
 template <class State>
 using RowOf = Eigen::Matrix<typename State::Scalar, 1, State::ColsAtCompileTime, Eigen::RowMajor>;
 
-/// The state's width, a constant where its type fixes it.
+/// The state's width, a constant if its type fixes it.
 template <class State>
 [[nodiscard]] Index width_of([[maybe_unused]] const State& S) {
   if constexpr (State::ColsAtCompileTime == Eigen::Dynamic) {
@@ -95,8 +96,8 @@ template <class State>
 
 }  // namespace detail
 
-/// S <- alpha S, and S^T x, the value it then holds under key x: sum_l x_l S_l. One pass over the state.
-/// alpha: Scalar or NoDecay, x: [1, dk] dense, S: [dk, n] row-major -> [1, n].
+/// S <- alpha S, and S^T x, the value that the new S holds under key x: sum_l x_l S_l, in one pass over the
+/// state. alpha: Scalar or NoDecay, x: [1, dk] dense, S: [dk, n] row-major -> [1, n].
 template <class Decay, class Key, class State>
 [[nodiscard]] auto decay_read(const Decay& alpha, const Key& x, State& S) {
   const Index n = detail::width_of(S);
@@ -110,8 +111,8 @@ template <class Decay, class Key, class State>
   return sum;
 }
 
-/// S <- alpha S + x^T u, the value u written under key x, and then S^T y. One pass over the state. alpha:
-/// Scalar or NoDecay, x, y: [1, dk] dense, u: [1, n] dense, S: [dk, n] row-major -> [1, n].
+/// S <- alpha S + x^T u, which writes the value u under key x, and then S^T y, in one pass over the state.
+/// alpha: Scalar or NoDecay, x, y: [1, dk] dense, u: [1, n] dense, S: [dk, n] row-major -> [1, n].
 template <class Decay, class Key, class Value, class Query, class State>
 [[nodiscard]] auto decay_write_read(const Decay& alpha, const Key& x, const Value& u, const Query& y,
                                     State& S) {

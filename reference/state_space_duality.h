@@ -8,7 +8,7 @@
 #include "reference/rounding_point.h"
 #include "reference/selective_scan.h"
 
-/// Mamba-2's state space duality (EQUATIONS 5.10): one scalar rate A a head,
+/// Mamba-2's state space duality (EQUATIONS 5.10), with one scalar rate A per head:
 ///   S_t = e^{Delta_t A} S_{t-1} + (Delta_t x_t) B_t^T;  y_t = S_t C_t + D x_t.
 /// It is class C-GLA with q = C, k = B, v = Delta x, log gamma = Delta A (EQ-08).
 namespace samestate {
@@ -46,8 +46,8 @@ struct StateSpaceOutput {
   Matrix<Scalar> state;  ///< [P, N] after the last token; [H P, N] of all
 };
 
-/// Inputs of all heads of one sequence. Head h reads the B and C of group h / (H / G): the heads of a group
-/// lie together (interleave, not tile).
+/// Inputs of all heads of one sequence. Head h reads the B and C of group h / (H / G), so the heads of a
+/// group are adjacent (interleaved, not tiled).
 template <class Scalar>
 struct StateSpaceHeads {
   Matrix<Scalar> x;              ///< [T, H P]
@@ -100,7 +100,8 @@ void require_state_space(const StateSpaceHead<Scalar>& x) {
                                       x.x.cols(), N);
 }
 
-/// The same for all heads; heads must divide the columns of x, groups the heads and the columns of B.
+/// The same for all heads. Heads must divide the columns of x, and groups must divide the heads and the
+/// columns of B.
 template <class Scalar>
 void require_state_space(const StateSpaceHeads<Scalar>& x) {
   const Index T = x.x.rows();
@@ -118,7 +119,7 @@ void require_state_space(const StateSpaceHeads<Scalar>& x) {
                                       x.x.cols(), x.B.cols() / x.groups);
 }
 
-/// Every head through `run`, any form of one head. Throws Error where shapes disagree.
+/// Evaluates every head by `run`, any form for one head. Throws Error if shapes disagree.
 template <class Scalar, class Run>
 [[nodiscard]] StateSpaceOutput<Scalar> state_space_heads(const StateSpaceHeads<Scalar>& x, Run&& run) {
   require_state_space(x);
@@ -132,8 +133,8 @@ template <class Scalar, class Run>
   return out;
 }
 
-/// The head as class C-GLA, for the forms of reference/retention.h: their o is y without the skip, their
-/// state the transpose of this one (EQ-08).
+/// The head as class C-GLA, for the forms in reference/retention.h: their o is y without the skip, and their
+/// state is the transpose of this one (EQ-08).
 template <class Scalar>
 [[nodiscard]] Sequence<Scalar> as_retention(const StateSpaceHead<Scalar>& x) {
   require_state_space(x);
@@ -146,7 +147,7 @@ template <class Scalar>
           x.initial_state.transpose()};
 }
 
-/// One token, the update of decode: S [P, N] is carried, row t of y [T, P] is written.
+/// One token, the update of decode: S [P, N] is carried over, row t of y [T, P] is written.
 template <class Scalar, class Factors = PlainFactors>
 void state_space_step(const StateSpaceHead<Scalar>& x, Index t, Matrix<Scalar>& S, Matrix<Scalar>& y) {
   const Scalar alpha = Factors::decay(x.delta(t), x.A);
@@ -160,7 +161,7 @@ void state_space_step(const StateSpaceHead<Scalar>& x, Index t, Matrix<Scalar>& 
   }
 }
 
-/// Token by token. T = 0 returns the initial state. Throws Error where shapes disagree.
+/// Token by token. T = 0 returns the initial state. Throws Error if shapes disagree.
 template <class Scalar, class Factors = PlainFactors>
 [[nodiscard]] StateSpaceOutput<Scalar> state_space_recurrent(const StateSpaceHead<Scalar>& x) {
   require_state_space(x);
@@ -171,7 +172,8 @@ template <class Scalar, class Factors = PlainFactors>
 
 /// The quadratic dual over the whole sequence:
 ///   y = (C B^T o L) (Delta x) + e^G C S_0^T + D x,
-/// L_ij = e^{G_i - G_j} the 1-semiseparable mask, G the sums of Delta A. Throws Error where shapes disagree.
+/// where L_ij = e^{G_i - G_j} is the 1-semiseparable mask and G are the sums of Delta A. Throws Error if
+/// shapes disagree.
 template <class Scalar, class Factors = PlainFactors>
 [[nodiscard]] StateSpaceOutput<Scalar> state_space_quadratic(const StateSpaceHead<Scalar>& x) {
   require_state_space(x);
@@ -192,10 +194,10 @@ template <class Scalar, class Factors = PlainFactors>
       matrix_product(v.transpose(), kept, points::state_space_duality["state"]) + e(last) * x.initial_state};
 }
 
-/// Chunks, the last one ragged, in the four steps of the public block decomposition: the quadratic dual
-/// inside each chunk from a zero state; the state each leaves; the states passed between chunks by the same
-/// masked sum, one level up; what each chunk reads of the state before it. Throws Error for chunk < 1 or
-/// where shapes disagree.
+/// In chunks, the last one possibly shorter, by the four steps of the public block decomposition: the
+/// quadratic dual inside each chunk from a zero state; the state that each chunk leaves; these states passed
+/// between chunks by the same masked sum, one level up; and what each chunk reads from the state before it.
+/// Throws Error for chunk < 1 or if shapes disagree.
 template <class Scalar>
 [[nodiscard]] StateSpaceOutput<Scalar> state_space_chunked(const StateSpaceHead<Scalar>& x, Index chunk) {
   if (chunk < 1) throw Error("chunk=" + std::to_string(chunk) + ": a chunk holds at least 1 token");
@@ -204,7 +206,7 @@ template <class Scalar>
   const Index chunks = (T + chunk - 1) / chunk;
   const Vector<Scalar> g = x.delta * x.A;
   StateSpaceOutput<Scalar> out{Matrix<Scalar>(T, x.x.cols()), x.initial_state};
-  std::vector<Matrix<Scalar>> left{x.initial_state};         // by what lies before chunk 0, by chunk 0, 1, ..
+  std::vector<Matrix<Scalar>> left{x.initial_state};  // the states left before chunk 0, by chunk 0, 1, ..
   Vector<Scalar> passed = Vector<Scalar>::Zero(chunks + 1);  // log-decay through each of them
   for (Index c = 0; c < chunks; ++c) {
     const Index n = std::min(chunk, T - c * chunk);

@@ -6,9 +6,9 @@
 #include "reference/no_value.h"
 #include "reference/recurrence.h"
 
-/// The test-time-training view (class C-TTT; EQUATIONS 5.12): the state S is the weight of a linear model
-/// v = S^T k, each token one step of learning it, and the loss chooses the system. Row convention:
-/// S [dk, dv], k [dk], v [dv]; the documents write the transposes. All throw Error where the sizes disagree.
+/// The test-time-training view (class C-TTT; EQUATIONS 5.12): the state S is the weight of a linear model v =
+/// S^T k, each token is one step of learning it, and the loss determines the system. Row convention: S [dk,
+/// dv], k [dk], v [dv]; the documents write the transposes. All functions throw Error if the sizes disagree.
 namespace samestate {
 
 namespace detail {
@@ -24,7 +24,7 @@ void require_token(const Matrix<Scalar>& S, const Vector<Scalar>& k, const Vecto
 
 }  // namespace detail
 
-/// -v . (S^T k), an inner product and no cosine (TTT-3 corrected).
+/// -v . (S^T k), an inner product and not a cosine (TTT-3 corrected).
 template <class Scalar>
 [[nodiscard]] Scalar inner_product_loss(const Matrix<Scalar>& S, const Vector<Scalar>& k,
                                         const Vector<Scalar>& v) {
@@ -40,7 +40,7 @@ template <class Scalar>
   return inner_product_loss(S, k, v) + ridge;
 }
 
-/// 1/2 |S^T k - v|^2 (DELTA-1 corrected: the loss, and not its gradient).
+/// 1/2 |S^T k - v|^2 (DELTA-1 corrected: the loss and not its gradient).
 template <class Scalar>
 [[nodiscard]] Scalar squared_loss(const Matrix<Scalar>& S, const Vector<Scalar>& k, const Vector<Scalar>& v) {
   detail::require_token(S, k, v);
@@ -72,7 +72,7 @@ template <class Scalar>
   return k * error.transpose();
 }
 
-/// dL/dS by forward differentiation, one pass an entry. `loss` maps a Matrix<DualNumber<Scalar>> to a
+/// dL/dS by forward differentiation, one pass per entry. `loss` maps a Matrix<DualNumber<Scalar>> to a
 /// DualNumber<Scalar>: the loss templates above, with the token as constants.
 template <class Scalar, class Loss>
 [[nodiscard]] Matrix<Scalar> gradient_by_dual_numbers(const Loss& loss, const Matrix<Scalar>& S) {
@@ -89,8 +89,8 @@ template <class Scalar, class Loss>
   return gradient;
 }
 
-/// dL/dS by (L(S + h) - L(S - h)) / 2h. For a loss of second degree the truncation error is 0 for every h,
-/// and a large h rounds least. Throws Error unless h > 0.
+/// dL/dS by (L(S + h) - L(S - h)) / 2h. For a quadratic loss the truncation error is 0 for every h, and a
+/// large h has the smallest rounding error. Throws Error unless h > 0.
 template <class Scalar, class Loss>
 [[nodiscard]] Matrix<Scalar> gradient_by_central_differences(const Loss& loss, const Matrix<Scalar>& S,
                                                              const Scalar& h) {
@@ -119,8 +119,8 @@ template <class Scalar>
   return S - eta * gradient;
 }
 
-/// X with M X = B for a symmetric positive definite M, by elimination without pivots. M: [n, n], B: [n, m]. Throws Error for
-/// other shapes, NoValue where rounding leaves a pivot that is not positive.
+/// X with M X = B for a symmetric positive definite M, by elimination without pivoting. M: [n, n], B: [n, m].
+/// Throws Error for other shapes, and NoValue if rounding leaves a pivot that is not positive.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> solve_positive_definite(Matrix<Scalar> M, Matrix<Scalar> B) {
   if (M.rows() != M.cols() || M.rows() != B.rows())
@@ -156,14 +156,14 @@ template <class Scalar>
   return solve_positive_definite<Scalar>(M, B);
 }
 
-/// beta = eta / (1 + eta |k|^2): the delta rule's write strength that makes it the proximal step (EQ-06).
+/// beta = eta / (1 + eta |k|^2), the write strength that makes the delta rule the proximal step (EQ-06).
 template <class Scalar>
 [[nodiscard]] Scalar proximal_write_strength(const Vector<Scalar>& k, const Scalar& eta) {
   return eta / (Scalar(1) + eta * k.squaredNorm());
 }
 
-/// A whole sequence of steps: S <- step(S, k_t, v_t, t), o_t = scale S^T q_t. `delta` stays zero: a step need
-/// not be of rank one.
+/// A whole sequence of steps: S <- step(S, k_t, v_t, t), o_t = scale S^T q_t. `delta` stays zero, because a
+/// step need not have rank one.
 template <class Scalar, class Step>
 [[nodiscard]] Trajectory<Scalar> test_time_training(const Sequence<Scalar>& x, const Step& step) {
   Trajectory<Scalar> out = empty_trajectory(x);

@@ -7,8 +7,8 @@
 
 namespace samestate {
 
-/// A strided window on memory owned elsewhere. Strides count elements, not bytes, and may be zero
-/// (broadcast). A view whose `data` is null is absent: optional tensors are passed that way.
+/// A strided window on memory that it does not own. Strides count elements, not bytes, and may be zero
+/// (broadcast). A view whose `data` is null is absent; optional tensors are passed that way.
 template <class T, std::size_t Rank>
 struct View {
   T* data = nullptr;

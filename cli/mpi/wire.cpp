@@ -1,6 +1,7 @@
-/// samestate-mpi: the wire of a rank. Takes the place of the process that mpirun started, carries frames between the
-/// socket of its child, which runs the verb or its jobs, and the wires of the other ranks by MPI, and ends with the
-/// child's exit code. Every call of MPI is in this file. usage: samestate-mpi SOCKET CHILD (cli/ranks.cpp)
+/// samestate-mpi is the communication process of a rank. It takes the place of the process that mpirun
+/// started, passes frames between the socket of its child, which runs the verb or its jobs, and the same
+/// process of the other ranks by MPI, and ends with the child's exit code. All MPI calls are in this file.
+/// usage: samestate-mpi SOCKET CHILD (cli/ranks.cpp)
 #include <fmt/format.h>
 #include <mpi.h>
 #include <sys/wait.h>
@@ -28,25 +29,25 @@ namespace {
 using namespace samestate;
 using Clock = std::chrono::steady_clock;
 
-/// What a message is.
+/// The kinds of messages.
 enum Tag : int {
   kFrame = 1,
-  kEnd,    ///< of rank 0: its child has ended, and so shall the others
-  kLost,   ///< the sender's child is gone; the text says how
+  kEnd,    ///< from rank 0: its child has ended, and the others must end too
+  kLost,   ///< the sender's child is gone; the text says how it ended
   kEnded,  ///< the last message of a rank, before MPI_Finalize
-  kAlive   ///< now and then
+  kAlive   ///< sent at intervals
 };
 
 constexpr int kWaitMilliseconds =
-    1;  ///< for the child, between two looks at MPI, which has nothing to wait on
+    1;  ///< between two looks at MPI, which has nothing to wait on, it waits this long for the child
 constexpr std::chrono::seconds kAliveEvery(5);
-constexpr std::chrono::seconds kSilence(60);    ///< after which a rank is lost
-constexpr std::chrono::seconds kEndWithin(10);  ///< a child that shall end, before it is killed
+constexpr std::chrono::seconds kSilence(60);    ///< a rank that is silent for this long is lost
+constexpr std::chrono::seconds kEndWithin(10);  ///< the time that a child has to end before it is killed
 
 volatile std::sig_atomic_t noted = 0;
 extern "C" void note(int signal) { noted = signal; }
 
-/// What went wrong between ranks, beyond what a run survives: the job ends, and goes on from its files.
+/// Handles errors between ranks that a run cannot survive: the job ends, and can be continued from its files.
 [[noreturn]] void abandon(const std::string& why) {
   fmt::print(stderr, "samestate: {}; what the run wrote stays whole: --resume goes on\n", why);
   std::fflush(nullptr);
@@ -71,7 +72,7 @@ class Wire {
         heard_(static_cast<std::size_t>(ranks), Clock::now()),
         gone_(static_cast<std::size_t>(ranks)) {}
 
-  /// Until all ranks have ended; the exit code of the child.
+  /// Runs until all ranks have ended; returns the exit code of the child.
   int carry() {
     while (!ended_) {
       forward_signal();
@@ -87,7 +88,7 @@ class Wire {
         ::usleep(1000 * kWaitMilliseconds);
       }
     }
-    // Of a rank that is lost nothing completes.
+    // Sends to a lost rank never complete.
     while (!lost_any_ && !sends_.empty()) finish_sends();
     return exit_code();
   }
@@ -192,7 +193,7 @@ class Wire {
     for (std::size_t other = 1; other < gone_.size(); ++other) send(static_cast<int>(other), kAlive);
   }
 
-  /// A rank whose wire is gone with it says nothing.
+  /// A rank whose communication process is lost too does not report anything.
   void look_for_silent() {
     for (std::size_t other = 1; other < gone_.size(); ++other) {
       const auto since = Clock::now() - heard_[other];
@@ -216,7 +217,7 @@ class Wire {
   void end_child() {
     if (child_ <= 0) return;
     const auto begin = Clock::now();
-    // Rank 0 may have reports to write, for as long as it takes; another has nothing left to do.
+    // Rank 0 may still write reports, for as long as that takes; other ranks have nothing left to do.
     while (::waitpid(child_, &status_, WNOHANG) == 0) {
       forward_signal();
       if (rank_ > 0 && Clock::now() - begin > kEndWithin) ::kill(child_, SIGKILL);
@@ -233,18 +234,18 @@ class Wire {
   }
 
   [[nodiscard]] int exit_code() const {
-    if (rank_ > 0) return cli::kPass;  // a rank that was lost is no verdict
+    if (rank_ > 0) return cli::kPass;  // losing a rank is not a verdict
     return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
   }
 
-  std::unique_ptr<RankLink> link_;  ///< to the child; none: it has ended
+  std::unique_ptr<RankLink> link_;  ///< connection to the child; null after the child has ended
   pid_t child_;
   int rank_;
   int status_ = 0;
   bool ending_ = false, ended_ = false, lost_any_ = false;
   std::list<Send> sends_;
-  std::vector<Clock::time_point> heard_;  ///< by rank
-  std::vector<bool> gone_;                ///< by rank: nothing comes of it any more
+  std::vector<Clock::time_point> heard_;  ///< when each rank was last heard from
+  std::vector<bool> gone_;                ///< per rank: nothing more will arrive from it
   Clock::time_point said_ = Clock::now();
 };
 
@@ -272,7 +273,7 @@ int main(int argc, char** argv) {
         told.rank, told.ranks, rank, ranks));
   Wire wire(std::atoi(argv[1]), static_cast<pid_t>(std::atoi(argv[2])), rank, ranks);
   const int code = wire.carry();
-  // MPI_Finalize waits for all, and one that is lost never comes.
+  // MPI_Finalize waits for all ranks, and a lost one never arrives.
   if (wire.lost_any()) std::_Exit(code);
   MPI_Finalize();
   return code;

@@ -25,7 +25,7 @@ Values values_of(const std::vector<CaseTensor>& outputs) {
   return all;
 }
 
-/// Sum of squared differences; infinite where one is no finite number and the other another value.
+/// Returns the sum of squared differences; infinite if one value is not finite and the other differs from it.
 double distance(const Values& a, const Values& b) {
   if (a.size() != b.size()) return kInfinity;
   double sum = 0.0;
@@ -38,14 +38,14 @@ double distance(const Values& a, const Values& b) {
   return sum;
 }
 
-/// Sum of squares of what is finite.
+/// Returns the sum of squares of the finite values.
 double size_of(const Values& x) {
   double sum = 0.0;
   for (const double v : x) sum += std::isfinite(v) ? v * v : 0.0;
   return sum;
 }
 
-/// What a kernel makes of the run's inputs; nothing where it does not do the case.
+/// Returns what a kernel computes from the run's inputs; empty if it does not take the case.
 Values values_of(const Resolved& r, const Trace& trace, const KernelTable& table, const std::string& kernel,
                  const std::string& form) {
   Case own = r.c;
@@ -59,7 +59,7 @@ Values values_of(const Resolved& r, const Trace& trace, const KernelTable& table
   }
 }
 
-/// Of the kernel that the mutant was made of.
+/// Returns the values of the kernel from which the mutant was made.
 Values right_values(const Resolved& r, const Trace& trace, const Mutant& m) {
   const KernelTable right =
       m.rows.empty() ? KernelTable({}, operator_kernels()) : KernelTable(unmutated_kernels());
@@ -67,7 +67,7 @@ Values right_values(const Resolved& r, const Trace& trace, const Mutant& m) {
                    m.form);
 }
 
-/// A row that promises one contract alone is a twin of another's, for that contract.
+/// A row that promises a single contract is the twin of another row for that contract.
 bool meant_for(const Mutant& m, const Case& c) {
   if (m.system != c.system || m.hostile || !m.equivalent.empty()) return false;
   if (m.rows.empty()) return true;
@@ -86,9 +86,9 @@ Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() > seconds;
   };
   std::vector<std::pair<double, const Mutant*>> alike;
-  // Nothing but NaN is like every other; zeros are what some faults leave and others do not.
+  // Outputs of nothing but NaN are all alike; some faults leave zeros and others do not.
   if (std::none_of(actual.begin(), actual.end(), [](double x) { return std::isfinite(x); })) return out;
-  std::map<std::pair<bool, std::string>, Values> right;  // by where the mutant was made, and form
+  std::map<std::pair<bool, std::string>, Values> right;  // by the mutant's original kernel, and by form
   constexpr double kUnexplained = 1.0 - kExplainedShare;
   for (const Mutant& m : all_mutants()) {
     if (!meant_for(m, r.c)) continue;
@@ -101,12 +101,13 @@ Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds) {
     if (whole == 0.0) continue;
     const double scale = std::isfinite(whole) ? whole : size_of(actual);
     const Values faulty = values_of(r, trace, m.table(), m.kernel(), m.form);
-    // One that does nothing here, or less than the kernel's fault, explains as much as its right form does.
+    // A mutant that does nothing here, or less than the kernel's fault, explains no more than its right form
+    // does.
     if (distance(faulty, of->second) < kExplainedShare * kExplainedShare * scale) continue;
     const double rest = distance(actual, faulty);
     if (rest <= kUnexplained * kUnexplained * scale) alike.emplace_back(rest, &m);
   }
-  // The same fault in another form gives the same values but for roundings.
+  // The same fault in another form gives the same values apart from roundings.
   const std::string_view form = trace.native;
   std::stable_sort(alike.begin(), alike.end(), [&](const auto& x, const auto& y) {
     return std::pair(x.second->form != form, x.first) < std::pair(y.second->form != form, y.first);

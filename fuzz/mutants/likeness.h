@@ -7,16 +7,17 @@
 
 namespace samestate {
 
-/// Mutants that a run looks like: those of the form that ran first, of these the most alike.
+/// The mutants that a run looks like: those of the form that ran come first, the most similar first.
 struct Likeness {
   std::vector<const Mutant*> mutants;
   std::int64_t tried = 0;
-  std::int64_t all = 0;  ///< of the case's system; more than `tried` where the time was up
+  std::int64_t all = 0;  ///< the number of mutants of the case's system; larger than `tried` if the time was
+                         ///< up
 };
 
 /// The mutants of the case's system whose values on the inputs in `trace` account for kExplainedShare of the
-/// difference between the run's values and the right kernel's; of a fault one form, at most four. None for a
-/// law, or where the run left no outputs. Starts no mutant after `seconds`.
+/// difference between the run's values and the correct kernel's; one form per fault, at most four. None for a
+/// law, or if the run left no outputs. Starts no mutant after `seconds`.
 [[nodiscard]] Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds = 10.0);
 
 }  // namespace samestate

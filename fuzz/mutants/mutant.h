@@ -9,22 +9,21 @@
 
 namespace samestate {
 
-/// A correct kernel with one bug put back that really shipped (the catalogue's M ids), with a fault in its
-/// equations that nobody is known to have shipped (F; F01..F08
-/// are those that the fused kernels invite), or a subject that cheats the gate (H1.7). The gate must
-/// kill it.
+/// A correct kernel with one planted bug: one that really shipped (the catalogue's M ids), a fault in its
+/// equations that nobody is known to have shipped (F; F01..F08 are those that the fused kernels invite), or a
+/// subject that cheats the gate (H1.7). The gate must kill it.
 struct Mutant {
   std::string bug;    ///< M01..M90, F, F01..F08 or H1.7
-  std::string name;   ///< unique: fault.system.form, as in no_delta_term.delta_rule.chunked
+  std::string name;   ///< unique: fault.system.form, for example no_delta_term.delta_rule.chunked
   std::string fault;  ///< snake_case, the same in all systems and forms
   std::string system;
   std::string form;
-  std::string summary;                    ///< what is wrong, one line
-  std::string equivalent;                 ///< why no gate can tell it from the correct kernel; empty: it can
-  std::vector<Kernel> rows;               ///< the mutated kernel, then the correct one of the other form
-  std::vector<OperatorKernel> operators;  ///< of an operator: the mutated kernel alone
-  bool smoke = false;                     ///< one of the fixed subset that CI runs
-  bool hostile = false;                   ///< ends, holds or damages the process that runs it
+  std::string summary;       ///< what is wrong, one line
+  std::string equivalent;    ///< why no gate can distinguish it from the correct kernel; empty if one can
+  std::vector<Kernel> rows;  ///< the mutated kernel, followed by the correct one of the other form
+  std::vector<OperatorKernel> operators;  ///< for an operator: only the mutated kernel
+  bool smoke = false;                     ///< part of the fixed subset that CI runs
+  bool hostile = false;                   ///< ends, hangs or damages the process that runs it
 
   [[nodiscard]] const std::string& kernel() const {
     return rows.empty() ? operators.front().name : rows.front().name;
@@ -32,20 +31,20 @@ struct Mutant {
   [[nodiscard]] KernelTable table() const { return KernelTable(rows, operators); }
 };
 
-/// All of them, by file and fault.
+/// All mutants, by file and fault.
 [[nodiscard]] std::span<const Mutant> all_mutants();
 
-/// Throws Error with the nearest names.
+/// The mutant of that name. Throws Error with the nearest names.
 [[nodiscard]] const Mutant& mutant_named(std::string_view name);
 
-/// A catalogue entry without a mutant here, and why.
+/// A catalogue entry without a mutant here, and the reason.
 struct NotModelled {
   std::string_view bug;
   std::string_view reason;
 };
 [[nodiscard]] std::span<const NotModelled> not_modelled();
 
-/// The evaluator that every mutant of the recurrent family is made of, without a fault: rows
+/// The evaluator from which every mutant of the recurrent family is made, without a fault: rows
 /// evaluator.SYSTEM.FORM and evaluator_fused.SYSTEM.FORM of the four systems.
 [[nodiscard]] std::span<const Kernel> unmutated_kernels();
 

@@ -15,8 +15,9 @@ namespace {
 
 using namespace mutants;
 
-/// What CI runs: of each bug, and of each fault without one, the first row in either form, of the gated delta
-/// rule where it fits, and every operator's and adversary's. The slow ones wait for the whole run.
+/// Marks what CI runs: for each bug, and each fault without a bug number, the first row in either form, of
+/// the gated delta rule if possible, and all rows of operators and adversaries. The slow ones are left to the
+/// full run.
 void mark_smoke(std::vector<Mutant>& all) {
   static const std::set<std::string_view> kSlow = {"sleeps", "long_sequence_tail_lost", "grid_of_65535"};
   std::set<std::pair<std::string_view, std::string_view>> have;
@@ -63,7 +64,7 @@ std::vector<Mutant> make_table() {
                     tf32_mutants}) {
     for (Mutant& m : make()) all.push_back(std::move(m));
   }
-  // M01..M90, then what nobody is known to have shipped, then the subjects of the harness.
+  // M01..M90 come first, then faults that nobody is known to have shipped, then the subjects of the harness.
   static constexpr std::string_view kOrder = "MFH";
   std::stable_sort(all.begin(), all.end(), [](const Mutant& x, const Mutant& y) {
     return std::pair(kOrder.find(x.bug[0]), x.bug) < std::pair(kOrder.find(y.bug[0]), y.bug);

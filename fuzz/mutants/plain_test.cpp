@@ -22,7 +22,7 @@ bool equal(const std::vector<OutputBlock>& a, const std::vector<OutputBlock>& b)
   return true;
 }
 
-/// What a kernel makes of the case's inputs; nothing where it does not do the case.
+/// Returns what a kernel computes from the case's inputs; empty if it does not take the case.
 std::vector<OutputBlock> blocks_by(const KernelTable& table, const std::string& kernel,
                                    const TolerancesOfCase& of, Resolved& used) {
   used.c.kernel = kernel;
@@ -30,7 +30,7 @@ std::vector<OutputBlock> blocks_by(const KernelTable& table, const std::string& 
                    of.expected);
 }
 
-/// What the kernels that mutants were made of give: many are made of one, which runs once.
+/// The outputs of the kernels that mutants were made from: many are made from one kernel, which runs once.
 class RightKernels {
  public:
   RightKernels(const Case& c, const TolerancesOfCase& of) : case_(c), of_(of) {}
@@ -51,8 +51,8 @@ class RightKernels {
   std::map<std::string, std::vector<OutputBlock>> blocks_;
 };
 
-/// Whether an element alone is further off than its whole row may be: the judge need not be asked, who would compute
-/// oracle and bound of the case anew.
+/// Returns true if a single element is further off than its whole row may be: then the judge, which would
+/// compute oracle and bound of the case again, is not needed.
 bool beyond(const std::vector<OutputBlock>& actual, const TolerancesOfCase& of) {
   for (std::size_t b = 0; b < actual.size(); ++b) {
     const Matrix<double>& a = actual[b].values;
@@ -70,7 +70,7 @@ bool beyond(const std::vector<OutputBlock>& actual, const TolerancesOfCase& of) 
 PlainVerdict try_plain(const std::vector<OutputBlock>& actual, const std::vector<OutputBlock>& expected,
                        const PlainRules& rules) {
   PlainVerdict out;
-  std::map<std::string, std::pair<double, double>> squares;  // error, size
+  std::map<std::string, std::pair<double, double>> squares;  // the error and the size
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const auto rule = rules.find(expected[i].output);
     if (rule == rules.end()) continue;
@@ -127,7 +127,7 @@ BlindSpot blind_spot(const Case& c, const TolerancesOfCase& of, const PlainRules
       out.judge += !judged;
       if (plain.close && judged && out.examples.size() < kExamples)
         out.examples.push_back(m.name + ": " + m.summary);
-    } catch (const std::exception&) {  // another form's mutant, or one that does not do the case
+    } catch (const std::exception&) {  // a mutant of another form, or one that does not take the case
     }
   }
   return out;

@@ -19,7 +19,7 @@ namespace {
 
 using PublicValues = std::span<const float>;
 
-/// max |e - a|; a NaN wins, as in torch.
+/// max |e - a|; NaN propagates, as in torch.
 double largest_difference(PublicValues expected, PublicValues actual) {
   double largest = 0.0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -103,7 +103,7 @@ constexpr PublicRule kRules[] = {
      nmse},
 };
 
-/// [T, ...] by token: row_major values of `width` a row, each row made by make(row, coordinates).
+/// Draws [T, ...] token by token: row-major rows of `width` values, each made by make(row, coordinates).
 template <class Make>
 std::vector<float> drawn(const BatchShape& s, std::int64_t H, std::int64_t width, Format format,
                          Make&& make) {
@@ -133,7 +133,7 @@ auto normals(const Counter& counter, bool unit_length) {
   };
 }
 
-/// The reference in float64, rounded to fp32.
+/// Runs the reference in float64, rounded to fp32.
 Outputs reference_outputs(const Family& family, const Batch& batch) {
   const BatchShape& s = batch.shape;
   Outputs out;
@@ -154,7 +154,7 @@ Outputs reference_outputs(const Family& family, const Batch& batch) {
   return out;
 }
 
-/// A test of the correct evaluator: the same for all mutants of a system, form and contract.
+/// A test of the correct evaluator, which all mutants of a system, form and contract share.
 struct Test {
   Batch batch;
   Outputs expected;
@@ -163,7 +163,7 @@ struct Test {
 
 Outputs run_whole_batch(const Kernel& kernel, const Batch& batch, const Contract& contract) {
   const KernelRow row = adapted(kernel);
-  const Index chunk = kernel.form == "recurrent" ? 0 : 64;  // FLA's
+  const Index chunk = kernel.form == "recurrent" ? 0 : 64;  // FLA's chunk
   const Path path = whole(batch.shape.T, chunk, {kernel.form == mutants::OverRanks::form ? 2 : 1});
   return run_kernel({&row, &row, &row}, batch, path, contract, {});
 }
@@ -263,7 +263,7 @@ Batch public_batch(std::string_view system, std::string_view form, const PublicS
 
 namespace {
 
-/// The rule's own, its counterpart of the fused kernels, or the kernel's first.
+/// Returns the rule's own contract, its counterpart for the fused kernels, or the kernel's first.
 std::string contract_for(const PublicRule& rule, const Kernel& kernel) {
   const std::string own(rule.contract);
   for (const std::string& name : {own, own + "_fused"}) {
@@ -279,7 +279,7 @@ std::vector<PublicVerdict> try_public_rules(const Mutant& mutant, std::uint64_t 
   std::vector<PublicVerdict> verdicts;
   if (mutant.rows.empty() || mutant.bug == "F") return verdicts;
   const Kernel& kernel = mutant.rows.front();
-  // Outputs of the mutant, by contract.
+  // outputs of the mutant, by contract
   std::map<std::string, std::vector<Outputs>> ran;
   for (const PublicRule& rule : kRules) {
     const Contract& contract = contract_named(contract_for(rule, kernel));
@@ -292,7 +292,7 @@ std::vector<PublicVerdict> try_public_rules(const Mutant& mutant, std::uint64_t 
         try {
           outputs.push_back(mutant.hostile ? Outputs{} : run_whole_batch(kernel, tests[i].batch, contract));
         } catch (const std::exception&) {
-          outputs.push_back({});  // it threw, or touched what is not its own; torch would not see the latter
+          outputs.push_back({});  // it threw, or accessed foreign memory, which torch would not see
         }
       }
       if (!accepts(rule, mutant.form, tests[i].expected, tests[i].correct)) {

@@ -13,21 +13,22 @@
 namespace samestate {
 namespace {
 
-constexpr double kSecondsOfMutant = 20.0;  // of one core, for the plan of one mutant at effort 1
+constexpr double kSecondsOfMutant = 20.0;  // seconds of one core for the plan of one mutant at effort 1
 
-/// The trials of a list; a trial's place in it is the subject that the workers know it by.
+/// The trials of a list; workers identify a trial by its index, which is the subject's number.
 class Trials {
  public:
   Trials(std::span<const Mutant* const> list, const MutantOptions& options,
          const std::function<void(const MutantResult&)>& finished)
       : list_(list), options_(options), finished_(finished), trials_(list.size()) {
     for (std::int64_t i = 0; i < std::ssize(list); ++i) order_.push_back(i);
-    // What may take as long as a case is allowed to begins first, beside the others.
+    // Trials that may use the whole time limit of a case begin first, beside the others.
     std::stable_partition(order_.begin(), order_.end(),
                           [&](std::int64_t i) { return list[static_cast<std::size_t>(i)]->hostile; });
   }
 
-  /// For a worker that served a trial last: its next case, or the first one of the next trial.
+  /// Returns the next case for a worker: of the trial that it served last, or the first case of the next
+  /// trial.
   std::optional<Task> next(std::int64_t served) {
     if (options_.stop && options_.stop()) return std::nullopt;
     if (served != Workers::kNoSubject && !at(served).ended) return task(served);
@@ -48,7 +49,8 @@ class Trials {
     MutantResult& r = trial.result;
     const Judgement& j = finding.judgement;
     ++r.cases;
-    // A wrong result does not hang: that its case took too long says how busy the machine is, and the next one decides.
+    // A mutant with a wrong result does not hang: a timeout shows only that the machine is busy, and the next
+    // case decides.
     const bool waited = j.verdict == Verdict::timeout && !r.mutant->hostile;
     r.killed = is_repeatable_failure(j.verdict) && !waited;
     r.ratio = r.killed ? j.ratio : std::max(r.ratio, j.ratio);
@@ -63,7 +65,7 @@ class Trials {
     end(task.subject);
   }
 
-  /// In the worker's process.
+  /// Runs in the worker's process.
   [[nodiscard]] CaseResult run(std::int64_t subject, const Case& c) const {
     return case_result(run_case(c, *trials_[static_cast<std::size_t>(subject)].table));
   }
@@ -104,7 +106,7 @@ class Trials {
     trial.result.planned = std::ssize(trial.cases);
   }
 
-  /// With the edge cases: they come first in every plan, and few mutants outlive them.
+  /// Starts with the edge cases: every plan puts them first, and few mutants survive them.
   void begin(std::int64_t subject) {
     Trial& trial = at(subject);
     trial.began = Clock::now();
@@ -137,7 +139,8 @@ class Trials {
 }  // namespace
 
 double work_of(const Mutant& mutant, const MutantOptions& options) {
-  // Measured: the edges and covering set of a kernel take some ten seconds, half of kSecondsOfMutant.
+  // This was measured: the edge cases and covering set of a kernel take some ten seconds, half of
+  // kSecondsOfMutant.
   constexpr double kFirstCases = 0.3;
   constexpr double kWholePlan = kSecondsOfMutant;
   if (mutant.hostile) return kFirstCases + options.timeout;

@@ -9,8 +9,8 @@
 namespace samestate {
 namespace {
 
-constexpr Index kFewValues = 8;   // of a switch, or a size that hardly varies
-constexpr Index kEachValue = 16;  // of a size that is unrolled: a kernel has code of its own for each
+constexpr Index kFewValues = 8;   // values of a switch, or of a size that hardly varies
+constexpr Index kEachValue = 16;  // values of an unrolled size: a kernel has code of its own for each
 
 void around(std::set<Index>& values, Index at) {
   for (const Index beside : {-1, 0, 1}) values.insert(at + beside);
@@ -29,7 +29,7 @@ std::vector<Index> boundaries(Index least, Index most) {
     for (Index at = step; at <= std::min(last, most + 1); at += step) around(values, at);
   }
   for (Index at = 8; at <= std::min<Index>(256, most); at += 8) values.insert(at);
-  // Widths of models: a few times a power of two.
+  // Widths of models are small multiples of a power of two.
   for (const Index times : {3, 5, 7, 9, 11}) {
     for (Index at = 32 * times; at <= most; at *= 2) values.insert(at);
   }
@@ -51,7 +51,7 @@ std::vector<Band> bands(Index least, Index most) {
     return out;
   }
   static constexpr std::array<Index, 7> kBegins{0, 1, 2, 8, 32, 128, 512};
-  constexpr Index kTiled = 128;  // below it a size fills some tiles and not others
+  constexpr Index kTiled = 128;  // a smaller size fills some tiles and not others
   const std::vector<Index> all = boundaries(least, most);
   for (std::size_t i = 0; i < kBegins.size(); ++i) {
     const Index from = std::max(least, kBegins[i]);

@@ -10,19 +10,19 @@
 
 namespace samestate {
 
-/// Counts which kinds of calls of which public models (ordinary_calls.h) were judged, by kernel.
+/// Counts, by kernel, which kinds of calls of which public models (ordinary_calls.h) were judged.
 class CallCoverage {
  public:
   explicit CallCoverage(const Plan& plan);
 
-  /// The line of a case that was judged, and the kernel that it ran on.
+  /// Adds the line of a case that was judged, and the kernel that it ran on.
   void add(const std::string& line, std::string_view kernel);
 
-  /// A line for a person, and below it at most `most` pairs of model and kind that no judged case has, with the reason; nothing where
-  /// the plan has no ordinary call.
+  /// One line for a person, followed by at most `most` pairs of model and kind that no judged case has, with
+  /// the reason; empty if the plan has no ordinary calls.
   [[nodiscard]] std::string text(std::size_t most) const;
-  /// [{"kernel", "model", "kind", "planned", "judged", "whole", "why"}]: `whole` counts the judged ones whose sizes are all the
-  /// model's; `why` says why nothing was judged.
+  /// [{"kernel", "model", "kind", "planned", "judged", "whole", "why"}]: `whole` counts the judged calls
+  /// whose sizes are all those of the model; `why` says why nothing was judged.
   [[nodiscard]] std::string json() const;
 
  private:

@@ -18,7 +18,8 @@ Index pick(const Dice& dice, const std::array<Index, n>& of) {
   return of[static_cast<std::size_t>(dice.below(static_cast<std::int64_t>(n)))];
 }
 
-/// A count of tokens: a power of two or a multiple of 64 as often as any other number; short ones as often as long ones.
+/// Returns a number of tokens: powers of two and multiples of 64 are as frequent as other numbers, and short
+/// ones as long ones.
 Index tokens_between(Index least, Index most, const Dice& dice) {
   const auto drawn =
       static_cast<Index>(std::lround(dice.between(static_cast<double>(least), static_cast<double>(most))));
@@ -55,7 +56,7 @@ bool put_decoded(Case& c, const KernelRow& kernel, Index cached, Index decoded, 
   return true;
 }
 
-/// So many sequences of unequal lengths, each of `least` tokens or more on average.
+/// Makes so many sequences of unequal lengths, with at least `least` tokens each on average.
 bool put_packed(Case& c, const KernelRow& kernel, Index sequences, Index tokens, const Dice& dice) {
   const CaseForm* form = form_of(kernel, &CaseForm::packed);
   if (form == nullptr) return false;
@@ -66,7 +67,8 @@ bool put_packed(Case& c, const KernelRow& kernel, Index sequences, Index tokens,
   return true;
 }
 
-/// States that go on from an earlier call: drawn ones of the family, those of `trained` data of other systems.
+/// Gives the case states that continue an earlier call: drawn ones for the family, those of `trained` data
+/// for other systems.
 void go_on(Case& c, const KernelRow& kernel, const Dice& dice) {
   if (kernel.system->of_family()) {
     c.state = "random";

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Index kTile = 64;
 
-/// Of a size: the values beyond `most_of_start`, as models have them where there are such.
+/// Returns a size's values beyond `most_of_start`, preferring those that models have.
 std::vector<Index> beyond(const Factor& size, Index most_of_start, bool counts) {
   const Index from = counts || size.name == "T" ? most_of_start + 1 : 2 * kTile;
   const Index to = counts ? 3 * most_of_start + 2 : 2 * kTile + 8;
@@ -24,7 +24,7 @@ std::vector<Index> beyond(const Factor& size, Index most_of_start, bool counts) 
   return out;
 }
 
-/// None where a size has nothing beyond its start.
+/// Returns nothing if a size has no values beyond its start.
 std::vector<Factor> coarse_size(const Factor& size, const Case& start) {
   constexpr Index kCount = 6;
   const Index of_start = size.value(start);
@@ -39,7 +39,7 @@ std::vector<Factor> coarse_size(const Factor& size, const Case& start) {
   f.put = [put = size.put_value, values, of_start](Case& c, int level, const Dice& dice) {
     put(c, level == 0 ? of_start : dice.pick(values));
   };
-  // So that the work may lower it; its boundaries are the pairs' business.
+  // This lets the work limit lower it; the pairs cover its boundaries.
   f.value = size.value;
   f.put_value = size.put_value;
   f.values = {size.values.front()};
@@ -49,7 +49,7 @@ std::vector<Factor> coarse_size(const Factor& size, const Case& start) {
   return {f};
 }
 
-/// The levels below `cut`, and the others, of which `put` takes those up to `most`.
+/// One level for those below `cut` and one for the others, of which `put` chooses those up to `most`.
 Factor halves(const Factor& of, int cut, int most) {
   Factor f{of.name, {"less", "more"}, 3, of.dear};
   f.fixes = of.fixes;
@@ -64,7 +64,7 @@ Factor halves(const Factor& of, int cut, int most) {
   return f;
 }
 
-/// As a case begins, and every other level.
+/// One level for the case's initial value and one for all others.
 Factor otherwise(const Factor& of, int standard) {
   Factor f{of.name, {"standard", "other"}, 3, of.dear};
   f.fixes = of.fixes;

@@ -6,10 +6,11 @@
 
 namespace samestate {
 
-/// The factors of a kernel's cases cut in two: as a case begins, and otherwise; of a size, up to a tile (of a count: up to the
-/// start's) and beyond it. Forms keep their levels; data and laws, of which there are many, have none here. Triples of these are
-/// what a kernel's branches ask for together (several sequences, long ones, more than one key head), and so few that a plan
-/// has each that it can afford.
+/// Binary versions of a kernel's factors, for coverage of triples: the default against everything else; for
+/// sizes, at most one tile against larger; for counts, at most the starting value against larger. Forms keep
+/// their levels; data and laws, of which there are many, are left out. Triples of these are the conditions
+/// that a kernel's branches combine (several sequences, long ones, more than one key head), and they are few
+/// enough for a plan to contain every one that it can afford.
 [[nodiscard]] std::vector<Factor> coarse_factors_of(const KernelRow& kernel);
 
 }  // namespace samestate

@@ -16,10 +16,10 @@
 namespace samestate {
 namespace {
 
-/// Tokens of a case that is quickly judged.
+/// Tokens of a case that is judged quickly.
 constexpr Index kTokens = 64;
 
-/// A size of a tensor, or what a call has beside them.
+/// Returns a size of a tensor, or another number of the call.
 Index& number_in(Case& c, std::string_view name) {
   return name == "T" ? c.T : name == "B" ? c.B : name == "chunk" ? c.chunk : size_in(c, name);
 }
@@ -32,7 +32,7 @@ class Search {
 
   CompiledKeys find() {
     if (!find_base()) return std::move(out_);
-    // A second call of the same sizes that compiles does so for none of them.
+    // If a second call of the same sizes compiles again, none of the sizes is the reason.
     if (compiles(base_).value_or(false) || !out_.any) return finished();
     for (const CaseSize& size : kernel_.system->sizes) look_at_size(size.name);
     look_at_size("T");
@@ -53,7 +53,8 @@ class Search {
  private:
   [[nodiscard]] bool stopped() const { return stop_ && stop_(); }
 
-  /// Returns whether the calls of the case compiled something; nothing if it is no case of the kernel, or did not run.
+  /// Returns true if the calls of the case compiled something; nullopt if it is not a case of the kernel or
+  /// did not run.
   std::optional<bool> compiles(const Case& c) {
     if (stopped() || !possible(c) || !within_limits(kernel_, c)) return {};
     ++out_.calls;
@@ -74,7 +75,7 @@ class Search {
 
   bool find_base() {
     std::vector<std::string> parts(kernel_.system->plan.models.begin(), kernel_.system->plan.models.end());
-    // Sizes that functions ask for which take few.
+    // These are sizes that functions with few accepted sizes ask for.
     if (kernel_.system->of_family())
       for (const char* more :
            {"Hk=16 Hv=16 dk=128 dv=128", "Hk=4 Hv=4 dk=64 dv=64", "dk=256 dv=256", "dk=16 dv=16"})
@@ -88,17 +89,18 @@ class Search {
           base_ = c;
           return true;
         }
-        // Cases that differ from the base in one of these sizes show which of them it refuses.
+        // Cases that differ from the base in one of these sizes show which size it refuses.
         bases_.insert(bases_.end(), refused_.begin(), refused_.end());
         refused_.clear();
       } catch (const Error&) {
-        continue;  // no sizes of this system
+        continue;  // the system has no such sizes
       }
     }
     return false;
   }
 
-  /// The base with another value of a size. Heads of the values are a multiple of those of the keys.
+  /// Returns the result for the base with another value of a size. The number of value heads is a multiple of
+  /// the number of key heads.
   std::optional<bool> with_size(std::string_view name, Index value) {
     Case c = base_;
     if (name == "Hk" && c.Hk > 0 && c.Hv % value != 0) c.Hv = c.Hv / c.Hk * value;
@@ -111,7 +113,8 @@ class Search {
     if (!kernel_.system->has_key(name) && !base_.parameters.contains(name)) return;
     const Index now = number_in(base_, name);
     const bool sixteens = now % 16 == 0;
-    // Values of the kind that the base has; of sizes that are 1, of a kind that it has not, one after the other.
+    // Take values of the same kind as the base's; for sizes of 1, values of a kind that it lacks, one after
+    // another.
     const std::array<Index, 3> same = sixteens ? std::array<Index, 3>{now / 2, now * 2, now + 16}
                                                : std::array<Index, 3>{now + 1, now + 2, now * 3};
     std::optional<bool> first;
@@ -119,7 +122,7 @@ class Search {
     for (; tried < same.size() && !first; ++tried) {
       if (sixteens == (same[tried] % 16 == 0)) first = with_size(name, same[tried]);
     }
-    if (!first) {  // the only value that it takes
+    if (!first) {  // the kernel takes only this value
       return;
     }
     if (*first && now > 1) return add(std::string(name));
@@ -185,7 +188,7 @@ class Search {
   Case base_;
   CompiledKeys out_;
   std::vector<Case> refused_, taken_;
-  std::vector<Case> bases_;  ///< that were refused
+  std::vector<Case> bases_;  ///< refused cases
 };
 
 }  // namespace

@@ -25,7 +25,8 @@ namespace {
 
 using Values = std::vector<std::string>;
 
-/// Whether each call of the case has a kernel, inside the limits of which it lies; a row looks at its own calls alone.
+/// Returns true if every call of the case has a kernel and lies within its limits; a row looks only at its
+/// own calls.
 bool callable(const KernelChoice& choice, const Case& c) {
   const Resolved r(c);
   const bool two = !r.form->of_any_form();
@@ -43,7 +44,7 @@ bool is_size(const Case& c, std::string_view key) {
   return std::ranges::any_of(system_named(c.system).sizes, [&](const CaseSize& s) { return s.name == key; });
 }
 
-/// Gives the case the value that the other one has.
+/// Gives the case the value of the key that the other case has.
 void take_value(Case& c, const Case& of, std::string_view key) {
   if (is_size(c, key)) {
     size_in(c, key) = size_in(of, key);
@@ -52,16 +53,17 @@ void take_value(Case& c, const Case& of, std::string_view key) {
   }
 }
 
-/// A variant, and a case of it.
+/// A variant and a case of it.
 struct Chosen {
   Values values;
   Case example;
 };
 
-/// Chooses variants of a kernel among those that the cases have and those that join the sizes of one case with the settings of
-/// another, one after the other: each adds what is new in it, which is values, pairs of values, and all its sizes together with each
-/// of its settings. An item is as heavy as cases have it, all sizes of a public model as kModel times as many: so these come first,
-/// with each kind of tokens, state and form that many cases have, and sizes that occur once come last.
+/// Chooses variants of a kernel among those that occur in the cases and those that combine the sizes of one
+/// case with the settings of another. It adds one variant at a time for what is new in it: values, pairs of
+/// values, and all its sizes together with each of its settings. An item weighs as much as the number of
+/// cases that have it, and all sizes of a public model kModel times as much: these therefore come first, with
+/// each frequent kind of tokens, state and form, and sizes that occur once come last.
 class Choice {
  public:
   Choice(const KernelRow& row, const std::map<Values, std::vector<std::size_t>>& variants,
@@ -77,7 +79,7 @@ class Choice {
       }
       const std::int64_t times = is_model(cases[places.front()]) ? kModel : 1;
       const std::vector<std::size_t> its = items(values, own_sizes);
-      // A value counts twice, so that a setting is met before more pairs without it.
+      // A value counts twice, so that a setting is covered before more pairs without it.
       for (std::size_t item = 0; item < its.size(); ++item)
         weights_[its[item]] += (item <= values.size() ? 2 : 1) * times * std::ssize(places);
     }
@@ -119,7 +121,7 @@ class Choice {
 
  private:
   static constexpr std::int64_t kModel = 8;
-  static constexpr std::size_t kMostHalves = 160;  ///< sizes, and settings, of which each is joined with each
+  static constexpr std::size_t kMostHalves = 160;  ///< sizes and settings, each combined with each
 
   struct Half {
     Case example;
@@ -128,7 +130,7 @@ class Choice {
   struct Candidate {
     Chosen chosen;
     std::int64_t cases;
-    std::vector<std::size_t> items;  ///< their places among the weights
+    std::vector<std::size_t> items;  ///< the indices of their weights
   };
 
   [[nodiscard]] std::pair<Values, Values> halves(const Values& values, const Case& c) const {
@@ -147,8 +149,8 @@ class Choice {
     });
   }
 
-  /// The places of a variant's values, then of its pairs. A value is known by the place of its key, all sizes by the one behind the
-  /// last.
+  /// Returns the indices of a variant's values, then of its pairs. A value is identified by the index of its
+  /// key, all sizes together by the index after the last.
   std::vector<std::size_t> items(const Values& values, const Values& sizes) {
     std::vector<std::size_t> ids;
     for (std::size_t i = 0; i < values.size(); ++i)
@@ -183,10 +185,10 @@ class Choice {
   std::vector<Candidate> candidates_;
 };
 
-/// Cases of a variant that stand together.
+/// Number of cases of one variant that are placed together.
 constexpr std::size_t kCasesOfRound = 40;
 
-/// A case that is too dear once it has the sizes of a model gets one sequence, then fewer tokens.
+/// Reduces a case that became too expensive with a model's sizes to one sequence, and then to fewer tokens.
 bool afford(Case& c, const KernelRow& kernel) {
   while (seconds_of_call(kernel, c) > kSecondsOfDearCall) {
     if (!c.lengths.empty() || (c.B == 1 && c.T <= 2)) return false;
@@ -199,7 +201,7 @@ bool afford(Case& c, const KernelRow& kernel) {
   return true;
 }
 
-/// Values of the plan's variants that no kept one has, those of the most cases first.
+/// Returns the values of the plan's variants that no kept variant has, starting with those of the most cases.
 std::vector<std::string> lost_values(
     const KernelRow& row, const std::map<Values, std::vector<std::size_t>>& found,
     const std::function<bool(std::size_t key, const std::string& value)>& kept) {
@@ -218,7 +220,7 @@ std::vector<std::string> lost_values(
   return out;
 }
 
-/// One kernel's cases on their way to the variants that are kept.
+/// Moves one kernel's cases to the variants that are kept.
 class Variants {
  public:
   Variants(const KernelRow& row, const std::map<Values, std::vector<std::size_t>>& found,
@@ -240,13 +242,13 @@ class Variants {
     return std::ranges::any_of(kept_, [&](const Kept& one) { return one.chosen.values[key] == value; });
   }
 
-  /// The number of the variant that the case has; nothing where it is not kept.
+  /// Returns the number of the case's variant; nullopt if that variant is not kept.
   [[nodiscard]] std::optional<std::size_t> of(const Values& values) const {
     const auto found = places_.find(values);
     return found != places_.end() ? std::optional(found->second) : std::nullopt;
   }
 
-  /// Makes it a case of a kept variant. Nothing where none fits.
+  /// Turns it into a case of a kept variant. Returns nullopt if none fits.
   [[nodiscard]] std::optional<std::size_t> bring(Case& c, const Values& values, const KernelTable& table) {
     std::vector<std::size_t> order(kept_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -327,8 +329,8 @@ std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& 
     left[row].lost = lost_values(
         *row, by_values, [&](std::size_t key, const std::string& value) { return now.has(key, value); });
   }
-  // The variants of a kernel stand where its first case stood, a part of each before more of any: a run that ends before its cases
-  // do has compiled them all.
+  // A kernel's variants take the place of its first case, some cases of each before more of any: a run that
+  // ends early has then compiled them all.
   struct Place {
     std::size_t first, round, variant, number;
     auto operator<=>(const Place&) const = default;

@@ -12,22 +12,24 @@ namespace samestate {
 /// Counts the cases of one kernel that were left out or changed.
 struct LeftOut {
   std::string kernel;
-  std::int64_t outside = 0;             ///< cases outside its limits, or whose other calls no kernel makes
-  std::int64_t variants = 0, kept = 0;  ///< that the others ask for; 0: it is not compiled by the call
+  std::int64_t outside = 0;  ///< cases outside its limits, or with other calls that no kernel makes
+  std::int64_t variants = 0, kept = 0;  ///< variants that the other cases need; 0 if calls compile none
   std::int64_t brought = 0;             ///< cases that were given the values of a variant that was kept
   std::int64_t left = 0;                ///< cases for which that was not possible
   std::vector<std::string> lost =
-      {};  ///< values that no kept variant has, "dk=192", those of the most cases first
-  std::map<std::string, std::string> lines = {};  ///< of the brought ones: the line before, the line now
+      {};  ///< values that no kept variant has, such as "dk=192", those of the most cases first
+  std::map<std::string, std::string> lines = {};  ///< for the changed cases: the old line and the new one
 };
 
-/// Leaves of the cases of a subject those inside its limits, for it is not called outside them, and, of one that is
-/// compiled anew for the values of some keys (KernelRow::compiled_for), `most` variants (0: all): the sizes of public models first,
-/// and one after the other those whose sizes and settings, not met beside each other before, most cases of the plan have. Cases of other variants are given the values of a kept one, that which differs in the fewest keys, and keep all
-/// else: data, tokens, batch, layout, law. Of those that become equal the first stays, and what takes long gets fewer tokens.
-/// Forty cases of a variant then stand one behind the other, before those of the next, in the order in which the variants were
-/// chosen; forty more of each follow. Other kernels' cases stay as they are.
-/// `places`: receives where each case stood before; may be null.
+/// Keeps those cases of a subject that are inside its limits, because it is not called outside them. If it is
+/// compiled anew for the values of some keys (KernelRow::compiled_for), keeps at most `most` variants (0:
+/// all): first the sizes of public models, then one after another the variant whose combination of sizes and
+/// settings is new and occurs in the most cases of the plan. Cases of other variants get the values of the
+/// kept variant that differs in the fewest keys, and keep everything else: data, tokens, batch, layout, law.
+/// If cases become equal the first one stays, and expensive cases get fewer tokens. The cases are then
+/// ordered so that forty cases of a variant come before those of the next, in the order in which the variants
+/// were chosen, followed by forty more of each. Cases of other kernels are unchanged. `places` receives where
+/// each case was before; it may be null.
 [[nodiscard]] std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& table,
                                                  std::int64_t most,
                                                  std::vector<std::size_t>* places = nullptr);

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string text_of(const fs::path& file) {
-  // A pipe would keep the reader waiting.
+  // Reading a pipe would never end.
   if (fs::exists(file) && !fs::is_regular_file(file)) throw Error(file.string() + ": is no file; remove it");
   std::ifstream in(file, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), {}};

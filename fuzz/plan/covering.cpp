@@ -43,7 +43,7 @@ void CoveringSearch::values() {
       start_.B = std::max<Index>(one, value <= kLittle ? 2 : 1);
       if (values_[f].contains(value)) value_of(f, value);
     }
-    values_[f] = unmet_[f];  // what no such case can have
+    values_[f] = unmet_[f];  // no such case can have these
   }
   start_.B = one;
 }
@@ -85,7 +85,7 @@ void CoveringSearch::again(std::span<const std::int64_t> pairs, int round) {
               attempt(wanted, draw(wanted, chance), nullptr, 0, how.least, most, chance, why))
         keep(std::move(*c));
     }
-    // A kernel may refuse a level by itself, for instance in one of its forms, and take it with other choices.
+    // A kernel may refuse a level by itself, for example in one of its forms, and take it with other choices.
     for (const Try& other : {how, Try{Try::Free::none, false}, kTries[4], kTries[4], kTries[3], kTries[0]}) {
       if (met_.has(at)) break;
       if (std::optional<Case> c =
@@ -130,7 +130,8 @@ Missing CoveringSearch::combination(const std::vector<int>& wanted) {
   const Dice chance = dice();
   const double usual = limit(wanted, nullptr, 0, chance);
   if (usual > kAboveLeast * options_.most) return Missing::dear;
-  // Settling and the work may drop part of a choice, so its case is looked at: the best of the cheap tries, else the first.
+  // Settling and the work limit may drop part of a choice, so the case itself is checked: take the best of
+  // the cheap tries, or else the first.
   std::optional<Case> best;
   double most = 0.0;
   bool dear = false;
@@ -191,7 +192,7 @@ std::vector<Case> cover_again(const KernelRow& kernel, const std::vector<Factor>
                               std::span<const std::int64_t> pairs, int round,
                               const CoveringOptions& options) {
   CoveringOptions of = options;
-  of.seed = options.seed + 1000 * static_cast<std::uint64_t>(round + 1);  // other draws each time
+  of.seed = options.seed + 1000 * static_cast<std::uint64_t>(round + 1);  // other draws in every round
   CoveringSearch search(kernel, factors, of);
   search.again(pairs, round);
   return search.take().cases;

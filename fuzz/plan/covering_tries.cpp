@@ -37,7 +37,7 @@ std::vector<int> CoveringSearch::choose(std::vector<int> levels, Try::Free free,
     for (int i = 0; i < count; ++i) {
       const int level = (first + i) % count;
       const std::int64_t gain = gains[static_cast<std::size_t>(level)];
-      // A case of one token or of none shows least: its angle is zero, and its softmax has one key.
+      // A case of one token or none shows least: its angle is zero, and its softmax has one key.
       const std::string& name = factors_[f].levels[static_cast<std::size_t>(level)];
       if (tokens && (name == "0" || name == "1")) continue;
       if (gain > most) most = gain, best = level;
@@ -86,7 +86,7 @@ std::optional<Case> CoveringSearch::attempt(const std::vector<int>& wanted, cons
     const std::vector<std::string>& fixes = factors_[f].fixes;
     for (std::size_t g = 0; wanted[f] >= 0 && !fixes.empty() && g < factors_.size(); ++g)
       kept[g] = kept[g] || std::find(fixes.begin(), fixes.end(), factors_[g].name) != fixes.end();
-    // Two factors may say how many tokens there are: the one that is wanted comes last.
+    // Two factors may set the number of tokens: the requested one comes last.
     if (wanted[f] >= 0 || &factors_[f] == size) continue;
     if (size != nullptr && levels[f] >= 0 && !values_[f].empty()) {
       factors_[f].put_value(c, dice.pick(values_[f]));
@@ -118,7 +118,7 @@ std::optional<Case> CoveringSearch::attempt(const std::vector<int>& wanted, cons
   };
   settled();
   if (!std::isfinite(work_of(kernel_, c))) make_possible(c, kept, levels == wanted, settled, has_all);
-  if (!has_all() && !c.law.empty()) {  // what a law needs leaves few choices
+  if (!has_all() && !c.law.empty()) {  // the needs of a law leave few choices
     c.law.clear();
     settled();
   }

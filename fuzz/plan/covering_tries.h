@@ -8,13 +8,14 @@
 
 namespace samestate {
 
-/// Work of a case of levels that cost more than most cases do, as a multiple of what they cost at the least.
+/// The work allowed for a case whose levels cost more than those of most cases, as a multiple of their
+/// minimum cost.
 inline constexpr double kAboveLeast = 1.5;
 
-/// Of the work of a case that thinning makes smaller, what the smaller one may have.
+/// The largest share of its work that a smaller version of a case may have to replace it when thinning.
 inline constexpr double kWorthKeeping = 0.8;
 
-/// Work of a case of no size: a gain is worth what it costs.
+/// The work of a case without any size, so that a gain is weighed against a cost.
 inline constexpr double kCaseItself = 0.02;
 
 /// The size that made others possible together.
@@ -23,17 +24,17 @@ struct Fix {
   Index value;
 };
 
-/// Why there was no case.
+/// Why no case was found.
 struct Failure {
   double work =
-      std::numeric_limits<double>::infinity();  ///< of the least case that there was; infinite: it is none
+      std::numeric_limits<double>::infinity();  ///< work of the cheapest possible case, else infinite
 };
 
-/// One try for a combination: which of the other factors take the level that gains most.
+/// One try for a combination: which of the other factors take the level that adds the most.
 struct Try {
   enum class Free { all, half_of_sizes, no_size, none } free;
-  bool least;          ///< sizes that are wanted at the least of their band
-  double times = 1.0;  ///< the usual work
+  bool least;          ///< the wanted sizes are set to the least value of their band
+  double times = 1.0;  ///< multiple of the usual work
 };
 inline constexpr std::array kTries{
     Try{Try::Free::all, false},           Try{Try::Free::all, false},
@@ -41,18 +42,20 @@ inline constexpr std::array kTries{
     Try{Try::Free::no_size, true},        Try{Try::Free::half_of_sizes, true, 6},
     Try{Try::Free::no_size, true, 6},     Try{Try::Free::none, true, 36},
     Try{Try::Free::none, false, 1e9}};
-/// Of triples, which are a hundred times as many.
+/// For triples, of which there are a hundred times as many.
 inline constexpr std::array kTriesOfTriples{kTries[0], kTries[3], kTries[6], kTries[7]};
 inline constexpr Try kAlone{Try::Free::none, true};
 
 /// One round of cases for pairs whose cases were all vacuous.
 struct Again {
   Try how;
-  Index tokens = -1;  ///< that a case starts from; -1: the start's
-  int drawn = 0;  ///< cases a pair, other factors as the start has them or by chance; 0: one, as `how` says
+  Index tokens = -1;  ///< tokens that a case starts from; -1 means those of the start
+  int drawn = 0;      ///< number of cases per pair, with other factors as at the start or random; 0 means one
+                      ///< case, according to `how`
 };
-/// With as little else as there can be: of the start's sizes, then of few tokens, then with other choices that do not cost.
-/// What is left lacks one choice (a scale, a width, data) that makes it show something: by chance.
+/// With everything else as simple as possible: first with the start's sizes, then with few tokens, then with
+/// other cheap choices. Pairs that remain need one particular choice (a scale, a width, data) to show
+/// something, which random draws find.
 inline constexpr std::array kAgain{
     Again{{Try::Free::none, true}},         Again{{Try::Free::none, true}, 5},
     Again{{Try::Free::no_size, true}, 9},   Again{{Try::Free::none, false}, 2},

@@ -5,9 +5,9 @@
 
 namespace samestate {
 
-/// A case of one kernel, each factor drawn (factors.h): contract, regime, law, form, keys, sizes at and beside
-/// boundaries, tokens at the chunk's edges. Its work is at most `most` times what System::work calls 1. The line
-/// names no kernel, and its seed is 0.
+/// A case of one kernel with each factor drawn (factors.h): contract, regime, law, form, keys, sizes at and
+/// near boundaries, tokens at the chunk's edges. Its work is at most `most` times the unit of System::work.
+/// The line names no kernel, and its seed is 0.
 [[nodiscard]] Case draw_case(const KernelRow& kernel, const std::vector<Factor>& factors, const Dice& dice,
                              double most = 1.0);
 

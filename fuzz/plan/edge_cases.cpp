@@ -76,7 +76,7 @@ bool EdgeCases::fill(Case& c, Index tile, double most) const {
     return std::pair(a->start, a->most) > std::pair(b->start, b->most);
   });
   for (const CaseSize* size : largest_first) {
-    constexpr Index kFew = 3;  // of what is counted
+    constexpr Index kFew = 3;  // the smallest count tried
     for (Index value = tile; value >= kFew && value > size_in(c, size->name); value /= 2) {
       Case of = c;
       const Index divisor = size->multiple_of.empty() ? 1 : size_in(of, size->multiple_of);

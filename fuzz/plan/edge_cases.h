@@ -10,7 +10,8 @@
 
 namespace samestate {
 
-/// The edge cases of one kernel as the lists put them, each line once: of the first list that has it.
+/// The edge cases of one kernel, as the lists add them. Each line is kept once, for the first list that has
+/// it.
 class EdgeCases {
  public:
   EdgeCases(const KernelTable& table, const KernelRow& kernel);
@@ -20,25 +21,26 @@ class EdgeCases {
   /// start_of the kernel.
   [[nodiscard]] const Case& start() const { return start_; }
   [[nodiscard]] Case under(const std::string& contract) const;
-  /// The first contract of the kernel, and that which rounds where it is another.
+  /// The first contract of the kernel, and the one that rounds if that is another.
   [[nodiscard]] std::vector<std::string> two_contracts() const;
   /// Returns true if the kernel's form reads chunks.
   [[nodiscard]] bool chunked() const;
 
-  /// Keeps the case where the kernel has such cases: a size at its least may not fit the others, nor a layout the kernel.
+  /// Adds the case if the kernel supports it: a size at its least value may not fit the others, or a layout
+  /// the kernel.
   void put(Case c);
   void put(const Case& c, std::string_view part);
-  /// Keeps it where it takes at most `most` of System::work.
+  /// Adds it if its System::work is at most `most`.
   void put_within(double most, Case c);
 
-  /// Returns true if the sizes are possible together and take at most `most`.
+  /// True if the sizes are possible together and the work is at most `most`.
   [[nodiscard]] bool affordable(const Case& c, double most) const;
-  /// few_of_each_size (wide_calls.h) of this kernel.
+  /// few_of_each_size (wide_calls.h) for this kernel.
   [[nodiscard]] Case few(Case c, Index most = 3) const;
-  /// Raises the sizes of `c` to `tile`, the largest of the start first, as far as `most` allows. False where even two of each
-  /// take more.
+  /// Raises the sizes of `c` to `tile`, the largest of the start first, as far as `most` allows. Returns
+  /// false if even two of each cost more.
   [[nodiscard]] bool fill(Case& c, Index tile, double most) const;
-  /// A case of a form that decodes: without chunks where the kernel has none.
+  /// A case of a form that decodes: without chunks if the kernel has none.
   [[nodiscard]] Case decoding(Case c, const CaseForm& form) const;
 
  private:
@@ -49,12 +51,13 @@ class EdgeCases {
   const KernelTable& table_;
   const KernelRow& kernel_;
   Case start_;
-  const PlanList* list_ = nullptr;  ///< that puts cases now
+  const PlanList* list_ = nullptr;  ///< the list that is adding cases now
   std::vector<PlannedCase> out_;
   std::set<std::string> seen_;
 };
 
-/// The edge cases of one kernel: each row of plan_lists() with edges for kernels of its kind, in their order.
+/// The edge cases of one kernel: those of each row of plan_lists() with edges for kernels of its kind, in
+/// order.
 [[nodiscard]] std::vector<PlannedCase> edge_cases_of(const KernelTable& table, const KernelRow& kernel);
 
 }  // namespace samestate

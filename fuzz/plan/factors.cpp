@@ -27,7 +27,7 @@ int index_of(const Named& names, std::string_view name) {
   return found == names.end() ? -1 : static_cast<int>(found - names.begin());
 }
 
-/// One of several names that is a member of Case; an empty one is called none.
+/// Returns a factor for a Case member that is one of several names; an empty name is printed as none.
 Factor named(std::string name, const Named& values, std::string Case::*member, std::int64_t odds) {
   Factor f{std::move(name), values, odds};
   std::replace(f.levels.begin(), f.levels.end(), std::string(), std::string("none"));
@@ -38,33 +38,33 @@ Factor named(std::string name, const Named& values, std::string Case::*member, s
   return f;
 }
 
-/// A key with values of its own.
+/// Returns a factor for a key with values of its own.
 Factor of_key(const Key& key, const System& system) {
   Factor f{std::string(key.name), {}, std::max<std::int64_t>(key.odds, 2)};
-  std::vector<std::string> put, printed;  // put: empty for the default, which a case starts from
+  std::vector<std::string> put, values;  // put: empty for the default, which a case starts from
   const auto add = [&](std::string_view value) {
     Case c = system.standard();
     if (!value.empty()) key.parse(c, value);
-    const int known = index_of(printed, key.print(c));
+    const int known = index_of(values, key.value(c));
     if (known >= 0) {
       f.levels[static_cast<std::size_t>(known)] = put[static_cast<std::size_t>(known)] = value;
       return;
     }
     f.levels.push_back(value.empty() ? "default" : std::string(value));
-    printed.push_back(key.print(c));
+    values.push_back(key.value(c));
     put.emplace_back(value);
   };
   add("");
   for (const std::string_view value : key.values) add(value);
-  f.level = [row = &key, printed](const Case& c) { return index_of(printed, row->print(c)); };
+  f.level = [row = &key, values](const Case& c) { return index_of(values, row->value(c)); };
   f.put = [row = &key, put](Case& c, int level, const Dice&) {
     if (const std::string& value = put[static_cast<std::size_t>(level)]; !value.empty()) row->parse(c, value);
   };
   return f;
 }
 
-/// Bands of a size. Where no boundary of one fits the start's other sizes, as no odd number of rotary columns does, an even
-/// number stands for it that does.
+/// Returns the bands of a size. If no boundary in a band fits the start's other sizes, as with an odd number
+/// of rotary columns, an even number that does stands for it.
 template <class Member>
 std::vector<Band> bands_of(const KernelRow& kernel, Index least, Index most, Member member) {
   const auto fits = [&](Index value) {
@@ -86,7 +86,7 @@ std::vector<Band> bands_of(const KernelRow& kernel, Index least, Index most, Mem
   return all;
 }
 
-/// A size, by its bands.
+/// Returns a factor for a size, by its bands.
 template <class Member>
 Factor of_size(const KernelRow& kernel, std::string name, Index least, Index most, std::int64_t odds,
                Member member) {
@@ -110,7 +110,7 @@ Factor of_size(const KernelRow& kernel, std::string name, Index least, Index mos
   return f;
 }
 
-/// A size that is so many times another.
+/// Returns a factor for a size that is a multiple of another.
 Factor of_ratio(const CaseSize& size) {
   static constexpr std::array<std::array<Index, 2>, 7> kRatios{
       {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 8}, {9, 16}, {17, 64}}};
@@ -132,8 +132,8 @@ Factor of_ratio(const CaseSize& size) {
   return f;
 }
 
-/// Both widths of a head together, as models have them, of few heads and sequences: more of them would make each pair
-/// with a count dear, and counts meet other widths. Of a law the widths are its own.
+/// Both widths of a head together, as models have them, with few heads and sequences: more of them would make
+/// every pair with a count expensive, and counts meet other widths elsewhere. Laws have widths of their own.
 Factor widths_of_models() {
   Factor f{"dk:dv", {"other"}, 4, true};
   f.fixes = {"dk", "dv"};
@@ -154,7 +154,7 @@ Factor widths_of_models() {
   return f;
 }
 
-/// Threads that a kernel may use: the seed says (harness/run/run_case.cpp).
+/// The number of threads that a kernel may use: the seed decides (harness/run/run_case.cpp).
 Factor threads() {
   Factor f{"threads", {"1", "2", "3"}, 1};
   f.level = [](const Case& c) { return static_cast<int>(c.seed % 3); };
@@ -233,7 +233,7 @@ std::vector<Factor> covered_factors_of(const KernelRow& kernel) {
   static constexpr std::array kOfRanks{"contract",  "regime", "law",    "form",    "ranks",
                                        "cuts",      "state",  "l2norm", "T:chunk", "prefill",
                                        "sequences", "final",  "heads",  "threads"};
-  // Of ranks that divide heads neither data nor tokens: each head is in one place.
+  // Ranks that divide heads do not affect data or tokens: each head is in one place.
   static constexpr std::array kOfHeads{"form", "ranks", "cuts", "heads", "Hv/Hk", "prefill", "threads"};
   const std::span<const char* const> kept =
       divides_heads(kernel) ? std::span<const char* const>(kOfHeads) : std::span<const char* const>(kOfRanks);
@@ -258,10 +258,10 @@ bool afford(Case& c, const KernelRow& kernel, const std::vector<Factor>& factors
   for (std::size_t i = 0; i < factors.size(); ++i) {
     if (kept[i]) continue;
     if (factors[i].put_value && factors[i].dear) sizes.push_back(&factors[i]);
-    // A law's runs and a far tensor's pages cost more than any size is worth, where nobody asked for them.
+    // A law's runs and a far tensor's pages cost more than any size is worth unless the user asked for them.
     const std::string_view name = factors[i].name;
     if (name == "law" && !dice.one_in(4)) c.law.clear();
-    if (name == "layout" && !dice.one_in(4)) c.layout = start_of(kernel).layout;
+    if (name == "layout" && !dice.one_in(4)) c.layout = Case{}.layout;
   }
   work = work_of(kernel, c);
   constexpr int kSteps = 60;
@@ -272,13 +272,13 @@ bool afford(Case& c, const KernelRow& kernel, const std::vector<Factor>& factors
     const Factor& size = *dice.pick(sizes);
     const Index value = size.value(c);
     const Case before = c;
-    // What is odd stays so, what is a multiple of 8 too, as long as it is large.
+    // Odd values stay odd, and multiples of 8 stay multiples of 8 as long as they are large.
     const Index part = work > 16 * most && value > 64 ? 8 : 2;
     const Index less = value % 8 == 0 && value > 8 ? value / (8 * part) * 8 : value / part | (value & 1);
     size.put_value(c, std::max(std::min(less, value - 1), size.values.front()));
     settle(c, kernel, dice);
     const double now = work_of(kernel, c);
-    if (std::isfinite(work) && !std::isfinite(now)) {  // another size does not allow for less
+    if (std::isfinite(work) && !std::isfinite(now)) {  // another size prevents smaller values
       c = before;
       std::erase(sizes, &size);
       continue;

@@ -12,7 +12,7 @@
 namespace samestate {
 namespace {
 
-/// A number of the range, small ones more often; of an open one up to four times its end.
+/// Returns a number of the range, more often a small one; an open range reaches to four times its end.
 std::int64_t within(const KeyCondition::Value& range, const Dice& dice) {
   const double least = std::max(range.least, 0.0);
   const double most = std::isfinite(range.most) ? range.most : std::max(4.0 * least, 64.0);
@@ -35,17 +35,18 @@ Case brought_within(Case c, const KernelRow& kernel, const CaseFilter& filter, c
     const std::string text = value.range ? std::to_string(within(value, dice)) : value.text;
     try {
       out = with_keys(out, condition.key + "=" + text);
-    } catch (const Error&) {  // a pattern, none, or what the key does not take
+    } catch (const Error&) {  // a pattern, none, or a value that the key does not take
     }
   }
-  // A name that another system has, or a contract that the kernel does not promise.
+  // The name belongs to another system, or the kernel does not promise the contract.
   const bool promised =
       kernel.any_contract || std::ranges::find(kernel.contracts, out.contract) != kernel.contracts.end();
   if (!promised || system.form(out.form) == nullptr || system.regime(out.regime) == nullptr ||
       (!out.law.empty() && system.law(out.law) == nullptr))
     return c;
   settle_cuts(out, kernel);
-  // The line's other sizes may stand in the way: one that is a multiple of another, or lengths whose sum is no longer T.
+  // Other sizes of the line may conflict: one that is a multiple of another, or lengths whose sum is no
+  // longer T.
   if (!possible(out) || !within_limits(kernel, out)) settle(out, kernel, dice);
   const std::optional<Resolved> r = resolved(out);
   return r && makes_calls(*r, kernel.form) && within_limits(kernel, out) ? out : c;

@@ -1,6 +1,10 @@
 #include "fuzz/plan/interpreted.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "harness/cases/keys.h"
@@ -8,14 +12,15 @@
 
 namespace samestate {
 
-/// Measured at a chunked gated delta rule of 40 statements in Triton 3.9, 102 cases of all sizes: a program takes 0.05 to 0.08 s a
-/// chunk while its tiles are small, whatever part of the chunk has tokens, and 0.6 s with tiles of 128 x 128, which count as
-/// products. A recurrent kernel has a tenth of the statements a token.
+/// Measured for a chunked gated delta rule of 40 statements in Triton 3.9 with 102 cases of all sizes: a
+/// program takes 0.05 to 0.08 s per chunk while its tiles are small, however much of the chunk has tokens,
+/// and 0.6 s with tiles of 128 x 128, which count as products. A recurrent kernel executes a tenth of the
+/// statements per token.
 double interpreted_seconds(const KernelRow& kernel, const Case& c) {
   if (!kernel.interpreted) return 0.0;
   constexpr double kOfChunk = 0.06, kOfToken = 0.003;
-  constexpr double kOfTile = 0.5 / (128.0 * 128.0);  // of one chunk
-  constexpr double kLaw = 3.0, kRepeat = 2.0;        // runs
+  constexpr double kOfTile = 0.5 / (128.0 * 128.0);  // seconds for one chunk
+  constexpr double kLaw = 3.0, kRepeat = 2.0;        // number of runs
   double heads = 1.0, width = 1.0, widest = 1.0;
   for (const CaseSize& size : kernel.system->sizes) {
     const auto value = static_cast<double>(std::max<Index>(size_in(c, size.name), 1));
@@ -36,6 +41,25 @@ double interpreted_seconds(const KernelRow& kernel, const Case& c) {
   const double one = chunked ? chunks * (kOfChunk + kOfTile * width * widest)
                              : sequences * kOfChunk + tokens * (kOfToken + kOfTile / 16.0 * width * widest);
   return heads * one * (c.law.empty() ? 1.0 : kLaw) * (c.repeat ? kRepeat : 1.0);
+}
+
+std::string interpreted_text(std::span<const Case> cases, const KernelTable& table, int threads) {
+  if (std::ranges::none_of(table.all(), &KernelRow::interpreted)) return "";
+  std::set<std::string> names;
+  double seconds = 0.0;
+  std::int64_t calls = 0;
+  for (const Case& c : cases) {
+    const KernelRow& kernel = *table.choose(Resolved(c)).named;
+    if (!kernel.interpreted) continue;
+    names.insert(kernel.name);
+    seconds += interpreted_seconds(kernel, c);
+    ++calls;
+  }
+  if (calls == 0) return "";
+  const double minutes = seconds / 60.0 / std::max(threads, 1);
+  return fmt::format("an interpreter runs {}: {} small calls, about {:.0f} minute{} on {} thread{}",
+                     fmt::join(names, ", "), calls, std::max(minutes, 1.0), minutes < 1.5 ? "" : "s", threads,
+                     threads == 1 ? "" : "s");
 }
 
 }  // namespace samestate

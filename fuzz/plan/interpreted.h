@@ -1,15 +1,24 @@
 #pragma once
 
+#include <span>
+#include <string>
+
 #include "harness/run/kernel_table.h"
 
 namespace samestate {
 
-/// Seconds that a call may take, about, of a kernel that an interpreter runs (KernelRow::interpreted); a plan leaves dearer ones
-/// out, and one drawn case takes at most a sixth of it at first.
+/// The approximate number of seconds that a call may take if an interpreter runs the kernel
+/// (KernelRow::interpreted); a plan leaves out more expensive ones, and a drawn case may take at most a sixth
+/// of it at first.
 inline constexpr double kMostInterpreted = 6.0;
 
-/// Seconds of one core, about, that an interpreter takes for the calls of a case: one that runs a kernel program by program and
-/// statement by statement, as Triton's does. 0 for any other kernel.
+/// The approximate seconds of one core that an interpreter takes for the calls of a case, if it runs a kernel
+/// program by program and statement by statement, as Triton's does. 0 for any other kernel.
 [[nodiscard]] double interpreted_seconds(const KernelRow& kernel, const Case& c);
+
+/// "an interpreter runs my.kernel: 83 small calls, about 4 minutes on 2 threads": what the cases of kernels that an
+/// interpreter runs take, so that a person knows how long to wait; empty where there is none of them.
+[[nodiscard]] std::string interpreted_text(std::span<const Case> cases, const KernelTable& table,
+                                           int threads);
 
 }  // namespace samestate

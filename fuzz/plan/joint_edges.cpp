@@ -12,7 +12,7 @@
 namespace samestate {
 namespace {
 
-/// A cache of more tokens than a block of threads has, and two tokens behind it.
+/// A cache of more tokens than a block has threads, followed by two tokens.
 constexpr Index kLongCache = 519;
 
 /// Calls fn(form) for each form of the system that decodes.
@@ -45,7 +45,7 @@ void put_family_regimes(EdgeCases& to, const Case& base, double /*most*/) {
     for (const FamilyCall& call : family_calls()) {
       if (call.tried != FamilyCall::Tried::every_regime) continue;
       Case of = with_part(to.kernel(), c, call.part);
-      if (regime->exact) of.l2norm = false;  // which leaves the integers
+      if (regime->exact) of.l2norm = false;  // l2norm would leave the integers
       to.put(std::move(of));
     }
   }
@@ -53,7 +53,7 @@ void put_family_regimes(EdgeCases& to, const Case& base, double /*most*/) {
 
 void put_long_cache(EdgeCases& to, const Case& base, double most) {
   each_decoding_form(to.system(), [&](const CaseForm& form) {
-    // The sizes are small, since each token meets those before it.
+    // The sizes are small, since each token attends to those before it.
     Case c = to.few(to.decoding(base, form));
     c.B = 2, c.T = kLongCache + 2, c.prefill = kLongCache;
     to.put_within(most, std::move(c));
@@ -75,7 +75,7 @@ void put_beyond_tiles(EdgeCases& to, const Case& base, double most) {
   struct Tile {
     Index size, tokens, chunk;
   };
-  constexpr Index kTwice = 100;  // tokens of calls that repeat, too
+  constexpr Index kTwice = 100;  // tokens of calls that also repeat
   for (const Tile& tile :
        {Tile{72, 78, 64}, Tile{72, 300, 256}, Tile{24, 300, 256}, Tile{40, 600, 64}, Tile{136, 142, 64},
         Tile{136, 20, 64}, Tile{264, 3, 64}, Tile{520, 3, 64}, Tile{136, 4099, 64}}) {
@@ -130,7 +130,7 @@ void put_full_chunks(EdgeCases& to, const Case& base, double most) {
     c.chunk = chunk;
     for (const Index tokens : {chunk, 2 * chunk + 1}) {
       c.T = tokens;
-      // The family's; of systems with rates those of which some are slow, and of trained weights.
+      // The family's regimes; for systems with rates one with slow rates, and trained weights.
       for (const std::string& regime :
            {base.regime, std::string("slow"), std::string("wide_rates"), std::string("trained")}) {
         if (to.system().regime(regime) == nullptr) continue;
@@ -143,26 +143,26 @@ void put_full_chunks(EdgeCases& to, const Case& base, double most) {
 
 void put_regimes_beyond_tiles(EdgeCases& to, const Case& base, double most) {
   constexpr double kMostOfWide = 0.2;
-  if (to.system().of_family()) return;  // its calls say their sizes: put_family_regimes
+  if (to.system().of_family()) return;  // its calls state their sizes: put_family_regimes
   for (const Regime* regime : to.system().regimes) {
     Case c = base;
     c.regime = regime->name;
     c.T = 70;
     if (to.chunked()) c.chunk = 64;
     if (Case tiled = c; to.fill(tiled, 72, most)) to.put(std::move(tiled));
-    if (to.chunked()) {  // one chunk that is the whole call
+    if (to.chunked()) {  // a single chunk that covers the whole call
       Case whole = to.few(c);
       whole.T = whole.chunk = 128;
       to.put_within(most, std::move(whole));
     }
-    c.T = 4;  // a token of each kind
+    c.T = 4;  // one token of each kind
     if (to.fill(c, 4104, kMostOfWide)) to.put(std::move(c));
   }
 }
 
 void put_models(EdgeCases& to, const Case& base, double most) {
   constexpr double kMostOfMany = 2.0;  // System::work beyond which tokens are left out
-  // The family's have a token behind a chunk of 64, which fewer would take away.
+  // The family's cases have a token after a chunk of 64, which a smaller limit would remove.
   const double usual = to.system().of_family() ? most : kMostOfMany;
   for (const std::string& part : to.system().plan.models) {
     for (const std::string& contract : to.two_contracts()) {

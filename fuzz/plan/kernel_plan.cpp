@@ -23,12 +23,13 @@
 namespace samestate {
 namespace {
 
-constexpr std::int64_t kMostMisses = 400;  // draws in a row that gave no case
+constexpr std::int64_t kMostMisses = 400;  // consecutive draws that gave no case
 constexpr double kLargestDrawn = 6.0;      // System::work
-constexpr double kMostOfFiltered = 4.0;    // of kSecondsOfCall, where a filter asks for a size
+constexpr double kMostOfFiltered = 4.0;    // in units of kSecondsOfCall, if a filter asks for a size
 constexpr double kLeastOfFiltered = 0.02;  // seconds: 10,000 cases of a plan of effort 1
 
-/// Case number `index` of a covering set, with data of its own. What its seed says of threads stays.
+/// Returns case number `index` of a covering set with data of its own. What its seed says about threads is
+/// kept.
 Case covered(Case c, std::uint64_t seed, std::int64_t index) {
   const std::uint64_t threads = c.seed % 3;
   c.seed = (seed << 32) ^ (0x80000000U + 4 * static_cast<std::uint64_t>(index));
@@ -42,7 +43,8 @@ struct Covered {
   std::vector<Case> coarse;
 };
 
-/// Those of kernels which say the same of themselves are made once, as of a thousand mutants.
+/// Kernels with the same description share their covering sets, which are made once, for example for a
+/// thousand mutants.
 std::shared_ptr<const Covered> covered_of(const KernelRow& kernel, const std::vector<Factor>& factors,
                                           const std::vector<Case>& edges, std::uint64_t seed) {
   static std::mutex mutex;
@@ -90,8 +92,8 @@ KernelTurns::KernelTurns(const KernelTable& table, const KernelRow& kernel, cons
 
 double KernelTurns::cost(const Case& c) const { return seconds_of_call(kernel_, c); }
 
-/// The seconds that a drawn case counts as. Millions of the small cases of a narrow filter would fit into the
-/// time; they say no more than the first thousands and take minutes to draw.
+/// Returns the seconds that a drawn case counts as. Millions of small cases of a narrow filter would fit into
+/// the time; they find no more than the first few thousand and take minutes to draw.
 double KernelTurns::drawn_cost(const Case& c) const {
   return filter_.empty() ? cost(c) : std::max(cost(c), kLeastOfFiltered);
 }
@@ -122,7 +124,7 @@ std::vector<Case> KernelTurns::numbered(const std::vector<Case>& cases) {
   return out;
 }
 
-/// Leaves of edges and covering set so much that they take half of the time.
+/// Removes edge cases and covering cases until they take half of the time.
 void KernelTurns::fit() {
   double all = 0.0;
   for (const PlannedCase& edge : out_.edges) all += cost(edge.c);
@@ -143,7 +145,7 @@ void KernelTurns::fit() {
   for (const std::vector<Case>* cases : {&pairs_, &coarse_}) {
     for (const Case& c : *cases) of_covering += share * cost(c);
   }
-  // The last ones, which add least, are left out.
+  // The last ones add least and are left out.
   bool full = false;
   for (std::vector<Case>* cases : {&pairs_, &coarse_}) {
     std::size_t count = 0;
@@ -163,7 +165,7 @@ std::vector<Case> KernelTurns::pairs() { return std::move(pairs_); }
 std::vector<Case> KernelTurns::coarse_triples() { return std::move(coarse_); }
 
 std::vector<Case> KernelTurns::dear_pairs() {
-  constexpr double kDearPairs = 8.0;  // work of a pair that effort 1 cannot afford
+  constexpr double kDearPairs = 8.0;  // work of a pair that is too expensive for effort 1
   if (options_.effort < kTriples) return {};
   const Covering dear = cover(
       kernel_, covered_factors_of(kernel_), given_,
@@ -174,7 +176,7 @@ std::vector<Case> KernelTurns::dear_pairs() {
 }
 
 std::vector<Case> KernelTurns::triples() {
-  // Work of a triple, of which there are a hundred times as many as pairs.
+  // The most work of a triple; there are a hundred times as many triples as pairs.
   constexpr double kMostOfTriple = 0.5;
   if (options_.effort < kTriples) return {};
   return taken(numbered(cover(kernel_, covered_factors_of(kernel_), given_,
@@ -191,7 +193,7 @@ std::vector<Case> KernelTurns::drawn() {
   return left > 0.0 ? drawn_until(spent_ + left / 2) : std::vector<Case>();
 }
 
-/// Drawn cases until those of the plan take `seconds`. Later ones may be larger.
+/// Draws cases until those of the plan take `seconds`. Later ones may be larger.
 std::vector<Case> KernelTurns::drawn_until(double seconds) {
   constexpr std::int64_t kGrow = 200;
   std::vector<Case> cases;
@@ -227,7 +229,7 @@ std::vector<Case> KernelTurns::ordinary_calls() {
   std::vector<Case> cases;
   std::set<std::string> lines;
   using Pair = std::pair<std::string_view, std::string_view>;
-  std::map<Pair, std::string_view> why;  // nothing where a case was made
+  std::map<Pair, std::string_view> why;  // empty if a case was made
   std::set<Pair> made;
   for (std::int64_t i = 0, misses = 0; spent_ < seconds_ && misses < kMostMisses + source.round(); ++i) {
     std::int64_t draw = 0;

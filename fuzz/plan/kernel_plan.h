@@ -7,7 +7,8 @@
 
 namespace samestate {
 
-/// A case behind the edges of a plan, and when its turn comes among those of all kernels: a share of the plan.
+/// A case that comes after the edges of a plan, and its turn among those of all kernels, as a share of the
+/// plan.
 struct Turn {
   double at = 0.0;
   PlannedCase planned;
@@ -21,9 +22,10 @@ struct KernelPlan {
   std::vector<PlannedCall> calls;  ///< the ordinary calls among the turns, and those that cannot be made
 };
 
-/// Chooses cases of one kernel that take about `seconds` of one core together: at most half of it edges, the covering set and
-/// drawn cases, the rest ordinary calls. What does not fit into its half is thinned: edges evenly, of the covering set the last
-/// cases, which add least. With a filter cases are made to fit it. A function of the row, the options and the table's rows alone.
+/// Chooses cases of one kernel that together take about `seconds` of one core: at most half for edges, the
+/// covering set and drawn cases, the rest for ordinary calls. What does not fit into its half is thinned:
+/// edges evenly, the covering set by its last cases, which add the least. With a filter, cases are changed to
+/// fulfil it. The result depends only on the row, the options and the rows of the table.
 [[nodiscard]] KernelPlan plan_of_kernel(const KernelTable& table, const KernelRow& kernel,
                                         const PlanOptions& options, double seconds);
 

@@ -9,26 +9,26 @@
 
 namespace samestate {
 
-/// Makes the cases of one kernel's plan, list by list, and counts the time that they take. The methods are called in the order of
-/// plan_lists(), each once.
+/// Makes the cases of one kernel's plan, list by list, and counts the time that they take. Each method is
+/// called once, in the order of plan_lists().
 class KernelTurns {
  public:
   /// Makes edges and covering set, and thins both to half of `seconds`.
   KernelTurns(const KernelTable& table, const KernelRow& kernel, const PlanOptions& options, double seconds);
 
-  /// Those of the covering set that were kept: for boundaries and pairs, and for triples of coarse levels.
+  /// The kept cases of the covering set: for boundaries and pairs, and for triples of coarse levels.
   [[nodiscard]] std::vector<Case> pairs();
   [[nodiscard]] std::vector<Case> coarse_triples();
-  /// Nothing below effort kTriples.
+  /// Empty below effort kTriples.
   [[nodiscard]] std::vector<Case> dear_pairs();
   [[nodiscard]] std::vector<Case> triples();
   /// Drawn cases that take half of what is left of the first half of the time.
   [[nodiscard]] std::vector<Case> drawn();
-  /// Ordinary calls in what is left of the time.
+  /// Ordinary calls in the remaining time.
   [[nodiscard]] std::vector<Case> ordinary_calls();
 
-  /// Walks the rows of plan_lists() that take turns. Where no model calls the kernel, or its calls end before the time does, more
-  /// drawn cases take the rest.
+  /// Goes through the rows of plan_lists() that take turns. If no model calls the kernel, or its calls end
+  /// before the time does, more drawn cases take the rest.
   [[nodiscard]] KernelPlan plan() &&;
 
  private:
@@ -51,11 +51,11 @@ class KernelTurns {
   const std::vector<Factor> factors_;
   const CaseFilter& filter_;
   KernelPlan out_;
-  std::vector<Case> given_;           ///< edges and covering set before any is left out
-  std::vector<Case> pairs_, coarse_;  ///< of the covering set, what the plan takes
-  std::vector<Missing> missing_;      ///< of the pairs that effort kTriples affords, too
+  std::vector<Case> given_;           ///< edges and covering set before any case is left out
+  std::vector<Case> pairs_, coarse_;  ///< the cases of the covering set that the plan takes
+  std::vector<Missing> missing_;  ///< missing pairs, taking into account those that effort kTriples affords
   double spent_ = 0.0;
-  std::int64_t index_ = 0;  ///< of cases of covering sets
+  std::int64_t index_ = 0;  ///< of cases in covering sets
   std::int64_t drawn_ = 0;
 };
 

@@ -17,7 +17,7 @@ namespace {
 using enum PlanList::Kernels;
 using enum PlanList::Under;
 
-/// Puts the parts of case lines that the row of the system lists there.
+/// Adds the partial case lines that the system's row lists.
 template <auto rows>
 void put_parts(EdgeCases& to, const Case& base, double /*most*/) {
   for (const std::string_view part : to.system().plan.*rows) to.put(base, part);
@@ -31,7 +31,7 @@ void put_calls_tried(EdgeCases& to, const Case& /*base*/, double /*most*/) {
 constexpr std::string_view kCovering = "all, or the first ones, which add most, where time is short";
 constexpr std::string_view kWholeTriples = "from --effort 10 on, whatever they take";
 
-/// The order is that of the plan. Rows with the same `under` that stand side by side take turns under its contracts.
+/// The order is that of the plan. Adjacent rows with the same `under` take turns under its contracts.
 constexpr std::array kLists{
     PlanList{
         .name = kCorpusList,

@@ -24,7 +24,7 @@ std::span<const NeverJudged> never_judged() {
                   "B=2 T=13 W=1 law=reset", "of one tap there is no history to forget"},
       NeverJudged{"gated_delta_step", [](const Case& c) { return c.law == "pool" && size_in(c, "P") == 1; },
                   "B=2 T=13 P=1 law=pool", "of one slot there is no row that the request does not own"},
-      // Where a bias, a gate or what came before makes something of a zero token it is judged.
+      // Where a bias, a gate or an earlier stage gives a zero token a value, it is judged.
       NeverJudged{"dendritic_attention gate_first_rms_norm gated_attention gated_delta_net "
                   "gated_delta_net_output gated_rms_norm gradient_step l2norm latent_attention latent_cache "
                   "linear_attention_bidirectional mixture_of_experts overlap_windows proximal_step "
@@ -38,7 +38,7 @@ std::span<const NeverJudged> never_judged() {
 
 const NeverJudged* never_judged(const System& system, const Case& c) {
   for (const NeverJudged& row : never_judged()) {
-    // A row asks for keys that its systems have.
+    // A row may refer only to keys that its systems have.
     if (!row.systems.empty() && !lists(row.systems, system.name)) continue;
     if (row.holds(c) && (!row.systems.empty() || !system.carries_state(c))) return &row;
   }

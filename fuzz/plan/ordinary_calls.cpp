@@ -15,7 +15,8 @@
 namespace samestate {
 namespace {
 
-/// The data: every regime takes its turn, between regimes whose decays let a long call's last token see its first.
+/// Sets the data: every regime takes its turn, alternating with regimes whose decays let a long call's last
+/// token see its first.
 void put_data(Case& c, const KernelRow& kernel, Index index, const Dice& dice) {
   constexpr Index kLong = 64;
   const System& system = *kernel.system;
@@ -30,7 +31,7 @@ void put_data(Case& c, const KernelRow& kernel, Index index, const Dice& dice) {
 }
 
 void put_settings(Case& c, const KernelRow& kernel, const ModelSizes& sizes, const Dice& dice) {
-  constexpr Index kLawTokens = 9;  // a law on fewer is no call of its kind
+  constexpr Index kLawTokens = 9;  // a law on fewer tokens is not a call of its kind
   const System& system = *kernel.system;
   for (const CaseSize& size : system.sizes) {
     const bool stated =
@@ -57,7 +58,7 @@ void put_settings(Case& c, const KernelRow& kernel, const ModelSizes& sizes, con
 }  // namespace
 
 double seconds_of_call(const KernelRow& kernel, const Case& c) {
-  constexpr double kOfToken = 0.5;  // each decoded token is a call that gets all weights anew
+  constexpr double kOfToken = 0.5;  // every decoded token is a call that receives all weights again
   double work = work_of(kernel, c);
   if (kernel.interpreted && std::isfinite(work))
     return kSecondsOfWork * (kStartingWork + kernel.system->work(c, kGatePolicy)) +
@@ -85,8 +86,9 @@ Index OrdinaryCalls::round() const { return models() * static_cast<Index>(call_k
 
 bool OrdinaryCalls::draw_once(const std::vector<ModelSizes>& of, const CallKind& kind, Index index,
                               const Dice& dice, OrdinaryCall& out) const {
-  constexpr std::string_view kUsual = "bf16";  // what models are trained and served in
-  // Every second pair of model and kind begins with the whole layer, all of the time that a call may take.
+  constexpr std::string_view kUsual = "bf16";  // the format in which models are trained and served
+  // Every second pair of model and kind begins with the whole layer, which takes all of the time that a call
+  // may take.
   const bool whole = index < round() && (index / std::ssize(call_kinds()) + index) % 2 == 0;
   const ModelSizes& sizes = whole || dice.one_in(3) ? of.front() : dice.pick(of);
   Case c = start_of(kernel_);

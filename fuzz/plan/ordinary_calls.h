@@ -14,41 +14,42 @@ namespace samestate {
 /// A call as a program around a model makes it.
 struct OrdinaryCall {
   Case c;
-  std::string_view model;  ///< of the catalogue (fixtures/models.h)
+  std::string_view model;  ///< a model of the catalogue (fixtures/models.h)
   std::string_view kind;
-  bool smaller = false;       ///< a size of the model was made smaller, so that the call stays affordable
+  bool smaller = false;       ///< a size of the model was reduced to keep the call affordable
   std::string_view why = {};  ///< why there is no such case
 };
 
-/// OrdinaryCall::why where the system has no calls of that kind.
+/// OrdinaryCall::why if the system has no calls of that kind.
 inline constexpr std::string_view kNoSuchCall = "the system has no such call";
 
-/// Seconds of one core that judging the case takes, about; infinite for sizes that are impossible together.
+/// The approximate seconds of one core that judging the case takes; infinite for impossible sizes.
 [[nodiscard]] double seconds_of_call(const KernelRow& kernel, const Case& c);
 
-/// Seconds of judging that an ordinary call may take on one core. About one call in ten may take the longer time: only such calls
-/// combine several sizes of a model with a realistic number of tokens.
+/// Seconds of one core that judging an ordinary call may take. About one call in ten may take the longer
+/// time, because only such calls combine several sizes of a model with a realistic number of tokens.
 inline constexpr double kSecondsOfCall = 0.5;
 inline constexpr double kSecondsOfDearCall = 2.0;
 
-/// Draws ordinary calls of one kernel: model x kind of call x tokens x data x settings. The models and kinds take turns, so that the
-/// first calls meet each model and each kind; all else is drawn. Where a call would take more than its share of kSecondsOfCall, some
-/// of its sizes, tokens or sequences are made smaller: a random part of them keeps the model's values, so that many calls together
-/// meet each of them beside each other.
+/// Draws ordinary calls of one kernel: model x kind of call x tokens x data x settings. The models and kinds
+/// take turns, so that the first calls include each model and each kind; everything else is random. If a call
+/// would take more than its share of kSecondsOfCall, some of its sizes, tokens or sequences are reduced. A
+/// random part of them keeps the model's values, so that many calls together contain every combination of
+/// them.
 class OrdinaryCalls {
  public:
   explicit OrdinaryCalls(const KernelRow& kernel);
 
-  /// How many models have a layer of the kernel's system.
+  /// The number of models that have a layer of the kernel's system.
   [[nodiscard]] Index models() const { return std::ssize(models_); }
-  /// How often a model and a kind of call have to be drawn until each pair of them had its turn.
+  /// How many calls have to be drawn until each pair of a model and a kind has had its turn.
   [[nodiscard]] Index round() const;
 
   /// Model and kind of call number `index`, without a case.
   [[nodiscard]] OrdinaryCall turn(Index index) const;
 
-  /// Call number `index`; `c` is an empty case where there is no such call: the system has none of the kind, or the kernel does
-  /// not take it, or its smallest form takes too long.
+  /// Call number `index`; `c` is an empty case if there is no such call: the system has none of that kind,
+  /// the kernel does not support it, or its smallest version takes too long.
   [[nodiscard]] OrdinaryCall draw(Index index, const Dice& dice) const;
 
  private:
@@ -57,7 +58,7 @@ class OrdinaryCalls {
                                const Dice& dice, OrdinaryCall& out) const;
 
   const KernelRow& kernel_;
-  std::vector<std::vector<ModelSizes>> models_;  ///< the divisions of each model
+  std::vector<std::vector<ModelSizes>> models_;  ///< for each model, its divisions among devices
 };
 
 }  // namespace samestate

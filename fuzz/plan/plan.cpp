@@ -14,7 +14,7 @@
 namespace samestate {
 namespace {
 
-/// The kernel of a name; throws Error where there is none or the other filters exclude it.
+/// Checks that the named kernel exists and that the other filters do not exclude it; otherwise throws Error.
 void check_kernel(const KernelTable& table, const std::string& system, const std::string& device,
                   std::string_view name) {
   const KernelRow* kernel = &table.row_named(name);
@@ -89,7 +89,7 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
   }
   const double seconds =
       options.effort * options.seconds / static_cast<double>(std::max<std::size_t>(kernels.size(), 1));
-  // Kernels do not know of each other, and a covering set takes a while.
+  // Kernels are independent, and a covering set takes a while.
   std::vector<KernelPlan> parts(kernels.size());
   std::atomic<std::size_t> next = 0;
   std::mutex reporting;

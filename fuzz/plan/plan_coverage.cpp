@@ -16,7 +16,7 @@ struct PlanCoverage::Kernel {
         pairs(factors, 2),
         triples(factors, 3) {}
 
-  /// A pair that an effort of 1 does not have may be met by a larger one.
+  /// A larger effort may cover a pair that effort 1 does not.
   [[nodiscard]] bool possible(std::int64_t pair) const {
     return missing[static_cast<std::size_t>(pair)] != Missing::impossible || pairs.has(pair);
   }
@@ -30,7 +30,8 @@ struct PlanCoverage::Kernel {
     }
     return out;
   }
-  /// Those that are possible, not dear, and not met: none where the plan's time did not suffice for all of them.
+  /// Returns the pairs that are possible, affordable and not covered; none if the plan's time did not suffice
+  /// for all of them.
   [[nodiscard]] std::vector<std::string> left(std::size_t most) const {
     std::vector<std::string> out;
     if (!whole) return out;
@@ -101,7 +102,7 @@ void PlanCoverage::add(const Case& c, std::string_view kernel) {
 }
 
 std::vector<Case> PlanCoverage::again(const KernelTable& table, std::uint64_t seed, int round) const {
-  // Less: its cases were skipped or refused, and more of them would be too.
+  // With fewer judged, its cases were skipped or refused, and more cases would be too.
   constexpr double kMostJudged = 0.8;
   std::vector<Case> out;
   for (const auto& kernel : kernels_) {
@@ -110,7 +111,7 @@ std::vector<Case> PlanCoverage::again(const KernelTable& table, std::uint64_t se
       continue;
     std::int64_t index = 0;
     for (Case c : cover_again(*kernel->row, kernel->factors, kernel->left(), round, {.seed = seed})) {
-      // Data of its own, and the threads that were asked for.
+      // The case gets data of its own and the requested threads.
       const std::uint64_t threads = c.seed % 3;
       c.seed = (seed << 32) ^
                (0xc0000000U + 0x1000000U * static_cast<unsigned>(round) + 4 * static_cast<unsigned>(index++));

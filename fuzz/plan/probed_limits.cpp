@@ -19,14 +19,14 @@ namespace {
 
 using Cases = std::vector<Case>;
 
-/// Seeds of the data with which a refused case is tried again, and regimes without the values that a function may refuse: large
-/// ones, signs, decays or writes that are strong or missing, keys that are no unit vectors.
+/// Seeds with which a refused case is tried again, and regimes without values that a function may refuse:
+/// large values, signs, strong or missing decays and writes, keys that are not unit vectors.
 constexpr std::uint64_t kMoreSeeds = 2;
 constexpr std::array<std::string_view, 9> kOtherData = {
     "tiny_v", "exact", "none", "strong", "beta_zero", "positive", "tiny_norms", "tiny", "zeros"};
-/// Cases in which a first one that is taken is looked for.
+/// Number of cases tried in search of a first one that is accepted.
 constexpr std::size_t kMostStarts = 240;
-/// Rounds of cases that put together values which were taken one at a time, and the cases of a round.
+/// Rounds of cases that combine values accepted one at a time, and the cases of a round.
 constexpr int kRounds = 3;
 constexpr int kTogether = 12;
 
@@ -63,7 +63,7 @@ class Probing {
     return {};
   }
 
-  /// Returns whether the kernel takes the case, whatever the data; nothing if it is no case of the kernel.
+  /// Returns true if the kernel takes the case, whatever the data; nullopt if it is not a case of the kernel.
   std::optional<bool> takes(const Case& c) {
     if (stop_ && stop_()) out_.stopped = true;
     if (out_.stopped || !possible(c) || !within_limits(kernel_, c)) return {};
@@ -103,7 +103,7 @@ class Probing {
     return out;
   }
 
-  /// The first case that is taken, of those with the fewest settings beside a model's sizes first.
+  /// Finds the first accepted case, starting with those with the fewest settings besides a model's sizes.
   bool find_base() {
     std::vector<std::string> sizes{""};
     if (system_.of_family())
@@ -126,7 +126,7 @@ class Probing {
               c.contract = kernel_.contracts[k], c.kernel = kernel_.name;
               starts.emplace_back(s + w + 2 * t + k, kernel_.limits.nearest(std::move(c)));
             } catch (const Error&) {
-              continue;  // no sizes or settings of this system
+              continue;  // the system has no such sizes or settings
             }
           }
         }
@@ -137,21 +137,21 @@ class Probing {
     for (const auto& [dear, c] : starts) {
       if (!takes(c).value_or(false)) continue;
       base_ = c;
-      // Cases that were refused before it differ from it in several keys, one of which is the cause.
+      // The cases refused before it differ from it in several keys, any one of which may be the cause.
       refused_.clear();
       return true;
     }
     return false;
   }
 
-  /// The base with each part of a line in the place of what it has.
+  /// Returns the base with each of the partial lines in turn in place of its own values.
   [[nodiscard]] Cases with_parts(const std::vector<std::string>& parts) const {
     Cases out;
     for (const std::string& part : parts) {
       try {
         out.push_back(with_part(kernel_, base_, part));
       } catch (const Error&) {
-        continue;  // a size or setting that the system lacks
+        continue;  // the system lacks a size or setting
       }
     }
     return out;
@@ -163,7 +163,7 @@ class Probing {
     return with_parts(parts);
   }
 
-  /// Cases by the key, or keys that hang together, in which they differ from the base.
+  /// Returns cases grouped by the key, or dependent keys, in which they differ from the base.
   [[nodiscard]] std::vector<Cases> variations() const {
     std::vector<Cases> out;
     const auto sizes = {128L, 64L, 32L, 256L, 16L, 96L, 192L, 100L, 48L, 8L, 3L};
@@ -202,7 +202,7 @@ class Probing {
     return out;
   }
 
-  /// Sizes that hang together, as Hv = Hk, show where values that were taken one at a time meet.
+  /// Dependent sizes, such as Hv = Hk, show whether values accepted one at a time also work together.
   void put_together(const std::vector<Cases>& took) {
     std::mt19937_64 bits(11);
     for (int round = 0; round < kRounds; ++round) {
@@ -218,7 +218,7 @@ class Probing {
     }
   }
 
-  /// Puts into the case what the other one has in another way than the base.
+  /// Copies into the case the values in which the other case differs from the base.
   void merge(const Case& from, Case& into) const {
     if (from.form != base_.form || into.form != base_.form) return;
     for (const Key& key : keys()) {

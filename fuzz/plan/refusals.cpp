@@ -19,7 +19,7 @@
 namespace samestate {
 namespace {
 
-/// Sizes first, since a function that refuses a call mostly refuses a size.
+/// Sizes come first, since a function that refuses a call usually refuses a size.
 std::vector<std::string> keys_of(const System& system) {
   std::vector<std::string> keys;
   for (const CaseSize& size : system.sizes) keys.emplace_back(size.name);
@@ -27,7 +27,7 @@ std::vector<std::string> keys_of(const System& system) {
   for (const std::string_view key : system.keys) keys.emplace_back(key);
   std::vector<std::string> out;
   for (const std::string& key : keys) {
-    // A law is how a case calls a kernel, which sees one call of it.
+    // A law says how a case calls a kernel; the kernel sees only single calls.
     if (key == "law" || std::ranges::find(out, key) != out.end()) continue;
     try {
       require_call_key(key, system, "limit");
@@ -44,7 +44,7 @@ std::optional<std::int64_t> whole(const std::string& text) {
   return std::stoll(text);
 }
 
-/// The loosest conditions on one key that all these values meet.
+/// Returns the tightest conditions on one key that all these values satisfy.
 std::vector<std::string> met_by_all(const std::string& key, const std::set<std::string>& values) {
   std::vector<std::string> out;
   if (values.size() == 1) {
@@ -85,7 +85,7 @@ std::vector<std::string> candidates(const System& system, std::span<const Case> 
     for (const Case& c : taken) values.insert(call_value(c, key));
     for (std::string& text : met_by_all(key, values)) out.push_back(std::move(text));
   }
-  // Two sizes that have one value each are equal, or not, by chance.
+  // Two sizes with only one value each may be equal, or different, by chance.
   const auto varies = [&](const CaseSize& size) {
     return std::ranges::any_of(taken, [&](const Case& c) {
       return call_value(c, size.name) != call_value(taken.front(), size.name);
@@ -100,7 +100,7 @@ std::vector<std::string> candidates(const System& system, std::span<const Case> 
   return out;
 }
 
-/// The reason with every number as #, so that calls of other sizes are refused alike.
+/// Returns the reason with every number replaced by #, so that refusals at other sizes compare equal.
 std::string alike(const std::string& reason) {
   std::string out;
   for (const char c : reason) {
@@ -110,7 +110,7 @@ std::string alike(const std::string& reason) {
   return out;
 }
 
-/// The key that a condition begins with.
+/// Returns the key with which a condition begins.
 std::string key_in(const std::string& limit) { return limit.substr(0, limit.find(' ')); }
 
 }  // namespace
@@ -132,8 +132,8 @@ std::vector<std::string> separating_limits(std::span<const Case> refused, std::s
   const System& system = system_named(refused.front().system);
   struct Limit {
     std::string text;
-    std::size_t values;        ///< that taken cases have of its key
-    std::vector<bool> breaks;  ///< by refused case
+    std::size_t values;        ///< number of values of its key in accepted cases
+    std::vector<bool> breaks;  ///< per refused case
   };
   std::vector<Limit> usable;
   for (const std::string& text : candidates(system, taken)) {
@@ -146,14 +146,15 @@ std::vector<std::string> separating_limits(std::span<const Case> refused, std::s
       for (const Case& c : refused) limit.breaks.push_back(!limits.hold(c));
       usable.push_back(std::move(limit));
     } catch (const Error&) {
-      continue;  // a value that no limit can have
+      continue;  // no limit can contain this value
     }
   }
   constexpr std::size_t kMost = 6;
   std::vector<std::string> out;
   std::vector<bool> broken(refused.size());
   while (out.size() < kMost) {
-    // If two tell as many apart, the one whose key was tried at more values is less likely to do so by chance.
+    // If two separate equally many cases, the one whose key was tried at more values is less likely to do so
+    // by chance.
     const Limit* best = nullptr;
     std::pair<std::ptrdiff_t, std::size_t> most{0, 0};
     for (const Limit& limit : usable) {

@@ -14,11 +14,12 @@
 namespace samestate {
 namespace {
 
-constexpr Index kMostDecoded = 48;  // tokens of a decoded case, of a law's: each may be a call
+constexpr Index kMostDecoded = 48;  // tokens of a decoded case or of a law's case: each may be a call
 constexpr Index kMostOfLaw = 130;
-constexpr Index kMostWhole = 300;  // all tokens as one chunk
-constexpr Index kRanksOfPlan = 3;  // the first, one with both neighbours, and the last
-// Two groups of three value heads, two heads a rank, of which the second's are of both groups, and an empty rank.
+constexpr Index kMostWhole = 300;  // tokens in a single chunk
+constexpr Index kRanksOfPlan = 3;  // the first rank, one with two neighbours, and the last
+// Two groups of three value heads with two heads per rank: the second rank's heads belong to both groups, and
+// one rank is empty.
 constexpr Index kKeyHeads = 2, kValueHeads = 6, kRanksOfHeads = 4;
 
 void settle_law(Case& c, const KernelRow& kernel) {
@@ -29,13 +30,13 @@ void settle_law(Case& c, const KernelRow& kernel) {
   c.B = std::max<Index>(c.B, 2);
   c.T = std::clamp<Index>(c.T, 2, kMostOfLaw);
   c.taps = false;
-  // One column of values shows less than two of what a kernel makes of columns.
+  // A single column of values shows less of how a kernel treats columns than two do.
   if (kernel.system->has(Property::linear)) c.dv = std::max<Index>(c.dv, 2);
   for (const LeastOfLaw& size : law.on_heads.least) {
     if (size.key == "Hk") c.Hk = std::max(c.Hk, size.least);
   }
-  // The worst case of a state in low precision is vacuous after a few tokens, so that no law is judged with it;
-  // what is exact needs no law, and where the state grows no bound says anything.
+  // The worst-case bound of a state in low precision is vacuous after a few tokens, so it cannot judge a law;
+  // exact data needs no law, and for a growing state every bound is vacuous.
   if (low_precision_state(contract_named(c.contract))) c.contract = kernel.contracts.front();
   const Regime& regime = *kernel.system->regime(c.regime);
   if (regime.exact || regime.expands) c.regime = Case{}.regime;
@@ -80,7 +81,7 @@ void settle(Case& c, const KernelRow& kernel, const Dice& dice) {
     value = std::max<Index>(value / divisor, 1) * divisor;
   }
   if (system.regime(c.regime)->exact) c.l2norm = false;
-  if (c.T == 0) {  // without tokens only a state can be wrong
+  if (c.T == 0) {  // without tokens only the state can be wrong
     if (system.has_key("state"))
       c.state = "random";
     else
@@ -101,12 +102,12 @@ void settle(Case& c, const KernelRow& kernel, const Dice& dice) {
 }
 
 double work_of(const KernelRow& kernel, const Case& c) {
-  // Each row of a far tensor lies on a page of its own, which the machine has to make and to take back.
+  // Every row of a far tensor lies on a page of its own, which the machine has to map and unmap.
   constexpr double kFar = 8.0;
   try {
     return std::max(kernel.system->work(c, kGatePolicy) * (c.layout == "far" ? kFar : 1.0),
                     interpreted_seconds(kernel, c));  // a second is what one drawn case may take
-  } catch (const Error&) {                            // sizes that are impossible together
+  } catch (const Error&) {                            // the sizes are impossible together
     return std::numeric_limits<double>::infinity();
   }
 }

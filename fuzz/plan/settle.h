@@ -6,31 +6,32 @@
 #include "harness/cases/case_line.h"
 #include "harness/run/kernel_table.h"
 
-/// Cases of one kernel: where they begin, what makes a case of choices that were put together, and the work that it takes.
+/// Cases of one kernel: the starting case, how a combination of choices becomes a valid case, and its work.
 namespace samestate {
 
 /// Returns true if the kernel's form reads chunks.
 [[nodiscard]] bool is_chunked(const KernelRow& kernel);
 
-/// Return true if the kernel's form divides tokens or heads among ranks, and if it divides heads.
+/// The first is true if the kernel's form divides tokens or heads among ranks, the second if it divides
+/// heads.
 [[nodiscard]] bool over_ranks(const KernelRow& kernel);
 [[nodiscard]] bool divides_heads(const KernelRow& kernel);
 
-/// The cuts that the kernel's ranks have in the case's form, where only one kind is possible.
+/// Sets the cuts that the kernel's ranks need in the case's form, if only one kind is possible.
 void settle_cuts(Case& c, const KernelRow& kernel);
 
-/// Makes a case of what was put: what a form or a law needs, sizes that are multiples of others, the lengths of
-/// packed sequences. What then is no case all the same, `possible` says.
+/// Turns a combination of choices into a case: adds what a form or a law needs, makes sizes multiples of
+/// others, and sets the lengths of packed sequences. `possible` says if the result is a valid case.
 void settle(Case& c, const KernelRow& kernel, const Dice& dice);
 
-/// Returns the work of trying a case, as a share of the most that a plan gives one drawn case; infinite for sizes that are
-/// impossible together.
+/// The work of trying a case, as a share of the maximum that a plan allows one drawn case; infinite for
+/// impossible sizes.
 [[nodiscard]] double work_of(const KernelRow& kernel, const Case& c);
 
-/// A case of the kernel's system, form and contracts with nothing drawn: where plans and draws begin.
+/// A case of the kernel's system, form and contracts with nothing drawn: plans and draws start from it.
 [[nodiscard]] Case start_of(const KernelRow& kernel);
 
-/// Puts part of a line (with_keys) into a case of the kernel; without chunks where the kernel has none.
+/// Sets part of a line (with_keys) in a case of the kernel; without chunks if the kernel has none.
 [[nodiscard]] Case with_part(const KernelRow& kernel, const Case& c, std::string_view part);
 
 }  // namespace samestate

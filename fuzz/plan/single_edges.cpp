@@ -12,7 +12,7 @@
 namespace samestate {
 namespace {
 
-/// Gives the case a size, and `multiple` to those that are multiples of it.
+/// Sets a size of the case, and sets the sizes that are multiples of it to `multiple`.
 void set_size(Case& c, const System& system, std::string_view name, Index value, Index multiple) {
   size_in(c, name) = value;
   for (const CaseSize& other : system.sizes) {
@@ -20,7 +20,7 @@ void set_size(Case& c, const System& system, std::string_view name, Index value,
   }
 }
 
-/// Puts it, and with the other map of heads where the system has one.
+/// Adds the case, and the case with the other head map if the system has one.
 void put_both_maps(EdgeCases& to, Case c) {
   to.put(c);
   if (!to.system().has_key("heads")) return;
@@ -32,7 +32,7 @@ void put_both_maps(EdgeCases& to, Case c) {
 
 void put_lengths(EdgeCases& to, const Case& base, double /*most*/) {
   const Index C = base.chunk;
-  // Those that show most first: what only a process's first call does wrong is in them.
+  // The most revealing ones come first, since they also show errors of only the first call of a process.
   const std::vector<Index> all = to.chunked() ? std::vector<Index>{2 * C + 3, C + 1, C, C - 1, 2, 1, 0}
                                               : std::vector<Index>{33, 9, 8, 7, 2, 1, 0};
   for (const Index T : all) {
@@ -115,7 +115,8 @@ void put_reciprocals(EdgeCases& to, const Case& base, double most) {
 void put_settings(EdgeCases& to, const Case& base, double /*most*/) {
   const KernelRow& kernel = to.kernel();
   const bool divided = over_ranks(kernel);
-  // A rank computes with its tokens as the kernel without ranks does, which has the settings under the other contract too.
+  // A rank computes its tokens as the kernel without ranks does, and that kernel has the settings under the
+  // other contract too.
   if (divided && !divides_heads(kernel) && base.contract != kernel.contracts.front()) return;
   for (const Key& key : keys()) {
     if (!tries(kernel, key)) continue;
@@ -146,7 +147,8 @@ void put_chunks(EdgeCases& to, const Case& base, double /*most*/) {
     c.T = 70;
     to.put_within(kMostOfSeveral, std::move(c));
   }
-  // Tokens of one chunk that see each other across 128 and more: what decays in between is in no output.
+  // Tokens of one chunk see each other across 128 tokens and more: values that decay in between appear in no
+  // output.
   if (!to.system().of_family()) return;
   for (const Index chunk : {160, 256}) {
     for (const std::string_view regime : {"normal", "none", "slow"}) {
@@ -178,7 +180,7 @@ void put_laws(EdgeCases& to, const Case& base, double /*most*/) {
 }
 
 void put_many_tokens(EdgeCases& to, const Case& base, double most) {
-  // The tokens of other systems meet; how many their calls may have is among the limits of those systems.
+  // Tokens of other systems interact; the limits of those systems say how many their calls may have.
   if (!to.system().has(Property::token_wise)) return;
   for (const Index width : {16, 8, 4, 3}) {
     Case c = to.few(base, width);

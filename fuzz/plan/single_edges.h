@@ -2,8 +2,8 @@
 
 #include "fuzz/plan/edge_cases.h"
 
-/// Lists of edge cases in which one choice takes a special value and all others stay as the kernel's cases begin. Each is a row of
-/// plan_lists(), which says what it adds and why; `most`: PlanList::most.
+/// Lists of edge cases in which one choice takes a special value and all others are as in the kernel's
+/// starting case. Each is a row of plan_lists(), which says what it adds and why; `most` is PlanList::most.
 namespace samestate {
 
 void put_lengths(EdgeCases& to, const Case& base, double most);

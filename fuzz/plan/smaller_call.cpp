@@ -12,8 +12,7 @@
 namespace samestate {
 namespace {
 
-constexpr Index kSmallSize =
-    8;  // a smaller size is a count that costs little: taps of a convolution, chosen experts
+constexpr Index kSmallSize = 8;  // a smaller size is a cheap count: taps of a convolution, chosen experts
 constexpr Index kFewSequences = 4;
 constexpr Index kLongPrompt = 64;
 
@@ -52,7 +51,7 @@ bool SmallerCall::fit(Case& c, double seconds, bool layer, bool& smaller) {
   return lower(c, seconds, names, {}, smaller);
 }
 
-/// Widths outside of a layer's heads are made smaller first; a layer without heads treats them so only every second time.
+/// Widths outside of a layer's heads are reduced first; in a layer without heads only every second time.
 bool SmallerCall::is_outer(std::string_view name) const {
   constexpr std::array<std::string_view, 4> kOuter{"D", "F", "Fs", "q_lora"};
   return outer_first_ && kernel_.system->sizes.size() > 2 && std::ranges::find(kOuter, name) != kOuter.end();
@@ -71,15 +70,15 @@ bool SmallerCall::lower(Case& c, double seconds, const std::vector<std::string_v
     }
     if (open.empty()) {
       if (kept.empty()) return false;
-      // The widths outside of the heads first: they say least about the layer.
+      // The widths outside of the heads come first: they matter least for the layer.
       const auto inner =
           std::ranges::partition(kept, [this](std::string_view name) { return is_outer(name); }).begin();
       const std::int64_t outer = inner - kept.begin();
       kept.erase(kept.begin() + dice_.below(outer > 0 ? outer : std::ssize(kept)));
       continue;
     }
-    // Sequences of a packed call before their tokens, and those behind long prompts: four of real lengths are one, forty of
-    // two tokens are not.
+    // Drop sequences of a packed call before their tokens, except those after long prompts: four sequences of
+    // realistic lengths are one such call, forty of two tokens are not.
     const bool long_prompts = c.prefill >= kLongPrompt && c.B > kFewSequences;
     const bool many =
         (std::ssize(c.lengths) > kFewSequences || long_prompts) && std::ranges::find(open, "B") != open.end();
@@ -116,7 +115,7 @@ void SmallerCall::halve_tokens(Case& c) const {
   }
   const Index decoded = kernel_.system->form(c.form)->decodes ? c.T - c.prefill : 0;
   if (decoded > 0 && c.prefill <= 1 &&
-      !kernel_.system->of_family()) {  // the tokens alone, behind the states that the data have
+      !kernel_.system->of_family()) {  // only the tokens, which continue the states in the data
     c.form = kernel_.form;
     c.T = decoded;
     c.prefill = 0, c.step = 1, c.cached = false;
@@ -137,7 +136,8 @@ void SmallerCall::halve_batch(Case& c) const {
   for (const Index length : c.lengths) c.T += length;
 }
 
-/// Halves a size together with those that are multiples of it. A size that is a multiple of another leaves the other as it is.
+/// Halves a size together with the sizes that are multiples of it. Halving a size that is a multiple of
+/// another leaves that one as it is.
 void SmallerCall::halve_size(Case& c, std::string_view name) const {
   for (const CaseSize& size : kernel_.system->sizes) {
     if (size.name != name) continue;

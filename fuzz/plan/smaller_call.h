@@ -7,17 +7,18 @@
 
 namespace samestate {
 
-/// Makes an ordinary call smaller until it is affordable.
+/// Reduces an ordinary call until it is affordable.
 class SmallerCall {
  public:
   SmallerCall(const KernelRow& kernel, const CallKind& kind, const Dice& dice)
       : kernel_(kernel), kind_(kind), dice_(dice) {}
 
-  /// Halves what is not kept until the call takes at most `seconds`, then what is kept. Which part of a call is kept as the model
-  /// and the program have it is drawn: all sizes of the layer; those of its heads, without the widths outside of them, whose maps
-  /// cost most; tokens and widths of a few heads; or a random half. Widths stay those of a tile as long as that suffices.
-  /// `layer`: it is not drawn, all sizes are kept as long as they can be; `smaller`: set where a size of the model was lowered.
-  /// False where nothing is left.
+  /// Halves what is not kept until the call takes at most `seconds`, then what is kept. The part of a call
+  /// that keeps the values of the model and the program is drawn: all sizes of the layer; those of its heads
+  /// without the widths outside of them, whose maps cost the most; tokens and widths of a few heads; or a
+  /// random half. Widths stay at least one tile as long as that suffices. With `layer` nothing is drawn, and
+  /// all sizes are kept as long as possible; `smaller` is set if a size of the model was reduced. Returns
+  /// false if nothing is left to reduce.
   [[nodiscard]] bool fit(Case& c, double seconds, bool layer, bool& smaller);
 
  private:

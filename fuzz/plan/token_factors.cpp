@@ -11,7 +11,8 @@ void pack(Case& c, Index sequences, const Dice& dice) {
   constexpr Index kFew = 8;
   c.lengths.assign(static_cast<std::size_t>(sequences), 0);
   if (c.T == 0) return;
-  // Those that are not empty, each as likely as the others, and among many the last.
+  // The number of sequences that are not empty: each is equally likely to be one, and with many sequences the
+  // last one always is.
   Index wanted = std::clamp<Index>(sequences - sequences / 4, 1, c.T);
   const bool last = sequences > kFew;
   std::vector<std::size_t> filled;
@@ -23,7 +24,7 @@ void pack(Case& c, Index sequences, const Dice& dice) {
     --open;
   }
   if (last) filled.push_back(static_cast<std::size_t>(sequences - 1));
-  // A token each; then a length near the mean, and what is left to one of them.
+  // Each gets one token, then a length near the mean, and one gets the rest.
   Index left = c.T - wanted;
   const Index most = 2 * left / wanted + 1;
   for (const std::size_t at : filled) {
@@ -53,7 +54,7 @@ Factor tokens_by_chunk() {
                                       n * C - 1,         n * C, n * C + 1, n * C + 1 + dice.below(C - 2)};
     c.T = tokens[static_cast<std::size_t>(level)];
   };
-  // With the tokens that are there: two or three chunks of them.
+  // It keeps the number of tokens: two or three chunks of them.
   f.put_least = [](Case& c, int level) {
     const Index T = c.T;
     const Index n = (level == 4 ? T + 1 : level == 6 ? T - 1 : T) % 2 == 0 ? 2 : 3;
@@ -77,7 +78,7 @@ Factor tokens_beyond_tile() {
     c.chunk = dice.pick(kChunks);
     c.T = level == 0 ? kTile + 1 + dice.below(c.chunk - kTile) : c.chunk + 1 + dice.below(2 * c.chunk);
   };
-  // A chunk and a half, of which the last one ends within its first tile.
+  // One and a half chunks, so that the last one ends within its first tile.
   f.put_least = [](Case& c, int level) {
     c.chunk = 80;
     c.T = level == 0 ? c.chunk : c.chunk + 40;

@@ -59,7 +59,7 @@ constexpr std::array kEdges = {
 };
 
 constexpr std::uint64_t bit(Bit b) { return std::uint64_t{1} << b; }
-constexpr double kExpUnderflow = -103.98;  // exp below it is 0 in fp32, subnormals included
+constexpr double kExpUnderflow = -103.98;  // below this value exp is 0 in fp32, subnormals included
 constexpr double kDecay12 = -27.63;        // log 1e-12
 
 std::uint64_t of_shape(const Resolved& r) {
@@ -82,7 +82,7 @@ std::uint64_t of_shape(const Resolved& r) {
   return out;
 }
 
-/// Sum of squares of `width` values from `begin` on.
+/// Returns the sum of squares of `width` values starting at `begin`.
 double squares(const std::vector<float>& data, std::size_t begin, std::size_t width) {
   double sum = 0;
   for (std::size_t i = begin; i < begin + width; ++i)
@@ -107,12 +107,13 @@ bool collinear(const CaseTensor& k) {
   return true;
 }
 
-/// What is added to dt_bias under the softplus (GDN-29; EQUATIONS 5.10), by its name in the public checkpoints.
+/// Returns true for what is added to dt_bias under the softplus (GDN-29; EQUATIONS 5.10), by its name in
+/// public checkpoints.
 bool is_softplus_argument(const TensorSpec& spec) {
   return spec.content == Content::activation && (spec.name == "a" || spec.name == "dt");
 }
 
-/// A tensor by what it holds.
+/// Returns the conditions that a tensor's contents meet.
 std::uint64_t of_tensor(const CaseTensor& tensor) {
   std::uint64_t out = 0;
   const std::vector<float>& data = tensor.data;
@@ -136,7 +137,7 @@ std::uint64_t of_tensor(const CaseTensor& tensor) {
   if (is_softplus_argument(tensor.spec) && any([](float x) { return x > 88.0F; })) out |= bit(kSoftplus);
   if (key || (content == Content::activation && tensor.spec.axis != Axis::state)) {
     const auto width = static_cast<std::size_t>(tensor.spec.columns());
-    // The length of a key, the RMS of a row of data.
+    // The length of a key, or the RMS of a row of data.
     const double most = 4e-8 * (key ? 1.0 : static_cast<double>(width));
     for (std::size_t begin = 0; width > 0 && begin + width <= data.size(); begin += width) {
       const double sum = squares(data, begin, width);
@@ -206,7 +207,8 @@ bool edge_applies(std::size_t edge, const System& system, std::string_view form,
       return std::any_of(system.forms.begin(), system.forms.end(), packed) || holds(Content::mask);
     case kCollinear:
       return holds(Content::key);
-    default:  // head ratios, widths, no token, a stale state: keys of the line say them, of the family alone
+    default:  // keys of the line, of the family only, express these: head ratios, widths, no token, a stale
+              // state
       return system.of_family();
   }
 }

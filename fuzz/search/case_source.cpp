@@ -19,15 +19,16 @@
 namespace samestate {
 namespace {
 
-/// Another number whenever the drawing changes: a checkpoint of another drawing is then refused.
+/// This number changes whenever the drawing changes, so that a checkpoint of another drawing is refused.
 constexpr std::uint64_t kDrawing = 7;
 constexpr double kLargeCase = 20.0;
-constexpr double kMostSeconds = 2 * kSecondsOfCall;  // of an ordinary call with something else put in
+constexpr double kMostSeconds = 2 * kSecondsOfCall;  // for an ordinary call with another setting put in
 
-/// Draws for one case after which a filter is taken to leave none.
+/// After so many draws for one case, a filter is assumed to leave none.
 constexpr std::uint64_t kMostDraws = 20'000;
 
-/// An ordinary call, every other one with a level of one factor that no program asked for; an empty case where there is none.
+/// Returns an ordinary call; every other one gets a level of one factor that no program asked for. Empty if
+/// there is none.
 Case widened(const SearchKernel& of, const Dice& dice) {
   const KernelRow& kernel = *of.row;
   if (of.calls.models() == 0) return {};
@@ -74,15 +75,16 @@ Case CaseSource::draw(std::int64_t index) const {
 
 Case CaseSource::draw(std::int64_t index, std::uint64_t attempt) const {
   const rc::Gen<Case> gen = rc::gen::exec([this, attempt] {
-    // At nominal size RapidCheck's inRange covers all of it (HARNESS 2).
+    // At nominal size RapidCheck's inRange covers the whole range (HARNESS 2).
     const Dice dice{[](std::int64_t n) { return n <= 1 ? 0 : *rc::gen::inRange<std::int64_t>(0, n); }};
     const SearchKernel& of = dice.pick(dice.pick(systems_).kernels);
     const KernelRow& kernel = *of.row;
-    // One case in six is an ordinary call, half of those with something else put in; of the others one in 64 may be large.
+    // One case in six is an ordinary call, half of these with another setting put in; of the others one in 64
+    // may be large.
     Case c = dice.one_in(6) ? widened(of, dice) : Case{};
     if (c.system.empty()) c = draw_case(kernel, of.factors, dice, dice.one_in(64) ? kLargeCase : 1.0);
     c.seed = *rc::gen::arbitrary<std::uint64_t>();
-    // Every other attempt is brought into the filter, where that leaves a case that is affordable.
+    // Every other attempt is changed to fit the filter, if the result is affordable.
     if (attempt % 2 == 1) {
       const Case within = brought_within(c, kernel, filter_, dice);
       if (possible(within) && kernel.system->work(within, kGatePolicy) <= 1.0) c = within;

@@ -11,38 +11,39 @@
 
 namespace samestate {
 
-/// Which kernels a search is about; empty: all.
+/// Selects the kernels of a search; empty means all.
 struct SearchFilter {
   std::string system;
   std::string device;
   std::string kernel;
-  CaseFilter cases = {};  ///< of their cases
+  CaseFilter cases = {};  ///< selects among their cases
 };
 
-/// A kernel with what its cases choose among.
+/// A kernel with the choices for its cases.
 struct SearchKernel {
   const KernelRow* row = nullptr;
   std::vector<Factor> factors;
   OrdinaryCalls calls;
 };
 
-/// The kernels of one system that a search draws from.
+/// The kernels of one system from which a search draws.
 struct SearchSystem {
   const System* system = nullptr;
   std::vector<SearchKernel> kernels;
 };
 
-/// The cases of a search: case i is a function of the seed, i and the table's rows, so that shards are
-/// disjoint and neither workers nor an interruption change what is tried. RapidCheck draws a small structure
-/// (system, kernel, form, shapes, chunk, contract, regime, law, state, layout, data seed); the case line is
-/// all there is.
+/// The cases of a search: case i depends only on the seed, i and the rows of the table, so that shards are
+/// disjoint and neither the number of workers nor an interruption changes what is tried. RapidCheck draws a
+/// small structure (system, kernel, form, shapes, chunk, contract, regime, law, state, layout, data seed),
+/// from which the case line is made.
 class CaseSource {
  public:
-  /// Refers to `table`. Throws Error for a filter that names what does not exist, or leaves no kernel or no case.
+  /// Keeps a reference to `table`. Throws Error for a filter that names something unknown, or leaves no
+  /// kernel or no case.
   CaseSource(const KernelTable& table, const SearchFilter& filter, std::uint64_t seed);
 
-  /// With a filter the first case that it takes, of many drawn: by chance, and with what it asks put in. Throws
-  /// Error where there is none.
+  /// With a filter, the first of many drawn cases that it accepts, either drawn or changed to fulfil it.
+  /// Throws Error if there is none.
   [[nodiscard]] Case draw(std::int64_t index) const;
   [[nodiscard]] const std::vector<SearchSystem>& systems() const { return systems_; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }

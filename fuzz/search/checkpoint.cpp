@@ -67,15 +67,15 @@ CheckpointEntry entry_of(std::string_view line) {
   return entry;
 }
 
-/// The lines of a checkpoint: the first to `title`, entries behind it. Returns where the last whole line ends, 0 where
-/// there is none.
+/// Reads the lines of a checkpoint: the first goes to `title`, the others to entries. Returns where the last
+/// complete line ends, 0 if there is none.
 std::size_t read_lines(const std::filesystem::path& path, std::string_view text,
                        const std::function<void(std::string_view)>& title,
                        std::vector<CheckpointEntry>& entries) {
   std::size_t at = 0;
   for (std::int64_t number = 1; at < text.size(); ++number) {
     const std::size_t end = text.find('\n', at);
-    if (end == std::string_view::npos) break;  // the write that a kill cut
+    if (end == std::string_view::npos) break;  // the write that a kill interrupted
     const std::string_view line = text.substr(at, end - at);
     if (number == 1) {
       if (!line.starts_with(kMagic))
@@ -95,7 +95,7 @@ std::size_t read_lines(const std::filesystem::path& path, std::string_view text,
   return at;
 }
 
-/// The value behind `key` in a title.
+/// Returns the value of `key` in a title.
 std::string_view value_of(std::string_view title, std::string_view key) {
   const std::string wanted = fmt::format("{}=", key);
   const std::size_t at = title.starts_with(wanted) ? 0 : title.find(" " + wanted);
@@ -141,7 +141,7 @@ bool is_begun_checkpoint(const std::filesystem::path& path) {
   std::string line;
   {
     std::ifstream in(path, std::ios::binary);
-    // What is no file, or something else, is named where it is opened.
+    // If it is not a file, or is another kind of file, opening it gives the message.
     if (std::getline(in, line) && !in.eof()) return true;
   }
   const bool cut = kMagic.starts_with(line) || line.starts_with(kMagic);
@@ -164,7 +164,7 @@ std::uint64_t checkpoint_seed(const std::filesystem::path& path) {
 
 bool is_checkpoint(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
-  // Of another version too: it is then named as one.
+  // A checkpoint of another version counts too: the message then names the version.
   std::string begin(kMagic.substr(0, kMagic.find(' ')).size(), '\0');
   in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
   return in && kMagic.starts_with(begin);
@@ -195,7 +195,7 @@ Checkpoint::Checkpoint(const std::filesystem::path& path, const std::string& tit
   file_ = LineFile(path, file);
   lock();
   const std::string text = text_of(path);
-  lock();  // closing the file that was read gave the lock up
+  lock();  // closing the file that was read released the lock
   const auto check = [&](std::string_view held) {
     if (held == title) return;
     throw Error(fmt::format("{}: holds the search '{}', and this is '{}': name another file", path.string(),
@@ -209,7 +209,7 @@ Checkpoint::Checkpoint(const std::filesystem::path& path, const std::string& tit
 }
 
 void Checkpoint::lock() {
-  // Of this process alone: workers that still live for a moment after a kill do not hold it.
+  // The lock belongs to this process alone: workers that outlive a kill for a moment do not hold it.
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;

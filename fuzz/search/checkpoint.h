@@ -11,14 +11,14 @@
 
 namespace samestate {
 
-/// What a checkpoint holds of one finished case.
+/// The content of a checkpoint for one finished case.
 struct CheckpointEntry {
   std::int64_t index = 0;
   double elapsed = 0.0;  ///< seconds of search when it finished
   CaseResult finding;
 };
 
-/// What stands in the first line of a checkpoint: which search it is of.
+/// The content of the first line of a checkpoint, which identifies its search.
 struct CheckpointTitle {
   std::string build;
   std::uint64_t seed = 0;
@@ -28,28 +28,29 @@ struct CheckpointTitle {
   [[nodiscard]] std::string text() const;
 };
 
-/// Whether a file is there. One that a kill left before its first line was whole is removed: it holds no case.
+/// True if the file exists. A file whose first line is incomplete because the process was killed is removed:
+/// it contains no case.
 [[nodiscard]] bool is_begun_checkpoint(const std::filesystem::path& path);
 
-/// The seed of the search that a checkpoint holds. Throws Error where it is none.
+/// The seed of the search in a checkpoint. Throws Error if the file is not a checkpoint.
 [[nodiscard]] std::uint64_t checkpoint_seed(const std::filesystem::path& path);
 
-/// The finished cases of a search, one line each (line_file.h): whenever the process is killed, all lines but perhaps the
-/// last are whole. The first line says which search it is.
+/// The finished cases of a search, one line each (line_file.h): whenever the process is killed, all lines
+/// except perhaps the last are complete. The first line identifies the search.
 class Checkpoint {
  public:
-  /// Begins a new file for the search `title` (one line). Throws Error where the file exists or cannot be
-  /// made.
+  /// Starts a new file for the search `title` (one line). Throws Error if the file exists or cannot be
+  /// created.
   Checkpoint(const std::filesystem::path& path, const std::string& title);
-  /// Goes on with an existing file: fills `entries` with what it holds and cuts off a last line that was not
-  /// finished. Throws Error, with nothing changed, where the file cannot be read, is of another search or
-  /// version, holds a damaged line (by number), or is in use.
+  /// Continues an existing file: fills `entries` with its content and removes an incomplete last line. Throws
+  /// Error and changes nothing if the file cannot be read, belongs to another search or version, contains a
+  /// damaged line (given by number), or is in use.
   Checkpoint(const std::filesystem::path& path, const std::string& title,
              std::vector<CheckpointEntry>& entries);
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
 
-  /// Throws Error where the line did not reach the file.
+  /// Throws Error if the line was not written to the file.
   void append(const CheckpointEntry& entry);
 
  private:
@@ -59,14 +60,15 @@ class Checkpoint {
   LineFile file_;
 };
 
-/// Joins the checkpoints of all shards of one search into one of the whole, which `fuzz --resume` goes on with. A last
-/// line that was not finished is left out. Throws Error, with `out` as it was, that names file, shard, value and remedy
-/// for a file that is no checkpoint of this version, of another search, a shard that is missing or there twice, a damaged
-/// line, and a case that is not of its shard or stands twice. Returns how many cases it holds.
+/// Joins the checkpoints of all shards of one search into one for the whole search, which `fuzz --resume` can
+/// continue. An incomplete last line is left out. Throws Error that names file, shard, value and remedy, and
+/// leaves `out` unchanged, for a file that is not a checkpoint of this version, for one of another search, a
+/// shard that is missing or present twice, a damaged line, and a case that is not in its shard or is present
+/// twice. Returns the number of cases.
 std::int64_t merge_checkpoints(std::span<const std::filesystem::path> files,
                                const std::filesystem::path& out);
 
-/// Whether the file begins as a checkpoint does.
+/// True if the file starts like a checkpoint.
 [[nodiscard]] bool is_checkpoint(const std::filesystem::path& path);
 
 }  // namespace samestate

@@ -24,7 +24,7 @@ void put_edges(DrawnValues& values, const System& system, const KernelRow& kerne
   }
 }
 
-/// What draw_case can draw of a system.
+/// Returns the values of a system that draw_case can draw.
 DrawnValues drawable(const SearchSystem& of) {
   DrawnValues values;
   const System& system = *of.system;
@@ -59,7 +59,7 @@ Coverage::Coverage(const CaseSource& source) {
     const std::string name(system.system->name);
     judged_[name] = 0;
     DrawnValues values = drawable(system);
-    // Two kernels of a system each bring values; a dimension stands together.
+    // Two kernels of a system each contribute values; those of one dimension are kept together.
     const auto rank = [](const auto& value) {
       const std::string_view order = "form contract regime law edge";
       return order.find(value.first);

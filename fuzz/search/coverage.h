@@ -18,23 +18,24 @@ struct CoverageRow {
   std::string dimension;  ///< form, contract, regime, law or edge
   std::string value;
   std::int64_t drawn = 0;
-  std::int64_t judged = 0;   ///< pass, fail or flaky: the comparison meant something
+  std::int64_t judged = 0;   ///< pass, fail or flaky: the comparison was meaningful
   std::int64_t refused = 0;  ///< unsupported or skipped
 };
 
 /// Pairs of values of one system that occurred together in a judged case.
 struct CoveragePairs {
   std::string system;
-  std::string dimensions;  ///< as "form x regime"
+  std::string dimensions;  ///< for example "form x regime"
   std::int64_t reached = 0;
   std::int64_t possible = 0;  ///< the product of the numbers of values
 };
 
-/// Judged cases of a system from which on each of its values must have been reached. The rarest, a law or an
-/// edge of one chunk length, has a share of about 1/450: 5000 cases miss it with a probability of e^-11.
+/// The number of judged cases of a system after which each of its values must have been reached. The rarest,
+/// a law or an edge of one chunk length, has a share of about 1/450: 5000 cases miss it with a probability of
+/// e^-11.
 inline constexpr std::int64_t kCoverageCases = 5000;
 
-/// Counts what a search reached, against all that its kernels could.
+/// Counts what a search reached, out of everything that its kernels could reach.
 class Coverage {
  public:
   explicit Coverage(const CaseSource& source);
@@ -44,8 +45,8 @@ class Coverage {
   [[nodiscard]] std::vector<CoverageRow> rows() const;
   [[nodiscard]] std::vector<CoveragePairs> pairs() const;
   [[nodiscard]] std::int64_t judged(const std::string& system) const;
-  /// What was never judged in a system with at least `minimum` judged cases, although it is not refused by
-  /// the kernels each time: a hole in the search.
+  /// Values that were never judged in a system with at least `minimum` judged cases, although the kernels do
+  /// not always refuse them: holes in the search.
   [[nodiscard]] std::vector<CoverageRow> missing(std::int64_t minimum = kCoverageCases) const;
 
  private:

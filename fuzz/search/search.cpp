@@ -73,7 +73,7 @@ class Search {
     OtherRanks others{options_.ranks, PieceSizes::kUnknown, ending, {}};
     if (options_.max_cases > 0) {
       const std::int64_t all = (options_.max_cases - options_.shard + options_.shards - 1) / options_.shards;
-      others.work = static_cast<double>(all - std::ssize(done_));  // cases are drawn alike
+      others.work = static_cast<double>(all - std::ssize(done_));  // cases are drawn from one distribution
     }
     workers.run([&](std::int64_t) { return ending() ? std::nullopt : next(); }, observer, others);
     result_.seconds = seconds();
@@ -97,7 +97,7 @@ class Search {
     return Task{index, source_.draw(index)};
   }
 
-  /// In the checkpoint, until that cannot be written: a disk may be full.
+  /// Adds it to the checkpoint until writing fails, for example on a full disk.
   void keep(const Task& task, const CaseResult& finding) {
     if (!checkpoint_ || !result_.lost.empty()) return;
     try {
@@ -124,7 +124,8 @@ class Search {
     if (observer_.finished) observer_.finished(task, record, replayed);
   }
 
-  /// Of what shares system, form, contract, law and gate: attained bounds are those of such a group.
+  /// Keeps the worst of the cases that share system, form, contract, law and gate: attained bounds refer to
+  /// such a group.
   void keep_worst(Found found) {
     const Record& r = found.record;
     Group& group = groups_[{r.system, r.form, r.contract, r.law, r.judgement.gate}];
@@ -133,7 +134,7 @@ class Search {
   }
 
   static void keep_worst(std::vector<Found>& worst, Found found) {
-    // By ratio, then by index: the same five whatever the order in which cases finish.
+    // Sorted by ratio, then by index: the same five whatever the order in which cases finish.
     const auto worse = [](const Found& a, const Found& b) {
       const double x = a.record.judgement.ratio;
       const double y = b.record.judgement.ratio;

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "fixtures/json_syntax.h"
 #include "fixtures/nesting.h"
 #include "fixtures/quote.h"
 #include "reference/error.h"
@@ -200,7 +201,8 @@ CapturedFolder parse_captured(std::string_view text, const std::string& path) {
     if (!json.is_object()) {
       // A whole line ends with the brace that it begins with.
       if (line.front() != '{' || line.back() == '}')
-        refuse(where, fmt::format("{} is no object of JSON", quote(line, 60)));
+        refuse(where, fmt::format("{} is no object of JSON{}", quote(line, 60),
+                                  json.is_discarded() ? ": " + json_error(line) : ""));
       ++out.unfinished;
       continue;
     }

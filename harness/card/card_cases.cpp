@@ -34,7 +34,7 @@ CardCase judged_under(const KernelTable& table, const KernelRow& kernel, const s
   c.contract = card;
   const Resolved judged(c);
   const Family& family = family_named(kernel.system->name);
-  // Rounded as the kernel loads them, where the card says that it does.
+  // The batch is rounded as the kernel loads it if the card says that the kernel rounds its inputs.
   Batch batch = batch_of(judged.contract->input == called.contract->input ? called : judged, family);
   if (kernel.given) batch.shape.given = kernel.given(called.promised);
   RunOptions inside;

@@ -9,10 +9,11 @@
 
 namespace samestate {
 
-/// Regimes in which a card is tried on the gate's own data.
+/// The regimes in which a card is checked on the gate's own data.
 [[nodiscard]] std::vector<std::string_view> card_regimes(const KernelRow& kernel);
 
-/// A case of the gate in a regime: what the kernel writes when it is called as `declared`, judged under `card`.
+/// A case of the gate in a regime: the kernel is called as `declared`, and its outputs are judged under
+/// `card`.
 [[nodiscard]] CardCase judged_under(const KernelTable& table, const KernelRow& kernel,
                                     const std::string& declared, const std::string& card,
                                     std::string_view regime);

@@ -29,13 +29,13 @@ double relative(std::span<const float> x, std::span<const float> of) {
   return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
 }
 
-/// How far apart so many of them make `size` numbers of a format: each by a spacing.
+/// The distance that so many roundings cause in `size` numbers of a format, each by one spacing.
 double of_roundings(std::size_t size, Format format) {
   if (size == 0 || format == Format::none) return 0.0;
   return 2.0 * unit_roundoff(format) * std::sqrt(kCardFewRoundings / static_cast<double>(size));
 }
 
-/// Rows of `width` numbers with the axis of channels, `channels` groups of them, backwards.
+/// Reverses the channels of every row: the row has `width` numbers in `channels` groups.
 void reverse_channels(std::vector<float>& x, std::int64_t channels, std::int64_t width) {
   const auto block = static_cast<std::size_t>(channels * width);
   for (std::size_t first = 0; first + block <= x.size(); first += block) {
@@ -61,7 +61,7 @@ Outputs CardDistance::twin(std::size_t index, const Contract& contract, Order or
   if (order == Order::forward) return run_on_cpu(system_, probe.batch, path, used);
   if (order != Order::backward)
     return run_on_twin(system_, probe.batch, path, used, order == Order::accumulator);
-  // The channels of q and k are summed over, and nothing else distinguishes them.
+  // The channels of q and k are only summed over; nothing else distinguishes them.
   Batch batch = probe.batch;
   for (std::vector<float>* x : {&batch.q, &batch.k}) reverse_channels(*x, shape.dk, 1);
   reverse_channels(batch.initial_state, shape.dk, shape.dv);
@@ -126,7 +126,7 @@ CardDistance::Likeness CardDistance::likeness(const Contract& contract) {
 
 OutputDistance CardDistance::level(std::size_t index, const Contract& contract, Likeness like) {
   if (like == Likeness::bits) return {kCardFloor, kCardFloor};
-  // Of an operand on the way as of what is written.
+  // Roundings of an operand on the way count like roundings of what is written.
   const auto few = [&](std::size_t size, Format written) {
     double most = kCardFloor;
     for (const Format format : {written, contract.P, contract.v_new, contract.v_decayed})

@@ -14,36 +14,39 @@ namespace samestate {
 /// Relative distance of o and of the final state, 2-norms over the whole tensor.
 using OutputDistance = std::array<double, 2>;
 
-/// A drift counts for so much: a kernel with an order of its own lies about as far off.
+/// A multiple of the drift: a kernel with its own order of sums is about this far away.
 inline constexpr double kAboutDrift = 2.0;
-/// Nearer to the twin than so much of what every other order makes no kernel comes by chance.
+/// A kernel closer to its twin than this fraction of the distance to every reordering matches it by
+/// construction, not by chance.
 inline constexpr double kNoChance = 0.05;
 
-/// What a kernel wrote on probes, held against twins of any contract.
+/// Distances between the outputs of a kernel on probes and twins of any contract.
 class CardDistance {
  public:
   CardDistance(std::string system, const std::vector<Probe>& probes, std::vector<Outputs> outputs);
 
-  /// Of probe `index`; infinite where the twin is not finite, and zero where the kernel did not run it.
+  /// The distance on probe `index`; infinite if the twin is not finite, and zero if the kernel did not run
+  /// the probe.
   [[nodiscard]] OutputDistance of(std::size_t index, const Contract& contract);
-  /// Of the twin itself from the exact values.
+  /// The distance of the twin itself from the exact values.
   [[nodiscard]] OutputDistance error(std::size_t index, const Contract& contract);
-  /// What no contract explains.
+  /// The noise in a distance: differences that no contract explains.
   struct Noise {
-    /// Of the twin from itself with its sums in another order, the largest and the least of kOrders: a turned rounding on
-    /// the way moves all behind it, so that one order alone may happen to turn none.
+    /// The drift of the twin from itself with its sums in another order, the largest and the least over
+    /// kOrders. A turned rounding moves everything after it, so a single order may happen to turn none.
     OutputDistance drift{}, least{};
     OutputDistance few{};  ///< of so few roundings of what is written that chance turns none of them as well
   };
   [[nodiscard]] Noise noise(std::size_t index, const Contract& contract);
-  /// How near the kernel is to the twin: an order of sums of its own; the twin wherever every other order moves it, so that it
-  /// sums as the twin does; the twin's bits on every probe.
+  /// How near the kernel is to the twin: its order of sums differs (another_order); it is near the twin in
+  /// every case in which another order of sums moves the twin, so it sums as the twin does (sums); or it has
+  /// the twin's bits on every probe (bits).
   enum class Likeness { another_order, sums, bits };
   [[nodiscard]] Likeness likeness(const Contract& contract);
-  /// That nothing is to be concluded from distances below it, of a kernel with an order of its own.
+  /// The noise floor: for a kernel with its own order of sums, distances below it are inconclusive.
   [[nodiscard]] OutputDistance level(std::size_t index, const Contract& contract);
-  /// The same between values of a point, of a kernel that is `like` the twin: but for one that is it to the bit, exponentials
-  /// of its own turn a few roundings.
+  /// The noise floor between values of a point, for a kernel that is `like` the twin: unless it equals the
+  /// twin bit for bit, its own exponentials turn a few roundings.
   [[nodiscard]] OutputDistance level(std::size_t index, const Contract& contract, Likeness like);
   [[nodiscard]] bool ran(std::size_t index) const { return !outputs_[index].o.empty(); }
   [[nodiscard]] const std::vector<Probe>& probes() const { return probes_; }
@@ -51,8 +54,8 @@ class CardDistance {
   [[nodiscard]] std::int64_t twins() const { return twins_; }
 
  private:
-  /// How the twin's sums are ordered: its own order, the other accumulator, the CPU kernel's, the other accumulator with the
-  /// channels backwards (by itself that moves few sums of eight bits).
+  /// The order of the twin's sums: its own; with the other accumulator; that of the CPU kernel; or with the
+  /// other accumulator and the channels backwards (which by itself moves few sums of eight bits).
   enum class Order { own, accumulator, forward, backward };
   static constexpr std::array kOrders{Order::accumulator, Order::forward, Order::backward};
 

@@ -13,7 +13,7 @@ CardPoint evidence_of(const ContractPoint& point, const Contract& card, CardDist
   out.means = point.means;
   out.value = point.value(card);
   const CardDistance::Likeness like = distance.likeness(card);
-  bool all_same = true;  // of what is listed as alike
+  bool all_same = true;  // true while all listed contracts agree
   for (const std::string_view value : point.values) {
     Contract other = card;
     if (value == out.value || !changed(other, point.name, value)) continue;

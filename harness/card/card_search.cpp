@@ -12,9 +12,10 @@
 namespace samestate {
 namespace {
 
-/// Of a distance, with what the order of sums alone does taken as one: a kernel with an order of its own lies somewhere
-/// about the drift, and to come nearer explains nothing. One with the twin's own order is the twin bit for bit, which is
-/// seen where other orders turn many roundings: of few, none may be turned by chance.
+/// The logarithm of a distance. Distances below what the order of sums alone causes count as one: a kernel
+/// with its own order lies somewhere around that drift, so a contract that comes nearer explains nothing
+/// more. A kernel with the twin's own order equals the twin bit for bit, which is visible where other orders
+/// flip many roundings; where they flip few, it may happen by chance.
 double logarithm(const OutputDistance& d, const CardDistance::Noise& noise) {
   double sum = 0.0;
   for (std::size_t t = 0; t < d.size(); ++t) {
@@ -26,7 +27,7 @@ double logarithm(const OutputDistance& d, const CardDistance::Noise& noise) {
   return sum;
 }
 
-/// The coarsest format that holds every value.
+/// Returns the coarsest format that holds every value.
 std::optional<Format> format_of(const std::vector<const std::vector<float>*>& tensors) {
   for (const Format format : {Format::bf16, Format::fp16}) {
     std::size_t values = 0;
@@ -94,7 +95,7 @@ Contract CardSearch::as_declared(Contract found, const Contract& declared) {
     }
     return true;
   };
-  // What the kernel's form never reads it has as declared.
+  // Points that the kernel's form never reads keep what was declared.
   Contract read = declared;
   read.input = found.input;
   for (const ContractPoint* point : points_) (void)changed(read, point->name, point->value(found));
@@ -122,7 +123,7 @@ std::vector<std::size_t> CardSearch::all() const {
 }
 
 void CardSearch::add(std::vector<Change>& changes, const ContractPoint& point) {
-  if (point.name == "output" || point.name == "state") return;  // read from the values
+  if (point.name == "output" || point.name == "state") return;  // these formats are read from the values
   for (const std::string_view value : point.values) changes.push_back({&point, value});
 }
 
@@ -137,7 +138,7 @@ Contract CardSearch::stored_formats(Contract c) const {
   return c;
 }
 
-/// The named contract, with the formats that are known, that is nearest over all probes.
+/// Returns the named contract, with the known formats filled in, that is nearest over all probes.
 Contract CardSearch::nearest_start(const Contract& c) {
   Contract best = c;
   now_ = c;
@@ -149,7 +150,7 @@ Contract CardSearch::nearest_start(const Contract& c) {
     other.output = c.output;
     other.state = c.state;
     if (!changed(other, "output", name_of(c.output))) continue;
-    // One that is no nearer by far is not worth a longer name.
+    // A contract that is not clearly nearer does not justify a longer name.
     if (const double s = score(other, all()); s < least - kCardGain) least = s, best = other;
   }
   return best;
@@ -161,8 +162,9 @@ double CardSearch::score(const Contract& c, const std::vector<std::size_t>& prob
   return sum;
 }
 
-/// The best of single changes, again and again; where there is none, of pairs. Scores are about the drift of where the
-/// search is: of two contracts each may be better seen from the other, and it would go to and fro for ever.
+/// Applies the best single change again and again, and the best pair of changes once no single one helps.
+/// Scores are relative to the drift at the search's current contract: each of two contracts may look better
+/// from the other, and the search could alternate between them for ever (see best_of).
 void CardSearch::descend(Contract& c, const std::vector<std::size_t>& probes,
                          const std::vector<Change>& changes, bool pairs) {
   std::vector<Contract> been;
@@ -183,7 +185,7 @@ void CardSearch::descend(Contract& c, const std::vector<std::size_t>& probes,
     take(c);
     std::optional<Contract> best = best_of(tried, c, now, been, probes);
     if (!best && pairs && !at_floor(c, probes)) {
-      // Of a pair each half alone is seldom among the worst.
+      // Each half of a good pair is seldom among the worst single changes.
       constexpr std::size_t kFirst = 12;
       const std::vector<std::pair<double, Contract>> halves(
           tried.begin(), tried.begin() + static_cast<std::ptrdiff_t>(std::min(kFirst, tried.size())));
@@ -195,8 +197,8 @@ void CardSearch::descend(Contract& c, const std::vector<std::size_t>& probes,
   }
 }
 
-/// The first of these, in the order of their scores, where the search has not been, that is better than `c`, seen from there
-/// too.
+/// Returns the first of these contracts, by score, that the search has not visited and that is also better
+/// than `c` when scored from its own place.
 std::optional<Contract> CardSearch::best_of(const std::vector<std::pair<double, Contract>>& tried,
                                             const Contract& c, double now, const std::vector<Contract>& been,
                                             const std::vector<std::size_t>& probes) {
@@ -212,7 +214,8 @@ std::optional<Contract> CardSearch::best_of(const std::vector<std::pair<double, 
   return {};
 }
 
-/// Nothing is left to explain on these: no more than an order of sums makes, or hardly any of the error.
+/// Returns true if these probes leave nothing to explain: the distance is what an order of sums causes, or
+/// hardly any of the error.
 bool CardSearch::at_floor(const Contract& c, const std::vector<std::size_t>& probes) {
   return std::all_of(probes.begin(), probes.end(), [&](std::size_t i) {
     const OutputDistance d = distance_.of(i, c);
@@ -223,8 +226,8 @@ bool CardSearch::at_floor(const Contract& c, const std::vector<std::size_t>& pro
   });
 }
 
-/// One change away; and the other order of V' with all of its own points in one format, which single changes reach
-/// by way of worse ones.
+/// Returns the contracts one change away, and the one with the other order of V' and all of its points in one
+/// format, which single changes reach only through worse contracts.
 std::vector<Contract> CardSearch::neighbours(const Contract& c, const std::vector<Change>& changes) {
   std::vector<Contract> out;
   bool order = false;

@@ -12,32 +12,33 @@
 
 namespace samestate {
 
-/// The search of the contract whose twin is nearest to what a kernel wrote on probes, by changes of one point and of two.
+/// Searches for the contract whose twin is nearest to a kernel's outputs on probes, by changing one point or
+/// two at a time.
 class CardSearch {
  public:
-  /// All three outlive it.
+  /// All three arguments must outlive it.
   CardSearch(const KernelRow& kernel, CardDistance& distance, const CardOptions& options);
 
-  /// The contract that is nearest, from the nearest of the named ones on.
+  /// The nearest contract, starting from the nearest of the named ones.
   [[nodiscard]] Contract run(Contract c);
-  /// Where it begins.
+  /// The contract from which the search starts.
   [[nodiscard]] Contract begin(Contract c);
-  /// What of `declared` the outputs do not tell from `found`, at once or point by point, and the rest of `found`: of values
-  /// that are alike the kernel's author knows which it is.
+  /// Takes from `declared` what the outputs do not distinguish from `found`, all at once or point by point,
+  /// and the rest from `found`: if several values fit, the kernel's author knows which it is.
   [[nodiscard]] Contract as_declared(Contract found, const Contract& declared);
 
   [[nodiscard]] bool stopped() const { return options_.stop && options_.stop(); }
-  /// Those that the kernel's form reads.
+  /// The points that the kernel's form reads.
   [[nodiscard]] const std::vector<const ContractPoint*>& points() const { return points_; }
 
  private:
-  /// One point at a value.
+  /// One point set to a value.
   struct Change {
     const ContractPoint* point;
     std::string_view value;
   };
 
-  /// Probes that have outputs.
+  /// The probes that have outputs.
   [[nodiscard]] std::vector<std::size_t> all() const;
   static void add(std::vector<Change>& changes, const ContractPoint& point);
   [[nodiscard]] Contract stored_formats(Contract c) const;
@@ -56,7 +57,7 @@ class CardSearch {
   CardDistance& distance_;
   const CardOptions& options_;
   std::vector<const ContractPoint*> points_;
-  Contract now_;  ///< whose drift scores are about
+  Contract now_;  ///< the contract that the drift scores belong to
 };
 
 }  // namespace samestate

@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A contract and how far its twin is: the geometric mean of o's and the state's.
+/// A contract and the distance of its twin: the geometric mean of the distances of o and of the state.
 struct Tried {
   double distance;
   Contract contract;
@@ -47,7 +47,7 @@ class Neighbourhood {
     add_named(first);
     out.changes = 1;
     take(out, first, own);
-    // A pair's better half is seldom among the worse of single changes.
+    // The better half of a good pair is seldom among the worse single changes.
     constexpr std::size_t kFirst = 8;
     if (out.passes.empty() && !up()) {
       std::vector<Contract> from;
@@ -68,7 +68,7 @@ class Neighbourhood {
     return std::sqrt(std::max(d[0], 1e-9) * std::max(d[1], 1e-9));
   }
 
-  /// What is one change away from any of these, the nearest first.
+  /// Returns the contracts one change away from any of these, nearest first.
   [[nodiscard]] std::vector<Tried> around(const std::vector<Contract>& from) {
     std::vector<Tried> out;
     for (const Contract& c : from) {
@@ -87,8 +87,8 @@ class Neighbourhood {
     return out;
   }
 
-  /// Contracts that have a name and the formats of the kernel's tensors: a kernel that rounds nothing between input and output is
-  /// many changes away from one that stores at each point.
+  /// Adds the named contracts, with the formats of the kernel's tensors: a kernel that rounds nothing between
+  /// input and output is many changes away from one that stores at each point.
   void add_named(std::vector<Tried>& to) {
     const Contract& own = *case_.contract;
     for (const NamedContract& row : contracts()) {
@@ -147,7 +147,7 @@ bool is_about_the_contract(const Resolved& r, const Judgement& j) {
   const bool failed =
       j.verdict == Verdict::fail &&
       (j.gate.starts_with("twin") || (tensors && (j.gate.starts_with("sampled") || of_worst_case)));
-  // An error that the three products of tf32 parts may make is near the limits of fp32.
+  // The error that three tf32 products may cause is near the limits of fp32.
   constexpr double kOfThreeProducts = 64.0;
   const bool of_products =
       !tensors && j.verdict == Verdict::fail && same_points(*r.contract, contract_named("fp32")) &&
@@ -169,7 +169,7 @@ Neighbours TensorSystem::neighbours(const Resolved& r, const Trace& run, double 
 Neighbours RecurrentSystem::neighbours(const Resolved& r, const Trace& run, double seconds,
                                        const std::function<bool()>& stop) const {
   if (!low_precision(*r.contract)) {
-    // fp32 has no twin to be near to.
+    // fp32 has no twin to compare with.
     Neighbours out;
     out.coarser = true;
     Case as = r.c;

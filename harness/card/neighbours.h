@@ -8,23 +8,25 @@
 
 namespace samestate {
 
-/// Contracts near that of a case whose twin its outputs fail.
+/// Contracts near that of a case whose outputs fail its twin.
 struct Neighbours {
-  std::vector<std::string> passes;  ///< under which just these outputs pass, the nearest first
-  std::string nearest;              ///< where none does: the one whose twin is nearest
+  std::vector<std::string> passes;  ///< the contracts under which the same outputs pass, the nearest first
+  std::string nearest;              ///< if there is none: the contract whose twin is nearest
   double factor = 1.0;              ///< how many times nearer it is than the case's own
-  int changes = 0;                  ///< one or two: how many were looked at
-  bool complete = true;             ///< false: the time was up, or it was stopped
+  int changes = 0;                  ///< the number of changes that were tried, one or two
+  bool complete = true;             ///< false if the time was up, or the search was stopped
   bool coarser =
-      false;  ///< what passes rounds more than the case's own, which has no points: a wider bound too
+      false;  ///< a contract that passes rounds more than the case's own, which has no points, so its bound
+              ///< is wider too
 
-  /// A line: "passes under contract bf16+inverse:block16/tf32_truncated", "no contract of the grammar within two changes
-  /// explains this; the nearest is ..".
+  /// One line: "passes under contract bf16+inverse:block16/tf32_truncated", or "no contract of the grammar
+  /// within two changes explains this; the nearest is ..".
   [[nodiscard]] std::string text() const;
 };
 
-/// Whether a contract may be what is wrong: a case without a law that failed the twin, or that is nearest and far from it;
-/// of named tensors also one that failed drawn roundings, or its worst case in fp32, which tf32 operands exceed.
+/// True if a wrong contract may be the reason: a case without a law that failed the twin, or whose card is
+/// nearest and is far from it; for named tensors also a case that failed drawn roundings, or its worst case
+/// in fp32, which tf32 operands exceed.
 [[nodiscard]] bool is_about_the_contract(const Resolved& r, const Judgement& j);
 
 /// Tries the contracts that are one change away from the case's, and where none passes those that are two: in the order of

@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The contract of these operands that has all else of `c`; `c` itself where they are its own.
+/// Returns `c` with these operands; `c` itself if it already has them.
 Contract with_operands(const Contract& c, Format operand) {
   if (unit_operand(c) == operand) return c;
   const char* name = operand == Format::tf32             ? "tf32"
@@ -31,7 +31,7 @@ Contract with_operands(const Contract& c, Format operand) {
   return other;
 }
 
-/// Those of 16 bit that hold every value that the kernel wrote.
+/// Returns the 16-bit formats that hold every value the kernel wrote.
 std::vector<Format> written_in(const Resolved& r, const Trace& run) {
   const std::vector<std::string>& taps = r.system->taps;
   std::vector<Format> out;
@@ -101,7 +101,7 @@ Neighbours operator_neighbours_of(const Resolved& r, const Trace& run, double se
         const bool passes = j.verdict == Verdict::pass && j.twin_ratio <= 1.0 && j.sampled_ratio <= 1.0;
         if (passes) out.passes.push_back(as.contract);
       } catch (const Error&) {
-        continue;  // a contract that the case has no place for
+        continue;  // this contract does not apply to the case
       }
     }
   }

@@ -13,12 +13,12 @@
 namespace samestate {
 namespace {
 
-/// Significant bits of data: eight, which no format rounds, or all that the input's format has.
+/// Significant bits of the data: eight, which no format rounds, or all bits of the input's format.
 int bits_of(Format input, bool all) {
   return !all || input == Format::bf16 ? 8 : input == Format::fp16 ? 11 : 24;
 }
 
-/// A magnitude in [1/2, 2) of so many significant bits.
+/// Returns a magnitude in [1/2, 2) with so many significant bits.
 float magnitude(std::mt19937_64& random, int significant) {
   const double steps = std::exp2(significant - 1);
   const auto bits = static_cast<double>(random() % static_cast<std::uint64_t>(steps));
@@ -29,7 +29,7 @@ float signed_magnitude(std::mt19937_64& random, int significant) {
   return magnitude(random, significant) * (random() % 2 == 0 ? 1.0F : -1.0F);
 }
 
-/// What the data of a probe are.
+/// Describes the data of a probe.
 struct Recipe {
   std::string_view name;
   Shows shows;
@@ -40,15 +40,17 @@ struct Recipe {
   bool state = false;
   bool l2norm = false;
   int chunks = 1;
-  /// Where fp16 has fewer bits than tf32: small q meet large k and the other way round, or small v. 11 bits, which both hold
-  /// of numbers that are not small.
+  /// Places where fp16 has fewer bits than tf32: small q meets large k or the reverse, or v is small. Both
+  /// formats hold 11 bits of numbers that are not small.
   enum class Small { nothing, keys, values } small = Small::nothing;
 };
 
-/// Of numbers of which fp16 holds some 7 bits; and those that make products with them that it holds all of.
+/// Numbers of which fp16 holds about 7 bits, and their counterparts, whose products with them fp16 holds
+/// completely.
 constexpr float kSmall = 0x1p-17F, kLarge = 0x1p5F;
 
-/// Channels in pairs, one pair a key where keys are apart: in every other pair q is small, in the rest k.
+/// Channels come in pairs, one pair per key where keys are apart: in every other pair q is small, in the rest
+/// k is.
 float size_of_channel(std::int64_t channel, bool of_q) {
   return (channel / 2 % 2 == 0) == of_q ? kSmall : kLarge;
 }
@@ -71,7 +73,7 @@ class Maker {
     c.dk = c.dv = kWidth;
     c.state = recipe.state ? "random" : "none";
     c.l2norm = recipe.l2norm;
-    c.scale = 0.375;  // not a power of two, so that it rounds what it multiplies; three bits of it
+    c.scale = 0.375;  // not a power of two, so that it rounds what it multiplies; it has three bits
     const bool chunked = kernel_.system->form(kernel_.form)->chunked;
     c.T = chunked ? (recipe.apart ? kWidth / 2 : kChunk) : 32;
     c = kernel_.limits.nearest(std::move(c));
@@ -98,7 +100,7 @@ class Maker {
     for (std::vector<float>* x : {&batch.q, &batch.v}) {
       for (float& value : *x) value = signed_magnitude(random, bits);
     }
-    // Keys of length near one, whatever the norm of the kernel: a factor of a power of two.
+    // Keys have a length near one whatever the kernel's norm is; the factor is a power of two.
     const auto small =
         static_cast<float>(std::exp2(-std::round(std::log2(std::sqrt(static_cast<double>(s.dk))))));
     for (std::int64_t t = 0; t < s.B * s.T; ++t) {

@@ -10,11 +10,12 @@
 
 namespace samestate {
 
-/// What a probe shows: which points reach its outputs, from the first roundings to the last.
+/// What a probe shows: which points affect its outputs, from the first roundings to the last.
 enum class Shows { scores, state, writes, inverse, reads, norm, all };
 
-/// Data on which a few rounding points stand alone, so that one of them moves the distance to the twin by far more than
-/// the order of sums does. Values that a point is not about have eight significant bits, so that no format rounds them.
+/// Data that isolate a few rounding points, so that one of them moves the distance to the twin by far more
+/// than the order of sums does. Values that do not belong to the point have eight significant bits, so no
+/// format rounds them.
 struct Probe {
   std::string name;
   Shows shows = Shows::all;
@@ -22,10 +23,11 @@ struct Probe {
   Batch batch;
 };
 
-/// The probes of a kernel of the recurrent family called under `contract`, inside the limits that its row declares.
+/// The probes of a kernel of the recurrent family called under `contract`, within the limits that its row
+/// declares.
 [[nodiscard]] std::vector<Probe> probes_of(const KernelRow& kernel, std::string_view contract);
 
-/// Whether the point reaches the outputs of such a probe.
+/// True if the point affects the outputs of such a probe.
 [[nodiscard]] bool shown_by(Shows shows, std::string_view point);
 
 }  // namespace samestate

@@ -35,7 +35,7 @@ RunFile file_of(const std::string& kernel, const Probe& probe) {
   return run_file_of(record, run);
 }
 
-/// The file's case line says what the probes were written for; whose kernel is named there is no matter.
+/// The file's case line says which probes the file was written for; the kernel named there does not matter.
 void require_written_for(const Probe& probe, const RunFile& file, const std::string& path) {
   Case of = parse_case(file.case_line);
   if (of.contract != probe.c.contract)
@@ -63,7 +63,7 @@ std::vector<float> floats(const RunFile& file, const std::string& name) {
   return out;
 }
 
-/// A probe is written with zeros in their place.
+/// A probe's file is written with zeros where the outputs belong.
 bool any_written(const std::vector<float>& x) {
   return std::any_of(x.begin(), x.end(), [](float value) { return value != 0.0F; });
 }

@@ -27,7 +27,7 @@
 namespace samestate {
 namespace {
 
-/// One reading of the outputs: of the probes as they were given, or rounded before.
+/// One reading of the outputs: against the probes as they were given, or against probes rounded beforehand.
 class Try {
  public:
   Try(const KernelRow& kernel, std::vector<Probe> probes, std::vector<Outputs> outputs,
@@ -42,7 +42,7 @@ class Try {
     fits_ = fits_of(found_);
   }
 
-  /// Of values that the outputs do not tell apart those that were declared.
+  /// Where the outputs do not distinguish values, prefers the declared ones.
   void prefer(const Contract& declared) {
     if (stopped()) return;
     const Contract other = search_->as_declared(found_, declared);
@@ -55,19 +55,20 @@ class Try {
     fits_ = std::move(fits);
   }
 
-  /// What the contract leaves of the errors, of the probe where it is most.
+  /// Returns the largest share of the error that the contract leaves on any probe.
   [[nodiscard]] double left_under(const Contract& contract) {
     return std::ranges::max(fits_of(contract), {}, &CardProbe::left).left;
   }
   [[nodiscard]] double left() const { return std::ranges::max(fits_, {}, &CardProbe::left).left; }
 
-  /// The nearest of `like` and of the named contracts, with its input.
+  /// Returns the nearest of `like` and of the named contracts, with its input format.
   [[nodiscard]] Contract near(const Contract& start, const Contract& like) {
     const Contract named = search_->begin(start);
     return left_under(named) < left_under(like) ? named : like;
   }
 
-  /// Whether it leaves far less than the other; of two that both explain the outputs as well, whether it has fewer words.
+  /// Returns true if it leaves much less than the other; if both explain the outputs equally well, true if it
+  /// has fewer words.
   [[nodiscard]] bool explains_more(const Try& other) const {
     constexpr double kFarLess = 3.0;
     const bool both = explained() && other.explained();
@@ -113,7 +114,7 @@ class Try {
       if (!distance_->ran(i)) continue;
       const OutputDistance d = distance_->of(i, contract);
       const OutputDistance e = distance_->error(i, contract);
-      // On what no point rounds the order of sums is all that there is.
+      // Where no point rounds, the order of sums is the only difference.
       const auto share = [&](std::size_t t) { return d[t] / std::max(e[t], kCardOrderOfSums); };
       const std::size_t worse = share(0) >= share(1) ? 0 : 1;
       of.distance = d[worse];
@@ -127,7 +128,7 @@ class Try {
     return out;
   }
 
-  // Apart from it, since each refers to the one before.
+  // Held by pointer, since each object refers to the one before it.
   std::unique_ptr<std::vector<Probe>> probes_;
   std::unique_ptr<CardDistance> distance_;
   std::unique_ptr<CardSearch> search_;
@@ -135,7 +136,7 @@ class Try {
   std::vector<CardProbe> fits_;
 };
 
-/// The tensors that a kernel may round as it loads them.
+/// The tensors that a kernel may round when it loads them.
 struct Loaded {
   std::string_view name;
   bool q, k, v;
@@ -157,8 +158,9 @@ std::vector<Probe> rounded(std::vector<Probe> probes, Format format, const Loade
   return probes;
 }
 
-/// The outputs read as of the probes that the kernel was given, and as of probes that it rounded as it loaded them: that
-/// alone where a contract explains them so at once, else where none does otherwise, or q and k are rounded.
+/// Returns the readings to try: against the probes that the kernel was given, and against probes rounded when
+/// they were loaded. The second is used alone if a contract explains it immediately; otherwise it is added if
+/// no contract explains the first, or if q and k are rounded.
 std::vector<Try> tries_of(const KernelRow& kernel, const std::vector<Probe>& probes,
                           const std::vector<Outputs>& outputs, const CardOptions& options,
                           const Contract& start) {
@@ -187,7 +189,8 @@ std::vector<Try> tries_of(const KernelRow& kernel, const std::vector<Probe>& pro
   return tries;
 }
 
-/// Of outputs that no contract explains: whether one does of data of which some tensors alone were rounded before.
+/// If no contract explains the outputs, notes whether one does when only some of the tensors were rounded
+/// beforehand.
 void note_loaded_alone(CardRow& row, const KernelRow& kernel, const std::vector<Probe>& probes,
                        const std::vector<Outputs>& outputs, const CardOptions& options, const Contract& start,
                        const Contract& found) {
@@ -195,7 +198,8 @@ void note_loaded_alone(CardRow& row, const KernelRow& kernel, const std::vector<
     if (start.input == format || !holds(start.input, format)) continue;
     for (const Loaded& which : kSome) {
       Try of(kernel, rounded(probes, format, which), outputs, options);
-      // An author's word of all else is mostly right; the named contracts would take as long as a card.
+      // What the author declares about the rest is mostly right, and trying all named contracts would take as
+      // long as a card.
       const double declared = of.left_under(start), now = of.left_under(found);
       const Contract& near = declared < now ? start : found;
       const bool at_once = std::min(declared, now) <= kCardExplained;
@@ -210,7 +214,8 @@ void note_loaded_alone(CardRow& row, const KernelRow& kernel, const std::vector<
   }
 }
 
-/// Where the first value lies that is no finite number, and where such values come from on this probe; empty: nowhere.
+/// Says where the first value lies that is not finite and where such values come from on this probe; empty if
+/// there is none.
 std::string nonfinite_in(const Outputs& out, const Probe& probe) {
   const BatchShape& s = probe.batch.shape;
   const auto first = [](const std::vector<float>& x) {
@@ -236,7 +241,8 @@ std::string nonfinite_in(const Outputs& out, const Probe& probe) {
                          : "look at what is read before it is written, and at formats that overflow");
 }
 
-/// Operands of q and k of which the grammar fixes whether they are rounded once or twice, where that makes a difference.
+/// Returns the operands of q and k for which the grammar fixes whether they are rounded once or twice, if
+/// that makes a difference.
 std::vector<std::string> rounded_twice(const Contract& c, const std::vector<const ContractPoint*>& points) {
   std::vector<std::string> out;
   const bool normalised = c.norm == Norm::unrounded && c.qk != Format::fp32;  // x r has more bits than x
@@ -282,7 +288,7 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
   for (std::size_t i = 0; i < runs.size(); ++i) {
     outputs.push_back(runs[i].outputs);
     nonfinite.push_back(nonfinite_in(runs[i].outputs, probes[i]));
-    // To a value that is no number no twin is near, and none far.
+    // No twin can be near or far from a value that is not a number.
     if (!nonfinite.back().empty()) outputs.back() = {};
   }
   const auto ran = [](const Outputs& x) { return !x.o.empty(); };

@@ -11,34 +11,35 @@
 namespace samestate {
 
 struct CardOptions {
-  std::string contract;             ///< to call the kernel with; empty: the first that its row promises
-  std::function<bool()> stop = {};  ///< once true the search ends with what it has
+  std::string contract;  ///< the contract to call the kernel with; empty means the first that its row
+                         ///< promises
+  std::function<bool()> stop = {};  ///< once it returns true, the search ends with what it has
   std::function<void(const std::string& stage)> progress = {};
 };
 
-/// What a kernel made of a probe.
+/// A kernel's outputs on a probe.
 struct ProbeRun {
-  Outputs outputs;         ///< empty: it did not run
-  std::string refused;     ///< why not
-  bool no_device = false;  ///< that is why
-  bool refusal = false;    ///< it threw before it launched anything, or said that it does not take the call
+  Outputs outputs;         ///< empty if it did not run
+  std::string refused;     ///< why it did not run
+  bool no_device = false;  ///< the reason is a missing device
+  bool refusal = false;  ///< it threw before it launched anything, or said that it does not support the call
 };
 
-/// The kernel that the probe names, called as its line says. Throws what a kernel throws.
+/// Calls the kernel that the probe names, as its line says. Throws what the kernel throws.
 [[nodiscard]] ProbeRun run_probe(const KernelTable& table, const Probe& probe);
 
-/// Searches the contract whose twin is nearest to what the kernel wrote on the probes: formats of output and state as
-/// their values show, then the points of each probe in the order in which data reach them, one point at a time and,
-/// where none helps, two; at the end every point on all probes, and how far each other value of it is. Throws Error where
-/// the kernel ran none of the probes.
+/// Searches for the contract whose twin is nearest to the kernel's outputs on the probes: first the formats
+/// of output and state, as their values show; then the points of each probe in the order in which data reach
+/// them, one point at a time and, if none helps, two; at the end every point on all probes, and how far each
+/// of its other values is. Throws Error if the kernel ran none of the probes.
 [[nodiscard]] CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes,
                               const std::vector<ProbeRun>& runs, const CardOptions& options);
 
-/// The contract that a card is read under: that of the options, else the first that the row promises. Throws Error where
-/// the kernel is not of the recurrent family or does not promise it.
+/// The contract under which a card is read: that of the options, or else the first that the row promises.
+/// Throws Error if the kernel is not of the recurrent family or does not promise it.
 [[nodiscard]] std::string declared_contract(const KernelRow& kernel, const CardOptions& options);
 
-/// All of it in this process.
+/// The whole procedure in this process.
 [[nodiscard]] CardRow read_card(const KernelTable& table, const KernelRow& kernel,
                                 const CardOptions& options);
 

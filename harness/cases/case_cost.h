@@ -7,14 +7,15 @@
 
 namespace samestate {
 
-/// What a case costs that is one call (System::cost).
+/// The cost of a case that is one call (System::cost).
 struct CaseCost {
-  std::int64_t bytes = 0;       ///< every input that must be read once, every output written once
-  std::int64_t operations = 0;  ///< of the form; 0: its system does not say
-  /// What is multiplied, whose rate of matrix products bounds the operations; none: nobody measures one.
+  std::int64_t bytes = 0;       ///< every input that must be read once, and every output written once
+  std::int64_t operations = 0;  ///< operations of the form; 0 if its system does not provide them
+  /// The format of multiplied operands, whose rate of matrix products bounds the operations; none if no rate
+  /// is measured for it.
   Format operands = Format::none;
-  /// Of the recurrence in chunks, of one token of one head (of a scan, of one channel), with operands of two
-  /// bytes; of a layer the recurrence inside it, for its projections do not depend on the chunk. NaN where
+  /// For the recurrence in chunks, per token and head (for a scan, per channel), with operands of two bytes;
+  /// for a layer only the recurrence inside it, since its projections do not depend on the chunk. NaN if
   /// there is none or the form has no chunk.
   double token_operations = std::numeric_limits<double>::quiet_NaN();
   double token_bytes = std::numeric_limits<double>::quiet_NaN();

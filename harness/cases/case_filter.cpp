@@ -54,11 +54,12 @@ std::vector<std::string_view> split(std::string_view text, char at) {
   }
 }
 
-/// Whether the values of a key are numbers: the standard one is, or its row reads nothing else.
+/// Returns true if the values of a key are numbers: the standard value is one, or the key's row accepts
+/// nothing else.
 bool is_numeric(std::string_view name) {
   if (name == "system") return false;
   const Key* key = key_named(name);
-  if (key == nullptr) return true;  // a size
+  if (key == nullptr) return true;  // the key is a size
   Case scratch;
   if (const std::string standard = key->value(scratch); !standard.empty())
     return number(split(standard, ',').front()).has_value();
@@ -70,7 +71,7 @@ bool is_numeric(std::string_view name) {
   }
 }
 
-/// Whether the form of the case reads the key.
+/// Returns true if the case's form reads the key.
 bool form_reads(const Case& c, const System& system, std::string_view key) {
   const CaseForm* form = system.form(c.form);
   if (form == nullptr) return true;
@@ -80,13 +81,13 @@ bool form_reads(const Case& c, const System& system, std::string_view key) {
   return true;
 }
 
-/// "; nearest: a, b" or nothing.
+/// Returns "; nearest: a, b", or an empty text.
 std::string near_text(std::string_view name, std::span<const std::string_view> known) {
   const std::vector<std::string_view> near = nearest_names(name, known);
   return near.empty() ? "" : fmt::format("; nearest: {}", fmt::join(near, ", "));
 }
 
-/// A condition as it was given: an option of the key's name has the value alone.
+/// Quotes a condition as the user gave it: an option named after the key has only the value.
 std::string given(std::string_view option, std::string_view key, std::string_view value) {
   if (option.starts_with("--") && option.substr(2) == key) return fmt::format("{} {}", option, value);
   return fmt::format("{} {}={}", option, key, value);
@@ -107,9 +108,9 @@ KeyCondition::Value range_of(std::string_view key, std::string_view text, std::s
   return {std::string(text), true, *least, *most};
 }
 
-/// A name, held to what is known under the key.
+/// Reads a name and checks that it is known under the key.
 KeyCondition::Value name_of(std::string_view key, std::string_view text, std::string_view option) {
-  // A contract may be one with changes, or a pattern of those: their table is the grammar.
+  // A contract may have changes, or be a pattern of such contracts: the grammar decides which ones exist.
   if (key == "contract" && text != kNone && (!is_pattern(text) || text.find('+') != std::string_view::npos)) {
     if (is_pattern(text)) return {std::string(text), false, 0.0, 0.0};
     try {
@@ -144,7 +145,7 @@ KeyCondition condition_of(std::string_view text, std::string_view option) {
   }
   if (std::find(known.begin(), known.end(), key) == known.end()) {
     throw Error(fmt::format("{} {}: unknown key '{}'{}; known keys: {}", option, text, key,
-                            near_text(key, known), fmt::join(known, ", ")));
+                            meant_key(key, known), fmt::join(known, ", ")));
   }
   KeyCondition out{std::string(key), {}};
   for (const std::string_view value : split(text.substr(equals + 1), ',')) {
@@ -168,7 +169,8 @@ KeyCondition condition_of(std::string_view text, std::string_view option) {
 }
 
 std::vector<KeyCondition> conditions_of(std::string_view text, std::string_view option) {
-  // As of a case line: what is quoted has to stay a line that is read, and do nothing to a terminal.
+  // The limits of a case line apply here too: a quoted condition must stay one readable line and must not
+  // control a terminal.
   constexpr std::size_t kLongest = 4096;
   if (text.size() > kLongest)
     throw Error(fmt::format("{}: {} characters, at most {} are read", option, text.size(), kLongest));
@@ -201,7 +203,7 @@ bool KeyCondition::holds(const Case& c, std::string_view kernel) const {
   const auto is = [&](std::string_view value) {
     return std::any_of(any.begin(), any.end(), [&](const Value& v) {
       if (v.text == kNone && (value.empty() || value == kNone)) return true;
-      if (value.empty()) return false;  // what is not there matches no pattern, * neither
+      if (value.empty()) return false;  // an absent value matches no pattern, not even *
       if (!v.range) return is_pattern(v.text) ? matches(v.text, value) : v.text == value;
       const std::optional<double> x = value.empty() ? std::optional<double>() : number(value);
       return x && v.least <= *x && *x <= v.most;
@@ -215,7 +217,7 @@ bool KeyCondition::holds(const Case& c, std::string_view kernel) const {
   if (!system.has_key(key) || !form_reads(c, system, key)) return false;
   const std::string value = key_named(key)->value(c);
   if (value.empty()) return is(value);
-  // Of a list, as lengths, any element.
+  // A list, such as lengths, matches if any element does.
   const std::vector<std::string_view> elements = split(value, ',');
   return std::any_of(elements.begin(), elements.end(), is);
 }

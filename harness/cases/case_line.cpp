@@ -15,7 +15,8 @@ namespace samestate {
 namespace {
 
 constexpr std::size_t kLongestLine = 16384;
-/// Of a word of it: a message quotes the word, and has to stay a line that is read. Only lengths= lists more.
+/// The longest word of a line: a message quotes the word and must stay one readable line. Only lengths= lists
+/// more.
 constexpr std::size_t kLongestWord = 512;
 
 std::vector<std::string_view> words(std::string_view line) {
@@ -37,7 +38,7 @@ Case parse_case(std::string_view line) {
     throw Error(fmt::format("case line of {} characters: at most {} are read; name one case", line.size(),
                             kLongestLine));
   }
-  // What is quoted from the line then stands on one line of a message, and does nothing to a terminal.
+  // This keeps whatever a message quotes from the line on one line, and without effect on a terminal.
   for (std::size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
     if ((c >= 0x20 && c < 0x7f) || c == '\t' || c == '\r' || c == '\n') continue;
@@ -78,8 +79,8 @@ Case parse_case(std::string_view line) {
       for (const CaseSize& other : system.sizes) {
         if (other.own) known.push_back(other.name);
       }
-      throw Error(fmt::format("unknown key '{}' in case line of {}: known keys are {}", name, c.system,
-                              fmt::join(known, ", ")));
+      throw Error(fmt::format("unknown key '{}' in case line of {}{}; known keys are {}", name, c.system,
+                              meant_key(name, known), fmt::join(known, ", ")));
     }
     if (equals == std::string_view::npos || equals + 1 == parts[i].size()) {
       throw Error(fmt::format("key '{}' has no value: write {}=VALUE", name, name));
@@ -107,7 +108,7 @@ std::string format_case(const Case& c) {
     if (!value.empty()) out += fmt::format(" {}={}", key, value);
   };
   for (const Key& key : keys()) {
-    // The sizes that the system alone has stand where those of the family do.
+    // Sizes that only this system has are printed where the family's sizes are.
     if (key.name == "contract") {
       for (const CaseSize& size : system.sizes) {
         const auto value = c.parameters.find(size.name);

@@ -32,14 +32,14 @@ double Counter::uniform(const Coordinates& at) const {
 
 double Counter::normal(const Coordinates& at) const {
   const auto bits = draw(seed_, tensor_, at);
-  // Two sums in a word: those of the even and of the odd pairs of bytes, below 2^20 each.
+  // One word holds two sums, those of the even and of the odd pairs of bytes; each is below 2^20.
   constexpr std::uint64_t kEven = 0x0000FFFF0000FFFFU;
   const auto halves = [](std::uint64_t word) { return (word & kEven) + (word >> 16U & kEven); };
   std::uint64_t sums = halves(bits[0]) + halves(bits[1]);
-  asm("" : "+r"(sums));  // not as one vector, which would wait for the four words that were just stored
+  asm("" : "+r"(sums));  // kept apart, since one vector would wait for the four words just stored
   sums += halves(bits[2]) + halves(bits[3]);
   const auto sum = static_cast<std::int64_t>((sums & 0xFFFFFFFFU) + (sums >> 32U));
-  // Mean 16 * 65535 / 2; variance 16 (65536^2 - 1) / 12.
+  // The mean is 16 * 65535 / 2, the variance 16 (65536^2 - 1) / 12.
   constexpr std::int64_t kTwiceMean = 16 * 65535;
   const double deviation = std::sqrt(16.0 * (65536.0 * 65536.0 - 1.0) / 12.0);
   return static_cast<double>(2 * sum - kTwiceMean) / (2.0 * deviation);

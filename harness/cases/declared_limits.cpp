@@ -23,14 +23,14 @@ constexpr std::string_view kGrammar =
     "CONDITION` "
     "behind it or without";
 
-/// Of a case that is judged against the oracle alone.
+/// The value of `law` for a case that is judged against the oracle alone.
 constexpr const char* kNoLaw = "none";
 
-/// Keys of a run, of which no call knows.
+/// Keys of a run that no call can see.
 constexpr std::array<std::string_view, 6> kUnseen = {"prefill", "step",   "cached",
                                                      "lengths", "kernel", "seed"};
 
-/// The member of a size, T, B, chunk or ranks; null for other keys.
+/// Returns the member for a size (T, B, chunk or ranks), or null for other keys.
 template <class AnyCase>
 auto number_in(AnyCase& c, std::string_view key) -> decltype(&c.T) {
   if (key == "T") return &c.T;
@@ -48,13 +48,13 @@ std::optional<std::int64_t> number_of(const Case& c, std::string_view key) {
   if (key == "sequences") return sequences_of(c);
   if (key == "shortest") return c.lengths.empty() ? c.T : std::ranges::min(c.lengths);
   if (key == "longest") return c.lengths.empty() ? c.T : std::ranges::max(c.lengths);
-  // Of the recurrent family; a system of named tensors may have a size of that name.
+  // This is the recurrent family's key; a system of named tensors may have a size of that name.
   if (key == "l2norm" && !c.parameters.contains(key)) return c.l2norm ? 1 : 0;
   const std::int64_t* number = number_in(c, key);
   return number != nullptr ? std::optional(*number) : std::nullopt;
 }
 
-/// What a line has for the key; at the default, of which it has nothing, the default's name.
+/// Returns what a line says for the key, or the default's name if the line omits it.
 std::string word_of(const Case& c, std::string_view key) {
   if (key == "cuts" && c.cuts == kCutHeads) return Case{}.cuts;  // even ones
   for (const Key& row : keys()) {
@@ -70,7 +70,7 @@ std::string word_of(const Case& c, std::string_view key) {
                              : "default";
 }
 
-/// Nothing where the text is no whole number of 64 bits.
+/// Returns nullopt if the text is not a 64-bit integer.
 std::optional<std::int64_t> whole(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -78,7 +78,7 @@ std::optional<std::int64_t> whole(std::string_view text) {
   return value;
 }
 
-/// Words, numbers and operators of a condition.
+/// Splits a condition into words, numbers and operators.
 std::vector<std::string> tokens_of(std::string_view text) {
   std::vector<std::string> out;
   const auto in_word = [](char c) {
@@ -104,7 +104,7 @@ std::vector<std::string> tokens_of(std::string_view text) {
   return out;
 }
 
-/// Sizes of the system, and the other keys that its calls show.
+/// Returns the system's sizes and the other keys that its calls show.
 std::vector<std::string_view> call_keys(const System& system) {
   std::vector<std::string_view> known;
   for (const CaseSize& size : system.sizes) known.push_back(size.name);
@@ -167,7 +167,7 @@ class DeclaredLimits::Reader {
     return name;
   }
 
-  /// The name, which is one of the rows'; of laws kNoLaw too.
+  /// Returns the name if it is one of the rows' names; for laws kNoLaw counts too.
   template <class Row>
   std::string listed(const std::string& key, const std::string& text,
                      const std::vector<const Row*>& rows) const {
@@ -179,7 +179,7 @@ class DeclaredLimits::Reader {
                             fmt::join(names, ", ")));
   }
 
-  /// A value of the key, as a line may have it.
+  /// Reads a value of the key as a line may write it.
   std::string value(const std::string& name) {
     std::string text = next("a value");
     if (is_number(name)) {
@@ -214,7 +214,7 @@ class DeclaredLimits::Reader {
     return text;
   }
 
-  /// A number, or a size whose value it is.
+  /// Reads a number, or the name of a size to compare with.
   void bound(Condition& c) {
     const std::string text = next("a number");
     if (const std::optional<std::int64_t> number = whole(text)) {
@@ -349,7 +349,7 @@ void DeclaredLimits::move(const Condition& condition, Case& c) {
       return;
     case Test::remainder: {
       const std::int64_t below = *number - (*number % condition.number) + condition.other;
-      // The next one down, unless that is no size.
+      // Go to the next value below, unless no size is that small.
       *number = below <= *number ? below : below - condition.number;
       if (*number < 1) *number += condition.number;
       return;

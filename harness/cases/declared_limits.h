@@ -10,31 +10,33 @@
 
 namespace samestate {
 
-/// What a row says of the calls that its kernel takes (Kernel::limits): conditions that all hold, each a string
+/// What a row declares about the calls that its kernel accepts (Kernel::limits): conditions that must all
+/// hold, each a string
 ///   KEY <= N   KEY >= N   KEY = V   KEY != V   KEY % N = R   KEY in V V ..   KEY in N..M
-/// with, behind any of them, `if` and another one: dk <= 128 if contract = bf16. Keys are sizes of the system, what a
-/// call shows of the case line (T, B, chunk, form, contract, state, layout, heads, l2norm, scale, `default` among its
-/// values), `sequences`, `shortest` and `longest` (tokens of the shortest and of the longest sequence), and, for functions
-/// that make their own decay, the regime of the data and the law that changes it (`none`: judged against the oracle alone);
-/// N may be a size too. T and chunk are those of one call, so that a
-/// decoded token has T = 1; form is the kernel's or packed.
+/// and each optionally followed by `if` and another one: dk <= 128 if contract = bf16. Keys are sizes of the
+/// system, properties of a call that the case line has (T, B, chunk, form, contract, state, layout, heads,
+/// l2norm, scale; `default` is among its values), `sequences`, `shortest` and `longest` (tokens of the
+/// shortest and of the longest sequence), and, for functions that make their own decay, the regime of the
+/// data and the law that changes it (`none` if the case is compared with the oracle). N may be a size too. T
+/// and chunk are those of one call, so a decoded token has T = 1; form is that of the kernel, or packed.
 class DeclaredLimits {
  public:
-  /// None: every call.
+  /// Without conditions: accepts every call.
   DeclaredLimits() = default;
   /// Throws Error that names the condition, the key or value in it, and the remedy.
   DeclaredLimits(std::span<const std::string> conditions, const System& system);
 
-  /// The first condition that a call of these keys breaks; empty where it lies inside.
+  /// The first condition that a call with these keys violates; empty if it is within the limits.
   [[nodiscard]] std::string_view broken_by(const Case& call) const;
   [[nodiscard]] bool hold(const Case& call) const { return broken_by(call).empty(); }
 
-  /// The case with its sizes, T, B and chunk moved to the nearest that a condition without `if` takes, one after the
-  /// other in their order: where plans begin. Whether it is a case, and lies inside, is to be asked of it.
+  /// The case with its sizes, T, B and chunk moved to the nearest values that the conditions without `if`
+  /// accept, one after the other in their order; plans start from there. The caller must check that the
+  /// result is a valid case within the limits.
   [[nodiscard]] Case nearest(Case c) const;
 
   [[nodiscard]] bool none() const { return conditions_.empty(); }
-  /// "dk <= 256, chunk in 1..64"; "none" without a condition.
+  /// "dk <= 256, chunk in 1..64"; "none" if there is no condition.
   [[nodiscard]] std::string text() const;
 
  private:
@@ -43,12 +45,12 @@ class DeclaredLimits {
     std::string key;
     Test test = Test::equal;
     std::int64_t number = 0, other = 0;  ///< the limit, or divisor and remainder, or both ends
-    std::string size;                    ///< at_most, at_least, equal: the key whose value is the limit
-    std::vector<std::string> values;     ///< equal, unequal, listed: words or numbers
+    std::string size;                    ///< for at_most, at_least, equal: the key whose value is the limit
+    std::vector<std::string> values;     ///< for equal, unequal, listed: words or numbers
   };
   struct Row {
     std::string text;
-    std::vector<Condition> parts;  ///< the condition, then what stands behind `if`
+    std::vector<Condition> parts;  ///< the condition, followed by the one after `if`
   };
   class Reader;
 
@@ -58,10 +60,11 @@ class DeclaredLimits {
   std::vector<Row> conditions_;
 };
 
-/// What a call of the case shows of the key, as its line has it, defaults by name ("interleaved", "none").
+/// The value of the key in a call of the case, as its line has it, with defaults by name ("interleaved",
+/// "none").
 [[nodiscard]] std::string call_value(const Case& call, std::string_view key);
 
-/// Throws Error that names `what`, the key and those that there are, where calls of the system show no such key.
+/// Throws Error that names `what`, the key and the available keys if calls of the system have no such key.
 void require_call_key(std::string_view key, const System& system, std::string_view what);
 
 }  // namespace samestate

@@ -8,15 +8,15 @@
 
 namespace samestate {
 
-/// One of OperatorKernel::taps: handed out in the cases all of whose calls hold what stands behind its name, as in
-/// `convolved if T != 1`.
+/// One of OperatorKernel::taps: it is handed out in those cases all of whose calls fulfil the condition after
+/// its name, as in `convolved if T != 1`.
 struct DeclaredTap {
   std::string name;
   DeclaredLimits when = {};
 };
 
-/// Those of a row. Throws Error, with the kernel's name, for a tap that the system has not, one that is named twice, and a
-/// condition that is none.
+/// The taps of a row. Throws Error, with the kernel's name, for a tap that the system does not have, one that
+/// is named twice, and an invalid condition.
 [[nodiscard]] std::vector<DeclaredTap> declared_taps(const std::string& kernel,
                                                      std::span<const std::string> declared,
                                                      const System& system);

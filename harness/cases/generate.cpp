@@ -22,11 +22,12 @@ BatchSource::BatchSource(std::uint64_t seed, std::int64_t width)
 
 namespace {
 
-/// The inputs of one batch, element by element: what the regime's row says, and no-ops where it says so.
+/// Draws the inputs of one batch element by element: as the regime's row says, with no-ops where it asks for
+/// them.
 struct Elements {
   const FamilyDraws& draws;
   BatchSource source;
-  bool normalises;  ///< the kernel does
+  bool normalises;  ///< true if the kernel normalises
 
   void zero_or(DrawnRow row, const Coordinates& at, RowOf make, TokenOf token, const Counter& own) const {
     if (draws.idle(source, at)) return std::fill(row.begin(), row.end(), 0.0);
@@ -51,10 +52,10 @@ struct Elements {
   }
 };
 
-/// Calls work(begin, end) for parts of [0, count) that together are all of it, on `threads` threads.
+/// Calls work(begin, end) on `threads` threads for parts that together cover [0, count).
 template <class Work>
 void in_parts(std::int64_t count, int threads, const Work& work) {
-  constexpr std::int64_t kLeast = 64;  // fewer are not worth a thread
+  constexpr std::int64_t kLeast = 64;  // fewer elements are not worth a thread
   const std::int64_t parts = std::clamp<std::int64_t>(count / kLeast, 1, std::max(threads, 1));
   std::vector<std::jthread> helpers;
   for (std::int64_t i = 1; i < parts; ++i)
@@ -109,7 +110,7 @@ Batch generate(const Draw& draw) {
   }
   if (s.initial_state) {
     batch.initial_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
-    // Of the operands' format too: matrix units take the state in it.
+    // The operands' format limits it too: matrix units read the state in that format.
     const double largest = std::min(largest_finite(draw.contract->state), largest_finite(input)) / 2;
     in_parts(s.sequences() * s.Hv * s.dk, draw.threads, [&](std::int64_t begin, std::int64_t end) {
       float* to = batch.initial_state.data() + begin * s.dv;

@@ -7,7 +7,7 @@
 
 namespace samestate {
 
-/// What the generators need of a case.
+/// The part of a case that the generators need.
 struct Draw {
   BatchShape shape;
   const Regime* regime = nullptr;
@@ -15,10 +15,10 @@ struct Draw {
   bool gated = true;                   ///< the system reads g
   bool beta = true;                    ///< the system reads beta
   const Contract* contract = nullptr;  ///< its input and state formats round the data
-  int threads = 1;                     ///< that share the tokens out; the data is the same
+  int threads = 1;                     ///< threads that share the tokens; the data do not depend on them
 };
 
-/// The inputs of a case: each element a function of (seed, tensor, coordinates), rounded to the contract's
+/// The inputs of a case: each element is a function of (seed, tensor, coordinates), rounded to the contract's
 /// formats.
 [[nodiscard]] Batch generate(const Draw& draw);
 

@@ -82,7 +82,7 @@ constexpr std::array kKeyRows = {
              "of the data: each element is a function of seed, tensor and place"},
 };
 
-/// A cell of a table.
+/// Returns the text as a cell of a table.
 std::string markdown(std::string_view text) {
   std::string out;
   for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
@@ -110,7 +110,7 @@ std::string_view name_of(KeyOf of) {
   return "every system";
 }
 
-/// The table of laws, a row a law.
+/// Returns the table of laws, one row per law.
 std::string laws_markdown() {
   std::string out =
       "\n## Laws\n\nA system has each law whose needs are among its properties; of two laws of one name no "

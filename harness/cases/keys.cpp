@@ -8,9 +8,11 @@
 #include <cmath>
 #include <numeric>
 #include <ranges>
+#include <type_traits>
 #include <utility>
 
 #include "harness/cases/layout.h"
+#include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
 
@@ -58,15 +60,20 @@ std::vector<std::int64_t> whole_numbers(std::string_view key, std::string_view t
   }
 }
 
-/// Reads a member that is an extent of at least `least`.
+/// Reads a member that must be at least `least`.
 template <auto member, std::int64_t least>
 void extent(std::string_view key, Case& c, std::string_view text) {
   c.*member = whole_number(key, text, least, kLargestExtent);
 }
 
+/// The member as a line has it. Not by fmt: a plan asks for these texts at every step.
 template <auto member>
 std::string text(const Case& c) {
-  return fmt::format("{}", c.*member);
+  if constexpr (std::is_same_v<std::remove_cvref_t<decltype(c.*member)>, std::string>) {
+    return c.*member;
+  } else {
+    return std::to_string(c.*member);
+  }
 }
 
 /// The members' initial values are the defaults.
@@ -75,7 +82,7 @@ const Case& standard() {
   return c;
 }
 
-/// The case with one member at each of `values`.
+/// Returns the case once for each of `values`, with the member set to it.
 template <auto member, class... Values>
 std::vector<Case> with(const Case& c, Values... values) {
   std::vector<Case> out;
@@ -89,7 +96,7 @@ std::vector<Case> with(const Case& c, Values... values) {
 
 std::vector<Case> nothing(const Case&) { return {}; }
 
-// The tokens of a packed line are the sum of its lengths, and need no key of their own.
+// The lengths of a packed line add up to its tokens, so it needs no key for them.
 std::int64_t standard_tokens(const Case& c) {
   return c.lengths.empty() ? standard().T : std::reduce(c.lengths.begin(), c.lengths.end(), std::int64_t{0});
 }
@@ -115,7 +122,7 @@ const std::vector<Key>& table() {
        text<&Case::ranks>,
        [](const Case& c) { return with<&Case::ranks>(c, 1, 2, 3); },
        true,
-       // More ranks than a plan's cases have chunks, so that some are empty.
+       // More ranks than the plan's cases have chunks, so that some ranks are empty.
        {"1", "2", "3", "7"},
        2},
       {"cuts",
@@ -124,7 +131,7 @@ const std::vector<Key>& table() {
          c.cuts = one_of("cuts", v, {"even", "drawn", kCutHeads});
        },
        text<&Case::cuts>,
-       // What divides heads divides nothing else.
+       // A cut that divides heads does not divide anything else.
        [](const Case& c) { return c.cuts == kCutHeads ? nothing(c) : with<&Case::cuts>(c, "even"); },
        true,
        {"drawn"},
@@ -212,7 +219,8 @@ const std::vector<Key>& table() {
        [](const Case& c) { return c.scale ? fmt::format("{}", *c.scale) : ""; },
        [](const Case& c) { return with<&Case::scale>(c, std::nullopt); },
        true,
-       // Signs, and powers of two far from 1/sqrt(dk) on both sides. Not 0: o would say nothing of what else a case has.
+       // Both signs, and powers of two far from 1/sqrt(dk) on both sides. Not 0, since o would then hide the
+       // rest of the case.
        {"1", "-0.5", "-1", "0.0001220703125", "16"},
        20},
       {"contract", every, [](Case& c, Text v) { c.contract = contract_named(v).name; }, text<&Case::contract>,
@@ -299,7 +307,7 @@ const std::vector<Key>& table() {
 std::string Key::print(const Case& c) const {
   std::string text = value(c);
   const std::string usual = standard != nullptr ? std::to_string(standard(c)) : value(samestate::standard());
-  // What form a line has where it names none is its system's: format_case prints this key.
+  // A line without this key uses the system's usual value; format_case always prints the form.
   return text == usual && name != "form" ? "" : text;
 }
 
@@ -342,7 +350,12 @@ Case with_keys(Case c, std::string_view part) {
       continue;
     }
     const Key* key = key_named(name);
-    if (key == nullptr) throw Error(fmt::format("unknown key '{}'", name));
+    if (key == nullptr) {
+      std::vector<Text> known;
+      for (const Key& one : keys()) known.push_back(one.name);
+      for (const auto& [size, unused] : c.parameters) known.push_back(size);
+      throw Error(fmt::format("unknown key '{}'{}", name, meant_key(name, known)));
+    }
     key->parse(c, value);
     if (name == "lengths") c.T = standard_tokens(c);
   }
@@ -358,9 +371,36 @@ std::int64_t& size_in(Case& c, std::string_view name) {
   return const_cast<std::int64_t&>(size_in(std::as_const(c), name));
 }
 
+std::string meant_key(std::string_view name, std::span<const std::string_view> known) {
+  static constexpr std::pair<Text, Text> kElsewhere[] = {
+      {"dtype", "contract"},
+      {"precision", "contract"},
+      {"batch", "B"},
+      {"batch_size", "B"},
+      {"seqlen", "T"},
+      {"seq_len", "T"},
+      {"length", "T"},
+      {"tokens", "T"},
+      {"chunk_size", "chunk"},
+      {"BT", "chunk"},
+      {"head_dim", "dk"},
+      {"num_heads", "Hv"},
+      {"H", "Hv"},
+      {"cu_seqlens", "lengths"},
+      {"h0", "state"},
+      {"initial_state", "state"},
+  };
+  std::vector<Text> near;
+  for (const auto& [other, key] : kElsewhere) {
+    if (other == name && std::ranges::find(known, key) != known.end()) near.push_back(key);
+  }
+  if (near.empty()) near = nearest_names(name, known);
+  return near.empty() ? "" : fmt::format("; perhaps {}=", fmt::join(near, "= or "));
+}
+
 std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,
                           std::int64_t most) {
-  // An item of a list may be as long as the line.
+  // An item of a list may be as long as the line itself.
   const auto quoted = [](std::string_view all) {
     constexpr std::size_t kMost = 60;
     return all.size() > kMost ? fmt::format("{}..", all.substr(0, kMost)) : std::string(all);

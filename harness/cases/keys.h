@@ -9,58 +9,62 @@
 
 namespace samestate {
 
-/// Whose case lines have a key: every system's, the recurrent family's alone, those of systems with packed batches, or those of layers
-/// whose stages are judged.
+/// Which case lines have a key: those of every system, of the recurrent family only, of systems with packed
+/// batches, or of layers whose stages are judged.
 enum class KeyOf { every, family, packed, layers };
 
-/// One key of the case line, all that is known of it: a new key is a row here.
+/// Everything that is known of one key of the case line; a new key is a row here.
 struct Key {
   std::string_view name;
   KeyOf of = KeyOf::family;
-  /// Sets the member from the value of a line. Throws Error that names key, value, limit and remedy; of a case
-  /// that was made in code too, whose values Resolved has read again.
+  /// Sets the member from the value in a line. Throws Error that names key, value, limit and remedy. Resolved
+  /// also uses it to check the values of cases that were made in code.
   void (*parse)(Case& c, std::string_view value) = nullptr;
-  /// The value as a line has it, default or not; empty where the key says nothing (no law, no scale of its own).
+  /// The value as a line has it, default or not; empty if the key says nothing (no law, no scale of its own).
   std::string (*value)(const Case& c) = nullptr;
-  /// What shrinking may put in its place, boldest first; each needs one member alone to change. Keys that
-  /// hang together (form, T and chunk, heads) have their steps in fuzz/search/shrink_steps.cpp.
+  /// What shrinking may try instead, boldest first; each changes one member only. Keys that depend on each
+  /// other (form, T and chunk, heads) have their steps in fuzz/search/shrink_steps.cpp.
   std::vector<Case> (*smaller)(const Case& c) = nullptr;
-  bool setting = false;  ///< no size: a person has to keep it in mind, so that its absence is a gain
-  std::vector<std::string_view> values = {};  ///< what plans and drawers may put, beside the default
-  std::int64_t odds = 0;                      ///< one drawn case in so many takes one of them
-  std::int64_t Case::*size = nullptr;         ///< the member, of keys that are sizes of tensors
-  /// The default where it hangs on other keys (T, Hv, dv); null: that of an empty line.
+  bool setting = false;  ///< not a size: a person has to keep it in mind, so leaving it out is an improvement
+  std::vector<std::string_view> values = {};  ///< what plans and drawers may use besides the default
+  std::int64_t odds = 0;                      ///< one in this many drawn cases uses one of them
+  std::int64_t Case::*size = nullptr;         ///< the member, for keys that are sizes of tensors
+  /// The default if it depends on other keys (T, Hv, dv); null if it is that of an empty line.
   std::int64_t (*standard)(const Case& c) = nullptr;
 
-  /// The value; empty at the default, which the canonical line omits.
+  /// The value; empty if it is the default, which the canonical line omits.
   [[nodiscard]] std::string print(const Case& c) const;
 };
 
-/// All of them but the sizes that a system alone has, in canonical order.
+/// All keys in canonical order, without the sizes that only one system has.
 [[nodiscard]] std::span<const Key> keys();
 
-/// Null where there is none of that name.
+/// Null if there is none of that name.
 [[nodiscard]] const Key* key_named(std::string_view name);
 
-/// The keys of a system of named tensors, `layer`: whose stages are judged, `packed`: with packed batches; and those of the recurrent
-/// family, in canonical order.
+/// The keys of a system of named tensors, and those of the recurrent family, in canonical order. `layer`: its
+/// stages are judged; `packed`: it has packed batches.
 [[nodiscard]] std::vector<std::string_view> common_keys(bool layer = false, bool packed = false);
 [[nodiscard]] std::vector<std::string_view> family_keys();
 
-/// The keys of a part of a line, as "dk=3 dv=70", put into the case; sizes that are keys of their own too.
-/// Throws Error for what does not parse; whether the result is a case, Resolved says.
+/// Sets the keys of a part of a line, such as "dk=3 dv=70", in the case, including sizes that only its system
+/// has. Throws Error for what does not parse; Resolved decides if the result is a valid case.
 [[nodiscard]] Case with_keys(Case c, std::string_view part);
 
-/// The size of that name: the system's own where the case has one, else the key's. Throws Error where it has
-/// none.
+/// The size of that name: the system's own if the case has one, else that of the key. Throws Error if there
+/// is none.
 [[nodiscard]] std::int64_t& size_in(Case& c, std::string_view name);
 [[nodiscard]] const std::int64_t& size_in(const Case& c, std::string_view name);
 
-/// A whole number of the line. Throws Error.
+/// For an unknown key: "; perhaps contract=", by the names that other programs have for keys (dtype, batch_size, seq_len ..)
+/// and by what is spelt nearly alike among `known`; empty where nothing is near.
+[[nodiscard]] std::string meant_key(std::string_view name, std::span<const std::string_view> known);
+
+/// Reads a whole number of the line. Throws Error.
 [[nodiscard]] std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,
                                         std::int64_t most);
 
-/// The most ranks that a line may ask for.
+/// The largest number of ranks that a line may ask for.
 inline constexpr std::int64_t kMostRanks = 4096;
 
 /// The largest extent of a tensor that a line may ask for.

@@ -20,8 +20,8 @@ Coordinates channel_of(Coordinates at, std::size_t channel) {
   return at;
 }
 
-// Tokens that write, tokens that write nothing and decay, and tokens that do nothing: what is left of a state then is far
-// below what was written to it, and its own digits show.
+// Some tokens write, some write nothing but decay, and some do nothing: what remains of the state is then far
+// below what was written to it, so its last digits show.
 
 constexpr std::int64_t kWriting = 16, kDecaying = 72;
 
@@ -37,7 +37,8 @@ double then_no_write(const BatchSource& source, const Coordinates& at) {
   return at.token < kWriting ? normal::beta(source, at) : 0.0;
 }
 
-// Which token's vector stands here. One draw for all heads: a value head's v must repeat with its key head's k.
+// Draws which token's vector to use. All heads share the draw, since a value head's v must repeat together
+// with its key head's k.
 
 std::int64_t one_for_all(const BatchSource&, const Coordinates&) { return kShared; }
 std::int64_t two_in_turn(const BatchSource&, const Coordinates& at) { return kShared - at.token % 2; }
@@ -79,7 +80,7 @@ void measured_values(DrawnRow row, const BatchSource& source, const Counter& own
   for (double& x : row) x = -0.28 + 25.08 * std::min(x * x / 16.0, 1.0);
 }
 
-/// With a sign: S^T k is then a single row, so sums of integers stay small and exact.
+/// The entry has a sign: S^T k is then a single row, so sums of integers stay small and exact.
 void one_hot(DrawnRow row, const BatchSource&, const Counter& own, const Coordinates& at) {
   std::fill(row.begin(), row.end(), 0.0);
   const Coordinates where{at.sequence, at.token, at.head, kShared};
@@ -98,7 +99,7 @@ void small_integers(DrawnRow row, const BatchSource&, const Counter& own, const 
     row[c] = static_cast<double>(own.below(channel_of(at, c), 3)) - 1;
 }
 
-/// A padding's key, whose beta and g are those of any other token.
+/// A padding token has a zero key; its beta and g are those of any other token.
 void zero_of_three(DrawnRow row, const BatchSource& source, const Counter& own, const Coordinates& at) {
   if (own.below({at.sequence, at.token, at.head, kShared}, 3) == 0)
     return std::fill(row.begin(), row.end(), 0.0);
@@ -179,7 +180,7 @@ double integer_state(const BatchSource& source, const Coordinates& at, double) {
   return static_cast<double>(source.state.below(at, 7)) - 3.0;
 }
 
-/// Beyond what fp16 holds, by a factor of sixteen; in fp16, of half of that.
+/// Sixteen times beyond what fp16 holds; in fp16 itself, sixteen times half of its range.
 double state_of_a_million(const BatchSource& source, const Coordinates& at, double) {
   return 1e6 * source.state.normal(at);
 }
@@ -286,20 +287,22 @@ double one_at_even_tokens(const Counter& own, const Coordinates& at) {
   return at.token % 2 == 0 ? 1.0 : normal::feature(own, at);
 }
 double wide_feature(const Counter& own, const Coordinates& at) { return std::exp(2.0 * own.normal(at)); }
-/// A = 0 now and then, as a checkpoint in a low precision can hold it (BUGS M59): exp of this is 0 in fp32.
+/// A is 0 now and then, as a checkpoint in a low precision can hold it (BUGS M59): exp of this value is 0 in
+/// fp32.
 double some_rates_zero(const Counter& own, const Coordinates& at) {
   return own.below(at, 4) == 0 ? -200.0 : normal::log_rate(own, at);
 }
-/// Rates of e^-6 to e^6: checkpoints hold what training made of them, above what they began with too.
+/// Rates from e^-6 to e^6: trained checkpoints also hold rates above the initial ones.
 double wide_rate(const Counter& own, const Coordinates& at) { return 12.0 * own.uniform(at) - 6.0; }
-/// Of four tokens in a row one is 2^16 times as large as the second, that one 2^16 times as large as the third, and the last is zero,
-/// each tensor by itself: sums of squares above 1e12, of widths from 256 on, stand beside some that an epsilon outweighs, and
-/// a key of zero beside a state and a value that are none.
+/// In every four tokens the first is 2^16 times as large as the second, the second 2^16 times as large as the
+/// third, and the fourth is zero, separately for each tensor: sums of squares above 1e12 (for widths from
+/// 256) stand beside sums that an epsilon outweighs, and a zero key stands beside a state and a value that
+/// are not zero.
 double extreme(const Counter& own, const Coordinates& at) {
   const auto kind = (at.token + own.below({at.sequence, 0, 2, -1}, 4)) % 4;
   return kind == 3 ? 0.0 : std::ldexp(own.normal(at), 16 * (static_cast<int>(kind) - 1));
 }
-/// Sums of products that lie below any epsilon, of some tokens.
+/// For some tokens the sums of products lie below any epsilon.
 double small_feature(const Counter& own, const Coordinates& at) {
   return std::ldexp(normal::feature(own, at),
                     -static_cast<int>(own.below({at.sequence, at.token, 2, -1}, 16)));
@@ -309,15 +312,17 @@ double zero_or_negative_scale(const Counter& own, const Coordinates& at) {
   const auto kind = own.below({at.sequence, at.token, at.head, -1 - at.channel}, 4);
   return kind == 0 ? 0.0 : kind == 1 ? -x : x;
 }
-/// About -1, and -1 itself: what a zero-centred weight, to which 1 is added, leaves nothing of.
+/// Values near -1, and -1 itself: a zero-centred weight, to which 1 is added, then cancels almost or
+/// completely.
 double about_minus_one(const Counter& own, const Coordinates& at) {
   return own.below({at.sequence, at.token, at.head, -1 - at.channel}, 4) == 0
              ? -1.0
              : -1.0 + 0.1 * normal::offset(own, at);
 }
-/// To which 1 is added.
+/// The operator adds 1 to it.
 double times_eight(const Counter& own, const Coordinates& at) { return 7.0 + normal::offset(own, at); }
-/// Next to nothing, one, and up to two. Not zero: of weights that a router chose the sum is divided by.
+/// From nearly zero through one up to two. Never zero: the sum of the chosen weights of a router is a
+/// divisor.
 double to_twice_one(const Counter& own, const Coordinates& at) {
   const auto kind = own.below({at.sequence, at.token, at.head, -1 - at.channel}, 4);
   return kind == 0 ? 0x1p-30 : kind == 1 ? 1.0 : 2.0 * own.uniform(at);

@@ -38,7 +38,7 @@ const Regime& regime_of(const System& system, const std::string& name) {
                           system.name, names_of(system.regimes)));
 }
 
-/// A case that was made in code is held to what its line would be: each value is one that its key's row reads.
+/// A case built in code must satisfy what its line would: every value is one that its key's row reads.
 void check_values(const Case& c) {
   Case read = c;
   for (const Key& key : keys()) {
@@ -56,7 +56,7 @@ void check_sizes(const System& system, const Case& c) {
                               size.summary));
     }
   }
-  // Behind the ranges of all: no divisor is 0.
+  // This comes after all ranges are checked, so that no divisor is 0.
   for (const CaseSize& size : system.sizes) {
     if (size.multiple_of.empty()) continue;
     const Index value = size_in(c, size.name);
@@ -76,8 +76,8 @@ void check_sizes(const System& system, const Case& c) {
   }
 }
 
-/// Ranks belong to the forms over ranks, and to their calls in packed and decoded cases. The key that does not fit is named
-/// with the form that has it.
+/// Only the forms over ranks have ranks, and their calls in packed and decoded cases. The message names the
+/// key that does not fit together with the form that has it.
 void check_ranks(const System& system, const CaseForm& form, const Case& c) {
   const bool cut = c.cuts != Case{}.cuts, heads = c.cuts == kCutHeads;
   if (c.ranks == 1 && !cut) return;
@@ -123,13 +123,13 @@ void check_lengths(const CaseForm& form, const Case& c) {
   if (sum != c.T) throw Error(fmt::format("T={} but the lengths sum to {}: leave T out", c.T, sum));
 }
 
-/// How many tensors of the axis a case has.
+/// Returns the number of tensors along the axis in a case.
 double count_of(const Case& c, Axis axis) {
   if (axis == Axis::whole) return 1.0;
   return static_cast<double>(axis == Axis::tokens || axis == Axis::prefix ? c.B : sequences_of(c));
 }
 
-/// Elements, of sizes whose product need not fit an Index.
+/// Returns the number of elements as a double, since the product of the sizes need not fit an Index.
 double elements_of(const Case& c, const TensorSpec& spec) {
   double size = count_of(c, spec.axis);
   for (const Index extent : spec.shape) size *= static_cast<double>(extent);
@@ -182,7 +182,7 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
   check_ranks(*system, *form, c);
   if (!form->decodes && c.prefill != 0) throw Error("prefill belongs to form=decode");
   if (c.step != 1 && !form->decodes) throw Error("step belongs to form=decode");
-  // Calls of several tokens would be of the form with chunks, and the decoded ones are of the other.
+  // Calls of several tokens would use the form with chunks, while the decoded calls use the other.
   if (c.step != 1 && form->chunked) {
     throw Error(fmt::format("step={}: several tokens of {} behind a state are one call with state=random",
                             c.step, c.system));

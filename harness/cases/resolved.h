@@ -11,42 +11,45 @@
 
 namespace samestate {
 
-/// A case with everything that its line names looked up: what runs and judges it takes this and no name.
+/// A case with everything that its line names looked up: the code that runs and judges it takes this and
+/// looks up no names.
 struct Resolved {
-  /// Throws Error where the line is no case: system, form, contract, regime, law or layout that is not there
-  /// or does not fit, sizes that are impossible.
+  /// Throws Error if the line is not a valid case: an unknown or unsuitable system, form, contract, regime,
+  /// law or layout, or impossible sizes.
   explicit Resolved(const Case& c);
 
   Case c;
   const System* system = nullptr;
   const CaseForm* form = nullptr;
-  const Contract* contract = nullptr;  ///< the named one
-  Contract promised;                   ///< of the kernel's call: with_l2norm of it where the case asks
+  const Contract* contract = nullptr;  ///< the named contract
+  Contract promised;  ///< the contract of the kernel's call: with_l2norm of the named one if the case asks
+                      ///< for the norm
   const Regime* regime = nullptr;
-  const Law* law = nullptr;  ///< null: against the oracle
+  const Law* law = nullptr;  ///< null means a comparison with the oracle
   Layout layout = Layout::dense;
   FinalState final_state = FinalState::apart;
-  Index chunk = 0;  ///< tokens a chunk in the calls that have chunks; 0: none has
+  Index chunk = 0;  ///< tokens per chunk in calls that have chunks; 0 if none has
 
-  /// Whether no call of the case is chunked.
+  /// True if no call of the case is chunked.
   [[nodiscard]] bool unchunked() const { return chunk == 0; }
-  /// Whether ranks divide value heads, not tokens.
+  /// True if ranks divide value heads and not tokens.
   [[nodiscard]] bool divides_heads() const { return form->by_heads || c.cuts == kCutHeads; }
-  /// How the calls with chunks divide their tokens, or heads.
+  /// How calls with chunks divide their tokens or heads.
   [[nodiscard]] Ranks ranks() const;
-  /// How the case evaluates `tokens` in a row: a dense sequence, or all packed ones (path_of_sequence has what each has of it).
+  /// How the case evaluates `tokens` consecutive tokens: a dense sequence, or all packed ones together
+  /// (path_of_sequence gives each its part).
   [[nodiscard]] Path path(Index tokens) const;
 };
 
-/// Returns true if each call of the case receives all that it needs of earlier tokens as inputs (the keys and values of an
-/// attention) and carries no state, so that the calls before it need not be made.
+/// True if each call of the case receives everything that it needs from earlier tokens as inputs (the keys
+/// and values of an attention) and carries no state, so that the calls before it need not be made.
 [[nodiscard]] bool gets_cache(const System& system, const Case& c);
 
-/// Nothing where the line is no case.
+/// nullopt if the line is not a valid case.
 [[nodiscard]] std::optional<Resolved> resolved(const Case& c);
 [[nodiscard]] bool possible(const Case& c);
 
-/// Elements that a kernel of the case reads and writes.
+/// The number of elements that a kernel of the case reads and writes.
 [[nodiscard]] double size_of_case(const Resolved& r);
 
 }  // namespace samestate

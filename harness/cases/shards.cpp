@@ -17,10 +17,10 @@
 namespace samestate {
 namespace {
 
-/// Steps in which work is counted: a plan's unit is the most that a seeded case may take (System::work), of which a
-/// millionth is below what starting a case takes.
+/// The unit in which work is counted: a plan's unit is the most that a seeded case may take (System::work),
+/// and a millionth of it is less than starting a case takes.
 constexpr double kSteps = 1e6;
-/// The most that one thing counts, so that sums of all that fit in memory stay far from the end of their type.
+/// The most that one item counts, so that any sum that fits in memory stays far from overflow.
 constexpr double kMost = 1e12;
 
 std::int64_t counted_work(double work) {
@@ -39,7 +39,8 @@ std::vector<std::int64_t> shards_by_work(std::span<const double> work, std::int6
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return counted[a] > counted[b]; });
   using Load =
-      std::pair<std::int64_t, std::int64_t>;  // work so far, and how many: what takes nothing is spread too
+      std::pair<std::int64_t, std::int64_t>;  // the work so far and the number of items, so that items that
+                                              // take no time are spread too
   struct Filled {
     Load load;
     std::int64_t shard;

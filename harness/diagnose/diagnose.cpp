@@ -15,10 +15,10 @@
 namespace samestate {
 namespace {
 
-/// The contents of the calls: every value is a small integer times a power of two, which each format holds.
+/// The contents of the calls: every value is a small integer times a power of two, which every format holds.
 class Contents {
-  /// Channels of q, k and the state that are not zero: the few tokens of a call write in most of them, and norms are as small
-  /// with more channels.
+  /// Number of nonzero channels of q, k and the state: the few tokens of a call write to most of them, and
+  /// norms stay equally small with more channels.
   static constexpr std::int64_t kUsed = 4;
 
  public:
@@ -36,7 +36,7 @@ class Contents {
     const BatchShape& s = b.shape;
     const auto size = [](std::int64_t x) { return static_cast<std::size_t>(x); };
     for (std::int64_t row = 0; row < s.B * s.T * s.Hk; ++row) {
-      // Tokens of little norm show an epsilon and its place.
+      // Tokens with a small norm show an epsilon and its place.
       const std::int64_t t = row / s.Hk % s.T % 6;
       const float small_k = t == 2 ? 0x1p-10F : t == 4 ? 0x1p-20F : 1.0F;
       const float small_q = t == 3 ? 0x1p-10F : 1.0F;
@@ -66,8 +66,8 @@ Returned returned(const Outputs& outputs) {
   return {{outputs.o.begin(), outputs.o.end()}, {outputs.final_state.begin(), outputs.final_state.end()}};
 }
 
-/// Sum of squares of the differences relative to the expected RMS, and how many. Where neither is finite they agree, and say
-/// nothing: a quotient whose divisor is zero.
+/// Adds the sum of squares of the differences relative to the expected RMS, and their number. Where neither
+/// value is finite they agree, and the position is left out: it is a quotient whose divisor is zero.
 void add_distance(const std::vector<double>& expected, const std::vector<double>& actual, double& sum,
                   double& count) {
   double size = 0.0, finite = 0.0;
@@ -83,7 +83,7 @@ void add_distance(const std::vector<double>& expected, const std::vector<double>
   }
 }
 
-/// What one head of one sequence of a call of a token returns, o before the state.
+/// Returns what one head of one sequence of a one-token call gives, o before the state.
 Vector<double> of_head(const Returned& all, const BatchShape& s, std::int64_t block) {
   Vector<double> out(s.dv + s.dk * s.dv);
   for (std::int64_t i = 0; i < out.size(); ++i) {
@@ -94,13 +94,15 @@ Vector<double> of_head(const Returned& all, const BatchShape& s, std::int64_t bl
   return out;
 }
 
-/// How far strong decays are off, each head by its own size; what has become zero (too small for the format) is right.
+/// Measures how far strong decays are off, relative to each head's own size; a result that became zero
+/// because it is too small for the format is right.
 struct StrongDecays {
   const Batch& call;
   const Family& family;
   Returned actual;
 
-  /// The worst head, relative; with `logarithms` the squares of those of the ratios of sizes, over all heads.
+  /// Returns the error of the worst head, relative; with `logarithms`, the sum over all heads of the squared
+  /// logarithms of the ratios of sizes.
   [[nodiscard]] double off(Reading reading, double limit, bool logarithms) const {
     reading.least = limit;
     const Returned expected = evaluate(call, family, reading);
@@ -117,7 +119,7 @@ struct StrongDecays {
   }
 };
 
-/// Whether a limit of exponents explains what strong decays return.
+/// Tests whether a limit on the exponents explains the results of strong decays.
 void look_for_limit(FoundReading& of, const StrongDecays& strong, double& distance) {
   Reading reading;
   for (const Deviation* d : of.deviations) d->apply(reading);
@@ -127,7 +129,7 @@ void look_for_limit(FoundReading& of, const StrongDecays& strong, double& distan
   if (const double with = strong.off(reading, limit, false); with < kFits) of.limit = limit, distance = with;
 }
 
-/// The case whose line would describe the call.
+/// Returns the case whose line would describe the call.
 Case case_of(const BatchShape& s, const KernelRow& kernel) {
   Case c = kernel.system->standard();
   c.kernel = kernel.name, c.form = kernel.form;
@@ -144,7 +146,8 @@ Case case_of(const BatchShape& s, const KernelRow& kernel) {
   return c;
 }
 
-/// The shape of the case, whose sequences, if it is packed, have the same share of the tokens as those of `of`.
+/// Returns the shape of the case; if the case is packed, its sequences have the same shares of the tokens as
+/// those of `of`.
 BatchShape shape_of(const Case& c, BatchShape of) {
   if (!of.offsets.empty() && c.T != of.T) {
     const std::int64_t first = c.T % 2 == 0 ? c.T / 2 : c.T;
@@ -157,13 +160,14 @@ BatchShape shape_of(const Case& c, BatchShape of) {
   return of;
 }
 
-/// The shape nearest to this one that lies inside both limits, and into `of` the first contract of the row with which it
-/// does.
+/// Returns the nearest shape that lies inside both limits, and stores in `of` the first contract of the row
+/// for which it does.
 BatchShape inside(BatchShape shape, const KernelRow& kernel, const DeclaredLimits& further,
                   DiagnosticCall& of) {
   const Case own = case_of(shape, kernel);
   const auto hold = [&](const Case& c) { return kernel.limits.hold(c) && further.hold(c); };
-  // The call's own scale, map and norm stay, which are what it is for: a limit of these alone leaves the call outside.
+  // The call keeps its own scale, map and norm, since they are its purpose: if a limit excludes them, the
+  // call stays outside.
   for (const bool settings : {true, false}) {
     for (const std::string& name : kernel.contracts) {
       for (const bool state : {true, false}) {
@@ -186,7 +190,7 @@ BatchShape inside(BatchShape shape, const KernelRow& kernel, const DeclaredLimit
   return shape;
 }
 
-/// The calls, each shape as `fit` makes it of the one that tells most readings apart.
+/// Returns the calls; `fit` adapts each one's shape from the shape that distinguishes most readings.
 std::vector<DiagnosticCall> calls_of(const Family& family,
                                      const std::function<BatchShape(BatchShape, DiagnosticCall& of)>& fit) {
   constexpr double kScale = 0.25;  // neither 1 nor 4^-1/2
@@ -195,7 +199,7 @@ std::vector<DiagnosticCall> calls_of(const Family& family,
   BatchShape normalised = dense;
   normalised.l2norm = true;
   const BatchShape packed{1, 6, 2, 4, 4, 4, {0, 2, 2, 6}, HeadMap::interleaved, kScale, false, true};
-  // As many tokens as heads, so that the axes may be exchanged; a scale of 0 is not the default.
+  // There are as many tokens as heads, so that the axes may be exchanged; a scale of 0 is not the default.
   const BatchShape square{2, 4, 4, 4, 4, 4, {}, HeadMap::interleaved, 0.0, false, true};
   std::vector<DiagnosticCall> out;
   const auto add = [&](const char* what, const BatchShape& shape) {
@@ -217,7 +221,7 @@ std::vector<DiagnosticCall> calls_of(const Family& family,
     strong.of_limits = true;
     std::ranges::fill(strong.batch.v, 0.0F);
     for (std::size_t i = 0; i < strong.batch.g.size(); ++i) strong.batch.g[i] = kExponents[i % 4];
-    // It is read as one token, behind a state.
+    // It is read as a single token that follows a state.
     if (strong.batch.shape.T != 1 || !strong.batch.shape.initial_state) out.pop_back();
   }
   return out;
@@ -278,7 +282,7 @@ Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& call
   const auto look = [&](const std::vector<const Deviation*>& of, std::vector<FoundReading>& into) {
     Reading reading;
     for (const Deviation* d : of) d->apply(reading);
-    // Calls behind the first are evaluated only while the distance may still be near.
+    // Later calls are evaluated only while the distance may still be small.
     double sum = 0.0, count = 0.0;
     const double near = std::max(kFits, out.nearest.distance);
     for (std::size_t i = 0; i < ran.size(); ++i) {
@@ -292,7 +296,7 @@ Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& call
     if (finding.distance < out.nearest.distance) out.nearest = finding;
     if (finding.distance < kFits) into.push_back(finding);
   };
-  // The fewest deviations that explain it; of those the nearest, and what is as near.
+  // Take the fewest deviations that explain it, and among those the nearest and whatever is equally near.
   const std::vector<const Deviation*> all = deviations_of(family, ran.front()->shape.given);
   std::vector<std::vector<std::vector<const Deviation*>>> sets{{{}}, {}, {}};
   for (std::size_t i = 0; i < all.size(); ++i) {

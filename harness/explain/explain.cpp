@@ -122,7 +122,7 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
   const HeadDifference* worst = show_differences(out, r, heads);
   if (worst == nullptr) {  // right everywhere, and too often off: another rounding, or the same elsewhere
     if (judge_batch(r, family, of, outputs, kFilePolicy, {}).verdict == Verdict::fail) {
-      out.patterns = factor_patterns(heads, true);
+      out.patterns = factor_patterns(heads, true, sums_gates(r));
       add_fits(out, r, family, of, outputs, trace.native);
     }
     return out;

@@ -13,7 +13,7 @@
 namespace samestate {
 namespace {
 
-/// `from` with what tells `to` from `base` changed in it; empty where nothing of it has a place.
+/// Returns `from` with the changes that distinguish `to` from `base`; empty if none of them applies to it.
 std::string with_changes(const std::string& from, const std::string& base, const std::string& to) {
   if (from == base) return to;
   Contract out = contract_named(from);
@@ -44,10 +44,10 @@ void RoundingShape::add(const Matrix<double>& exact, const Matrix<double>& actua
 }
 
 bool RoundingShape::of_roundings() const {
-  // Values of few bits are often right by chance, and errors of rows differ by a factor of ten.
+  // Values with few bits are often right by chance, and errors of rows differ by a factor of ten.
   constexpr double kDiffering = 1.0 / 3.0, kSpread = 0.01, kFew = 64.0;
   if (!finite_ || count_ == 0.0 || squares_ == 0.0) return false;
-  if (count_ < kFew) return true;  // no statistic
+  if (count_ < kFew) return true;  // too few values for a statistic
   return differing_ >= kDiffering * count_ && squares_ * squares_ >= kSpread * count_ * fourths_;
 }
 
@@ -75,7 +75,7 @@ ContractTrial try_contract(const std::string& from, const std::string& to, const
       if (j.verdict != Verdict::pass && j.verdict != Verdict::fail) continue;
       ++out.tried;
       out.passes = out.passes && j.verdict == Verdict::pass && j.twin_ratio <= 1.0;
-    } catch (const Error&) {  // no case, or no run that a file holds
+    } catch (const Error&) {  // not a case, or not a run that a file can hold
       continue;
     }
     if (!out.passes) return out;
@@ -92,7 +92,7 @@ std::vector<Case> cases_near(const Case& failing) {
   for (std::uint64_t i = 1; i <= 6; ++i) {
     Case c = failing;
     c.seed += 3 * i;
-    // Errors that grow with the sequence, as roundings do not, show behind more tokens.
+    // Errors that grow with the sequence, unlike those of roundings, show with more tokens.
     if (i % 2 == 0 && c.lengths.empty()) c.T = 2 * c.T + 1;
     take(std::move(c));
   }

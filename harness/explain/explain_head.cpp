@@ -39,7 +39,8 @@ HeadDifference compared_head(const Resolved& r, const Family& family, const Batc
   d.o = rows_of(batch, outputs, n, h);
   d.state = state_of(batch, outputs, n, h);
   const bool exact = path == nullptr && (r.regime->exact || x.tokens() == 0);
-  // Where a whole run has no bound, the worst rows still are worth a look: a tenth of the largest error.
+  // If a whole run has no bound, the worst rows are still worth a look: those with a tenth of the largest
+  // error.
   d.row = exact ? Vector<double>::Zero(x.tokens()).eval() : oracle.row;
   const Vector<double> error = (d.o - d.exact.o).rowwise().norm();
   if (!exact && path == nullptr && (oracle.vacuous || !d.row.allFinite())) {
@@ -51,8 +52,9 @@ HeadDifference compared_head(const Resolved& r, const Family& family, const Batc
   return d;
 }
 
-/// Wrong channels over all wrong rows: those with at least a tenth of the row's largest error. None where others have a
-/// hundredth of it: errors of all sizes are in no place.
+/// Returns the channels that are wrong over all wrong rows: those with at least a tenth of the row's largest
+/// error. Returns none if other channels have a hundredth of it: errors of all sizes have no particular
+/// place.
 std::vector<Index> channels_of(const std::vector<HeadDifference>& heads) {
   constexpr double kWrong = 0.1, kRight = 0.01;
   std::set<Index> channels, between;
@@ -99,7 +101,7 @@ void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
                     std::vector<std::string>& out) {
   const std::vector<Index> tokens = tokens_of(heads);
   if (tokens.empty()) return;
-  Index T = 0;  // of those where it is wrong: a sequence of one token is wrong in its first alone
+  Index T = 0;  // tokens of the sequences with errors: a sequence of one token can only be wrong in its first
   for (const HeadDifference& d : heads) {
     if (!d.tokens.empty()) T = std::max<Index>(T, d.o.rows());
   }
@@ -125,7 +127,7 @@ void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
   if (T > 2 && tokens.size() == 1 && tokens[0] == 0) out.push_back("only the first token");
 }
 
-/// Whether what is wrong is another thing than the farthest of what is right.
+/// Returns true if the wrong errors stand out clearly from the largest right one.
 bool stand_out(const std::vector<HeadDifference>& heads) {
   double wrong_ratio = 0.0, right_ratio = 0.0;
   for (const HeadDifference& d : heads) {
@@ -187,6 +189,22 @@ std::string second_chunk_text(const std::vector<Index>& wrong, Index chunk, Inde
                              : fmt::format("token {} of the second chunk", wrong.front() - chunk));
 }
 
+std::string sequences_text(const std::vector<Index>& wrong, const std::vector<Index>& all) {
+  if (wrong.empty() || wrong.size() >= all.size()) return "";
+  if (wrong.size() == 1) return fmt::format("only sequence {} of {}", wrong[0], all.back() + 1);
+  // From one on, all that have tokens.
+  const auto first = std::ranges::find(all, wrong.front());
+  if (std::ranges::equal(wrong, std::ranges::subrange(first, all.end())))
+    return first - all.begin() == 1 ? std::string("every sequence but the first")
+                                    : fmt::format("only from sequence {} on", wrong.front());
+  if (wrong.size() == all.size() - 1) {
+    for (const Index n : all) {
+      if (!std::ranges::binary_search(wrong, n)) return fmt::format("every sequence but {}", n);
+    }
+  }
+  return fmt::format("only sequences {} of {}", ranges_text(wrong), all.back() + 1);
+}
+
 std::string ranges_text(const std::vector<Index>& sorted) {
   std::string out;
   int pieces = 0;
@@ -207,20 +225,12 @@ std::vector<std::string> place_patterns(const Resolved& r, const std::vector<Hea
   token_patterns(r, heads, out);
   const std::vector<Index> sequences = wrong_of(heads, [](const HeadDifference& d) { return d.sequence; });
   const std::vector<Index> wrong_heads = wrong_of(heads, [](const HeadDifference& d) { return d.head; });
-  const Index N = heads.empty() ? 0 : heads.back().sequence + 1;
-  std::set<Index> with_tokens;  // which alone could be wrong, too
+  std::set<Index> with_tokens;  // states alone could be wrong, too
   for (const HeadDifference& d : heads) {
     if (d.o.rows() > 0) with_tokens.insert(d.sequence);
   }
-  if (with_tokens.size() > 1 && sequences.size() == 1)
-    out.push_back(fmt::format("only sequence {} of {}", sequences[0], N));
-  if (with_tokens.size() > 2 && sequences.size() == with_tokens.size() - 1) {
-    for (const Index n : with_tokens) {
-      if (!std::binary_search(sequences.begin(), sequences.end(), n)) {
-        out.push_back(n == 0 ? "every sequence but the first" : fmt::format("every sequence but {}", n));
-      }
-    }
-  }
+  if (std::string text = sequences_text(sequences, {with_tokens.begin(), with_tokens.end()}); !text.empty())
+    out.push_back(std::move(text));
   if (r.c.Hv > 1 && std::ssize(wrong_heads) < r.c.Hv) {
     std::vector<Index> differing;
     for (Index h = 0; h < r.c.Hv; ++h) {
@@ -260,6 +270,10 @@ std::vector<std::string> place_patterns(const Resolved& r, const std::vector<Hea
   return out;
 }
 
+bool sums_gates(const Resolved& r) {
+  return r.form->chunked && !r.unchunked() && r.system->has(Property::decay);
+}
+
 double constant_factor(const Matrix<double>& expected, const Matrix<double>& actual) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   double square = 0.0, product = 0.0, whole = 0.0, size = 0.0;
@@ -281,7 +295,9 @@ double constant_factor(const Matrix<double>& expected, const Matrix<double>& act
   return std::sqrt(rest) <= (1.0 - kExplainedShare) * std::sqrt(whole) ? factor : nan;
 }
 
-std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& heads, bool everywhere) {
+std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& heads, bool everywhere,
+                                         bool summed) {
+  constexpr double kNearOne = 1e-3;  // fp32 sums of a chunk's g of up to -1000 differ by less
   std::vector<std::string> out;
   for (const bool state : {false, true}) {
     std::vector<double> expected, actual;
@@ -314,11 +330,16 @@ std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& head
     const std::string_view what = state        ? "the final state is the right one"
                                   : everywhere ? "o is the right one"
                                                : "the wrong rows of o are the right ones";
+    const bool near_one = std::max(std::abs(least - 1.0), std::abs(most - 1.0)) < kNearOne;
+    const std::string_view why =
+        state && summed && near_one
+            ? ": the decay to a chunk's end is from another sum of g than that of its tokens"
+            : "";
     if (const double factor = factor_from(0); !std::isnan(factor)) {
-      out.push_back(fmt::format("{} times {:.6g}", what, factor));
+      out.push_back(fmt::format("{} times {:.6g}{}", what, factor, why));
     } else if (own == count && count > 1) {
-      out.push_back(
-          fmt::format("in each head {} times a factor of its own, {:.6g} to {:.6g}", what, least, most));
+      out.push_back(fmt::format("in each head {} times a factor of its own, {:.6g} to {:.6g}{}", what, least,
+                                most, why));
     }
   }
   return out;
@@ -326,11 +347,11 @@ std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& head
 
 namespace {
 
-/// Whether each value lies below the right one, towards zero, by less than a unit of its last place, and some by well over
-/// half of it, which no rounding to nearest does.
+/// Returns true if each value is smaller in size than the right one by less than a unit in the last place,
+/// some by well over half a unit, which rounding to nearest never does.
 bool cut_off(const std::vector<double>& expected, const std::vector<double>& actual, Format format) {
   constexpr Index kFewest = 8;
-  constexpr double kSlack = 0.05;  // units: what the kernel was off by before
+  constexpr double kSlack = 0.05;  // units by which the kernel may have been off before
   const int fraction = format == Format::bf16 ? 7 : 10;
   Index over_half = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -391,8 +412,8 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
   if (zero_o) out.push_back("the wrong rows of o are all zero");
   if (zero_state) out.push_back("the final state is all zero");
   if (transposed) out.push_back("the final state is the transposed of the right one");
-  std::ranges::move(factor_patterns(heads, false), std::back_inserter(out));
-  if (right_in_bf16) return out;  // integers and powers of two: no rounding shows
+  std::ranges::move(factor_patterns(heads, false, sums_gates(r)), std::back_inserter(out));
+  if (right_in_bf16) return out;  // for integers and powers of two no rounding shows
   const Contract& contract = r.promised;
   if ((contract.output == Format::bf16 || contract.output == Format::fp16) &&
       cut_off(expected, actual, contract.output))
@@ -400,7 +421,7 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
         fmt::format("the wrong rows of o are cut off to {}, towards zero: round to nearest, ties to even",
                     name_of(contract.output)));
   if (bf16_state && contract.state != Format::bf16) {
-    // Rounded once at the end it would leave o right.
+    // A single rounding at the end would leave o right.
     out.push_back(fmt::format(
         "{}every value of the final state is a bf16 one, which the contract does not allow for{}",
         expected.empty() ? "" : "state kept in bf16: ", expected.empty() ? "" : ", and o is wrong with it"));

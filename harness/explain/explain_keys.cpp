@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <functional>
 #include <optional>
 #include <set>
@@ -19,8 +18,6 @@
 
 namespace samestate {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 bool power_of_two(std::int64_t n) { return n > 0 && std::has_single_bit(static_cast<std::uint64_t>(n)); }
 
@@ -132,74 +129,76 @@ std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith&
 
 namespace {
 
-/// Values of a size that tell rules apart: its neighbours, one, the powers of two and the multiples around it.
-std::set<std::int64_t> values_around(std::int64_t now,
-                                     const std::vector<std::pair<std::int64_t, std::string>>& units) {
-  std::set<std::int64_t> out{1, 2, 3, now - 1, now + 1, now / 2, 2 * now};
-  const auto around = [&](std::int64_t unit) {
-    if (unit < 2) return;
-    const std::int64_t floor = now / unit * unit;
-    for (const std::int64_t value : {floor - unit, floor, floor + unit, floor + unit + 1}) out.insert(value);
-    out.insert(unit - 1), out.insert(unit), out.insert(unit + 1);
+/// Values of a size that tell rules apart, those that tell most first: its neighbours, the multiples around it, the powers
+/// of two, one.
+std::vector<std::int64_t> values_around(std::int64_t now,
+                                        const std::vector<std::pair<std::int64_t, std::string>>& units) {
+  std::vector<std::int64_t> out;
+  const auto put = [&](std::initializer_list<std::int64_t> values) {
+    for (const std::int64_t value : values) {
+      if (value >= 1 && value != now && std::ranges::find(out, value) == out.end()) out.push_back(value);
+    }
   };
-  for (const auto& [unit, name] : units) around(unit);
-  for (const std::int64_t unit : {4, 8, 16}) {
-    if (now > unit / 2) out.insert(now / unit * unit), out.insert((now / unit + 1) * unit);
+  for (const auto& [unit, name] : units) {
+    if (unit < 2) continue;
+    const std::int64_t floor = now / unit * unit;
+    put({floor, floor + unit, floor + unit + 1, unit, unit - 1, unit + 1, floor - unit});
   }
+  put({1, now - 1, now + 1, 2, 2 * now, now / 2});
   const auto n = static_cast<std::uint64_t>(std::max<std::int64_t>(now, 1));
-  out.insert(static_cast<std::int64_t>(std::bit_floor(n)));
-  out.insert(static_cast<std::int64_t>(std::bit_ceil(n + 1)));
-  out.erase(now);
-  std::erase_if(out, [](std::int64_t value) { return value < 1; });
+  put({static_cast<std::int64_t>(std::bit_floor(n)), static_cast<std::int64_t>(std::bit_ceil(n + 1)), 3});
+  for (const std::int64_t unit : {4, 8, 16}) {
+    if (now > unit / 2) put({now / unit * unit, (now / unit + 1) * unit});
+  }
   return out;
 }
 
 class Trials {
  public:
-  Trials(const Case& failing, const KernelTable& table, double seconds)
+  Trials(const Case& failing, const KernelTable& table, Reruns& reruns)
       : failing_(failing),
         table_(table),
-        end_(Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(1e3 * seconds))),
+        reruns_(reruns),
         // A larger size is tried where it costs about as much: the case runs within the caller's patience.
         most_(4.0 * size_of_case(Resolved(failing)) + 65536.0) {}
 
   KeyRules operator()() {
     const Resolved r(failing_);
-    const bool chunked = r.form->chunked && failing_.chunk > 1;
-    std::vector<std::pair<std::int64_t, std::string>> units;
-    if (chunked) units.emplace_back(failing_.chunk, "chunk");
-    if (failing_.lengths.empty()) size("T", units, [](Case& c, std::int64_t v) { c.T = v; });
-    if (chunked) {
-      size("chunk", {{failing_.T, "T"}}, [](Case& c, std::int64_t v) { c.chunk = v; });
-    }
-    if (failing_.lengths.empty()) size("B", {}, [](Case& c, std::int64_t v) { c.B = v; });
-    if (failing_.lengths.size() > 1) sequences();
-    for (const CaseSize& of : r.system->sizes) {
-      const std::int64_t unit = of.multiple_of.empty() ? 1 : size_in(failing_, of.multiple_of);
-      std::vector<std::pair<std::int64_t, std::string>> multiples;
-      if (unit > 1) multiples.emplace_back(unit, of.multiple_of);
-      size(of.name, multiples, [&](Case& c, std::int64_t v) {
-        // What has to be a multiple of this one is as many times it as before.
-        for (const CaseSize& other : r.system->sizes) {
-          if (other.multiple_of != of.name) continue;
-          std::int64_t& follows = size_in(c, other.name);
-          follows = follows / size_in(failing_, of.name) * v;
-        }
-        size_in(c, of.name) = v;
+    using Units = std::vector<std::pair<std::int64_t, std::string>>;
+    std::vector<std::function<void()>> keys;
+    const Units chunk = r.form->chunked && failing_.chunk > 1 ? Units{{failing_.chunk, "chunk"}} : Units{};
+    if (failing_.lengths.empty())
+      keys.emplace_back([=, this] { size("T", failing_.T, chunk, [](Case& c, auto v) { c.T = v; }); });
+    if (!chunk.empty())
+      keys.emplace_back([this] {
+        size("chunk", failing_.chunk, {{failing_.T, "T"}}, [](Case& c, auto v) { c.chunk = v; });
       });
+    if (r.form->decodes)
+      keys.emplace_back(
+          [=, this] { size("prefill", failing_.prefill, chunk, [](Case& c, auto v) { c.prefill = v; }); });
+    if (failing_.lengths.empty())
+      keys.emplace_back([this] { size("B", failing_.B, {}, [](Case& c, auto v) { c.B = v; }); });
+    if (failing_.lengths.size() > 1) keys.emplace_back([this] { sequences(); });
+    for (const CaseSize& of : r.system->sizes) keys.emplace_back([this, &r, &of] { own_size(r, of); });
+    keys.emplace_back([this, &r] { regimes(r); });
+    keys.emplace_back([this] { others(); });
+    keys.emplace_back([this, &r] { forms(r); });
+    keys.emplace_back([this] { without_law(); });
+    keys.emplace_back([this] { contracts(); });
+    keys.emplace_back([this] { seeds(); });
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      reruns_.slice(1.0 / static_cast<double>(keys.size() - i));
+      keys[i]();
     }
-    regimes(r);
-    seeds();
     std::ranges::move(bounds_, std::back_inserter(out_.rules));
     return std::move(out_);
   }
 
  private:
-  /// Whether the case fails; nothing where it is no case, or is not judged, or the time is up.
+  /// Whether the case fails; nothing where it is no case, or is not judged, or no run is left.
   std::optional<bool> fails(const Case& c) {
-    if (Clock::now() >= end_) return std::nullopt;
     const std::optional<Resolved> r = resolved(c);
-    if (!r || size_of_case(*r) > most_) return std::nullopt;
+    if (!r || size_of_case(*r) > most_ || !reruns_.start()) return std::nullopt;
     try {
       const Verdict verdict = run_case(c, table_).judgement.verdict;
       if (verdict == Verdict::fail) return true;
@@ -208,13 +207,27 @@ class Trials {
     }
     return std::nullopt;
   }
+  [[nodiscard]] bool passes(const Case& c) { return fails(c) == std::optional(false); }
+
+  /// A size that is a parameter of the system.
+  void own_size(const Resolved& r, const CaseSize& of) {
+    const std::int64_t unit = of.multiple_of.empty() ? 1 : size_in(failing_, of.multiple_of);
+    std::vector<std::pair<std::int64_t, std::string>> multiples;
+    if (unit > 1) multiples.emplace_back(unit, of.multiple_of);
+    size(of.name, size_in(failing_, of.name), multiples, [&](Case& c, std::int64_t v) {
+      // What has to be a multiple of this one is as many times it as before.
+      for (const CaseSize& other : r.system->sizes) {
+        if (other.multiple_of != of.name) continue;
+        std::int64_t& follows = size_in(c, other.name);
+        follows = follows / size_in(failing_, of.name) * v;
+      }
+      size_in(c, of.name) = v;
+    });
+  }
 
   template <class Set>
-  void size(std::string_view key, const std::vector<std::pair<std::int64_t, std::string>>& units, Set set) {
-    const std::int64_t now = key == "T"       ? failing_.T
-                             : key == "B"     ? failing_.B
-                             : key == "chunk" ? failing_.chunk
-                                              : size_in(failing_, key);
+  void size(std::string_view key, std::int64_t now,
+            const std::vector<std::pair<std::int64_t, std::string>>& units, Set set) {
     if (now < 1) return;
     FailsWith found{{now, true}};
     const auto attempt = [&](std::int64_t value) {
@@ -280,6 +293,53 @@ class Trials {
           fmt::format("only with regime={}: passes with {}", failing_.regime, fmt::join(passes, ", ")));
   }
 
+  /// Keys that are neither sizes nor settings, at what shrinking puts in their place.
+  void others() {
+    for (const Key& key : keys()) {
+      if (key.setting || key.smaller == nullptr || key.name == "B" || key.print(failing_).empty()) continue;
+      for (const Case& c : key.smaller(failing_)) {
+        if (key.value(c) == key.value(failing_) || !passes(c)) continue;
+        out_.rules.push_back(fmt::format("only with {0}={1}: passes with {0}={2}", key.name,
+                                         key.value(failing_), key.value(c)));
+        break;
+      }
+    }
+  }
+
+  /// Other forms that the same kernel runs.
+  void forms(const Resolved& r) {
+    const std::string kernel = table_.choose(r).named->name;
+    std::vector<std::string_view> passing;
+    for (const CaseForm& form : r.system->forms) {
+      if (form.name == failing_.form) continue;
+      Case c = failing_;
+      c.form = form.name;
+      c.kernel = kernel;
+      if (!form.decodes) c.prefill = Case{}.prefill, c.step = Case{}.step;
+      if (!form.packed) c.lengths.clear();
+      if (passes(c)) passing.push_back(form.name);
+    }
+    if (!passing.empty())
+      out_.weak.push_back(
+          fmt::format("passes in form={}, and fails in form={}", fmt::join(passing, ", "), failing_.form));
+  }
+
+  void without_law() {
+    if (failing_.law.empty()) return;
+    Case c = failing_;
+    c.law.clear();
+    if (passes(c)) out_.weak.push_back(fmt::format("passes without law={}, on the same data", failing_.law));
+  }
+
+  /// A contract of fewer roundings, which allows less.
+  void contracts() {
+    Case c = failing_;
+    c.contract = "fp32";
+    if (c.contract != failing_.contract && passes(c))
+      out_.weak.push_back(
+          fmt::format("passes with contract={}, and fails with contract={}", c.contract, failing_.contract));
+  }
+
   /// Other data of the same kind.
   void seeds() {
     constexpr std::uint64_t kSeeds = 6;
@@ -314,7 +374,7 @@ class Trials {
 
   const Case& failing_;
   const KernelTable& table_;
-  Clock::time_point end_;
+  Reruns& reruns_;
   double most_;
   KeyRules out_;
   std::vector<std::string> bounds_;  ///< rules that name one end alone, behind those that are more telling
@@ -322,8 +382,8 @@ class Trials {
 
 }  // namespace
 
-KeyRules keys_that_matter(const Case& failing, const KernelTable& table, double seconds) {
-  return Trials(failing, table, seconds)();
+KeyRules keys_that_matter(const Case& failing, const KernelTable& table, Reruns& reruns) {
+  return Trials(failing, table, reruns)();
 }
 
 }  // namespace samestate

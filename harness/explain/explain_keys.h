@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/explain/reruns.h"
 #include "harness/run/kernel_table.h"
 
 namespace samestate {
@@ -22,14 +23,16 @@ using FailsWith = std::map<std::int64_t, bool>;
 
 /// What changing one key of a failing case shows, the most telling first.
 struct KeyRules {
-  std::vector<std::string> rules;  ///< of sizes and of the regime, each with the values that were tried
-  /// That only calls of several tokens, sequences or heads fail, and that other seeds pass: true of many faults of the
-  /// equation as well, so that it says less than what the values look like.
+  /// Of sizes, of the regime, and of keys that plans leave at their defaults, each with the values that were tried.
+  std::vector<std::string> rules;
+  /// That only calls of several tokens, sequences or heads fail, that other seeds or the other forms, contracts and runs
+  /// without the law pass: true of many faults of the equation as well, so that it says less than what the values look like.
   std::vector<std::string> weak;
 };
 
-/// Runs the failing case with one key changed at a time (T, sequences, chunk, heads, widths, sizes of the system, regime,
-/// seed) and says which values make it pass. Starts no run after `seconds`; the kernel runs in this process.
-[[nodiscard]] KeyRules keys_that_matter(const Case& failing, const KernelTable& table, double seconds);
+/// Runs the failing case with one key changed at a time (T, sequences, chunk, prefill, heads, widths, sizes of the system,
+/// regime, form, law, contract, seed) and says which values make it pass. Each key has an equal part of the time that
+/// `reruns` leaves; the kernel runs in this process.
+[[nodiscard]] KeyRules keys_that_matter(const Case& failing, const KernelTable& table, Reruns& reruns);
 
 }  // namespace samestate

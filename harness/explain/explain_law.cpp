@@ -18,15 +18,15 @@ bool any_wrong(const std::vector<HeadDifference>& heads) {
   return std::any_of(heads.begin(), heads.end(), [](const HeadDifference& d) { return d.wrong(); });
 }
 
-/// Rows of `part` from `begin` on, after as many of zeros as there are before them: tokens keep their
-/// numbers.
+/// Returns the rows of `part` from `begin` on after as many rows of zeros as there are tokens before them, so
+/// that tokens keep their numbers.
 Matrix<double> in_place(const Matrix<double>& part, Index begin, Index rows, Index before) {
   Matrix<double> out = Matrix<double>::Zero(before + rows, part.cols());
   if (rows > 0) out.bottomRows(rows) = part.middleRows(begin, rows);
   return out;
 }
 
-/// What is finite in neither of two runs is no difference between them; how many elements that was.
+/// Sets elements that are not finite in either run to zero, since they do not differ; returns their number.
 Index without_what_neither_has(Matrix<double>& first, Matrix<double>& second) {
   Index count = 0;
   for (Index e = 0; e < first.size(); ++e) {
@@ -39,8 +39,8 @@ Index without_what_neither_has(Matrix<double>& first, Matrix<double>& second) {
   return count;
 }
 
-/// The second of a pair beside the first, which stands where the oracle does in a run; `neither` counts what is
-/// finite in neither.
+/// Returns the difference of a pair, with the first run in the place of the oracle; `neither` counts the
+/// elements that are finite in neither.
 HeadDifference head_difference_of(const LawPair& pair, bool at_most, Index& neither) {
   const LawHead& a = pair.first;
   const LawHead& b = pair.second;
@@ -71,14 +71,14 @@ HeadDifference head_difference_of(const LawPair& pair, bool at_most, Index& neit
 struct Seen {
   const LawComparison* comparison = nullptr;
   std::vector<HeadDifference> heads;
-  std::set<Index> tokens;  ///< wrong ones of any head
+  std::set<Index> tokens;  ///< wrong tokens of any head
   double worst = 0.0;
   Index neither = 0;  ///< elements that are finite in neither run
   Index place = -1;   ///< LawComparison::place
-  bool edge = false;  ///< cut where there is nothing on one side
+  bool edge = false;  ///< true for a cut with nothing on one side
 
-  /// A difference in o says more than one in the state alone, and a cut within the tokens more than one at an
-  /// end.
+  /// A difference in o is more telling than one only in the state, and a cut within the tokens more than one
+  /// at an end.
   [[nodiscard]] bool less_than(const Seen& other) const {
     if (const bool mine = worst > 0 && !edge, theirs = other.worst > 0 && !other.edge; mine != theirs)
       return theirs;
@@ -104,7 +104,8 @@ Seen seen(const LawComparison& comparison) {
   return out;
 }
 
-/// The case that a law's run would be by itself, so that the patterns know its chunks and its resume.
+/// Returns the case that a law's run would be by itself, so that the patterns know its chunks and where it
+/// resumes.
 Resolved case_of(const Case& c, const LawRun& run) {
   const BatchShape& s = run.batch.shape;
   Case own = c;
@@ -115,7 +116,7 @@ Resolved case_of(const Case& c, const LawRun& run) {
   own.chunk = run.path.front().chunk;
   own.prefill = 0, own.step = 1, own.cached = false;
   own.lengths.clear();
-  // Ranks that divide heads are no part of what a head is held to.
+  // Ranks that divide heads do not matter for what a single head must satisfy.
   own.ranks = std::max<Index>(std::ssize(run.path.front().cuts) - 1, 1);
   own.form = own.chunk == 0 ? "recurrent" : own.ranks > 1 ? "sequence_parallel" : "chunked";
   if (own.ranks == 1) own.cuts = Case{}.cuts;
@@ -126,7 +127,7 @@ Resolved case_of(const Case& c, const LawRun& run) {
     own.form = "decode";
     own.prefill = run.path.front().tokens;
   } else if (run.path.size() > 2) {
-    own.form = "recurrent";  // calls of many lengths have no chunks in common
+    own.form = "recurrent";  // calls of different lengths have no common chunks
     own.ranks = 1, own.cuts = Case{}.cuts;
   }
   return Resolved(own);
@@ -140,7 +141,7 @@ void append(std::vector<std::string>& to, const std::vector<std::string>& from,
   }
 }
 
-/// One side of the comparison against the equations themselves; empty where it keeps to them.
+/// Compares one side with the equations themselves; empty if it satisfies them.
 std::vector<std::string> side_patterns(const Case& c, const Family& family, const LawRun& run, bool& right) {
   const Resolved own = case_of(c, run);
   const std::vector<HeadDifference> heads = head_differences(own, family, run.batch, run.out, &run.path);
@@ -152,7 +153,7 @@ std::vector<std::string> side_patterns(const Case& c, const Family& family, cons
   return out;
 }
 
-/// Places of the pair that hold what belongs to another place.
+/// Finds places of the pair that hold what belongs to another place.
 void exchanged(const Seen& seen, std::vector<std::string>& out) {
   std::string text;
   int count = 0;
@@ -163,7 +164,7 @@ void exchanged(const Seen& seen, std::vector<std::string>& out) {
       if (&e == &d || e.o.rows() != d.o.rows() || e.state.rows() != d.state.rows()) return false;
       return (d.o - e.exact.o).norm() + (d.state - e.exact.state).norm() <= (1.0 - kExplainedShare) * whole;
     });
-    if (other == seen.heads.end()) return;  // not all of what is wrong is explained by it
+    if (other == seen.heads.end()) return;  // this does not explain everything that is wrong
     if (++count > 4) continue;
     text += fmt::format("{}sequence {}, head {} has that of sequence {}, head {}", text.empty() ? "" : "; ",
                         d.sequence, d.head, other->sequence, other->head);
@@ -171,7 +172,7 @@ void exchanged(const Seen& seen, std::vector<std::string>& out) {
   if (count > 0) out.push_back("results are exchanged: " + text + (count > 4 ? "; ..." : ""));
 }
 
-/// Tokens before `changed` were not to depend on it and what follows.
+/// Tokens before `changed` must not depend on it or on later tokens.
 void not_causal(const Resolved& r, const std::vector<Seen>& all, const Seen& worst,
                 std::vector<std::string>& out) {
   if (worst.tokens.empty()) return;
@@ -194,7 +195,7 @@ void not_causal(const Resolved& r, const std::vector<Seen>& all, const Seen& wor
   }
 }
 
-/// Whether the run with alpha = 0 at a token is one with alpha = 1 there.
+/// Tests whether the run with alpha = 0 at a token behaves as if alpha were 1 there.
 void reset_ignored(const Family& family, const Seen& seen, std::vector<std::string>& out) {
   const LawRun& run = *seen.comparison->first_run;
   double whole = 0.0;
@@ -210,7 +211,7 @@ void reset_ignored(const Family& family, const Seen& seen, std::vector<std::stri
     out.push_back("the first: alpha = 0 is ignored, as if it were 1");
 }
 
-/// A slot's calls: which of them its first wrong token lies in, and what that call may have started from.
+/// Finds the slot's call that contains its first wrong token, and what that call may have started from.
 void calls(const Family& family, const Seen& seen, std::vector<std::string>& out) {
   const LawRun& run = *seen.comparison->second_run;
   Index first = run.batch.shape.T;
@@ -225,7 +226,7 @@ void calls(const Family& family, const Seen& seen, std::vector<std::string>& out
   std::size_t call = 0;
   while (begin + run.path[call].tokens <= first) begin += run.path[call++].tokens;
   const Index count = run.path[call].tokens;
-  // Of a single call that is all of it.
+  // A single call that covers everything is not worth a sentence.
   if (run.path.size() > 1 || first > begin)
     out.push_back(fmt::format("{} the slot's call {} of {} ({} token(s) from token {} on)",
                               first == begin ? "from the first token of" : "within", call + 1,
@@ -266,7 +267,7 @@ void show_bounds(Explanation& out, const Seen& seen, const HeadDifference& worst
   out.terms.push_back({"their sum", first + second});
 }
 
-/// Patterns in the places, as far as the whole of two runs is compared.
+/// Returns the patterns in the places, if two whole runs are compared.
 std::vector<std::string> pair_patterns(Resolved own, const Seen& seen) {
   const LawPair& pair = seen.comparison->pairs.front();
   if (pair.first_row != 0 || pair.second_row != 0 || pair.rows < 2) return {};
@@ -276,7 +277,7 @@ std::vector<std::string> pair_patterns(Resolved own, const Seen& seen) {
   return out;
 }
 
-/// The places where the comparisons differ, or agree.
+/// Lists the places where the comparisons differ, or agree.
 std::string places(const std::vector<Seen>& all, bool differing) {
   std::set<Index> found;
   for (const Seen& s : all) {

@@ -15,16 +15,17 @@ namespace {
 
 using Run = Trajectory<double>;
 
-/// The equation with one mistake, for one head; empty where the mistake changes nothing there can be.
+/// The equation with one mistake, for one head; empty if the mistake changes nothing in this case.
 struct Mistake {
   std::string name;
   std::function<std::optional<Run>(Index n, Index h)> run;
 };
 
-/// The limit of exponents that gives the values of the heads best.
+/// Returns the limit on exponents that fits the values of the heads best.
 Clip best_clip(const Family& family, const Batch& batch, const std::vector<HeadDifference>& heads,
                Index chunk) {
-  // Of many heads some, and of a long sequence the first tokens: they are evaluated some seventy times.
+  // Only some of many heads, and the first tokens of a long sequence, are evaluated, since that happens some
+  // seventy times.
   constexpr double kWork = 2e6;
   const double size = static_cast<double>(batch.shape.dk * batch.shape.dv);
   const auto most = 1 + static_cast<Index>(kWork / std::max(1.0, size));
@@ -54,7 +55,7 @@ class Equation {
   Equation(const Resolved& r, const Family& family, const Batch& batch)
       : r_(r), c_(r.c), batch_(batch), family_(family) {}
 
-  /// With limits of exponents, where the system has any, as the values of `heads` have it.
+  /// Returns limits on exponents, if the system has any exponents, as the values of `heads` suggest them.
   [[nodiscard]] std::vector<Mistake> clipped(const std::vector<HeadDifference>& heads) {
     if (family_.gated) {
       const auto add_clip = [&](Index chunk) {
@@ -89,8 +90,8 @@ class Equation {
       return family_.recurrent(x);
     });
   }
-  /// How the call may have been read: the list of `samestate diagnose`. Of a large batch a sequence at a time, without what
-  /// reads the other sequences.
+  /// Tries the ways in which the call may have been read, from the list of `samestate diagnose`. A large
+  /// batch is tried one sequence at a time, without the readings that need other sequences.
   void readings() {
     const BatchShape& s = batch_.shape;
     constexpr double kWhole = 4e6;
@@ -180,7 +181,8 @@ class Equation {
     for (Index t = 0; t < x.size(); ++t) x(t) = t - by >= 0 && t - by < x.size() ? old(t - by) : fill;
   }
 
-  /// The first `first` tokens, then pieces of `length`, each from zero (`every`) or the first resume only.
+  /// Runs the first `first` tokens and then pieces of `length`, starting every piece (`every`) or only the
+  /// first one after them from zero.
   std::optional<Run> in_pieces(Index n, Index h, Index first, Index length, bool every) {
     const Sequence<double> x = sequence_of(batch_, n, h);
     const Index T = x.tokens();
@@ -249,8 +251,8 @@ std::vector<std::string> mistakes(const Resolved& r, const Family& family, const
     for (const auto& [rest, name] : found) least = std::min(least, rest);
     return least;
   };
-  // In squares: what leaves three times as much of the difference as another is not the mistake, and a limit, which is
-  // chosen to fit, must be so much better.
+  // In squares: a mistake that leaves three times as much of the difference as another is not the cause, and
+  // a limit, which is chosen to fit, must be better by as much.
   constexpr double kAsNear = 9.0;
   look(equation.mistakes(), most);
   look(equation.clipped(heads), found.empty() ? most : nearest() / kAsNear);

@@ -10,9 +10,9 @@
 namespace samestate {
 namespace {
 
-constexpr Index kValues = 6;  // shown beside each other
+constexpr Index kValues = 6;  // values shown side by side
 
-/// Up to kValues columns around `worst`.
+/// Returns up to kValues columns around `worst`.
 std::pair<Index, Index> window(Index worst, Index columns) {
   const Index begin = std::clamp<Index>(worst - kValues / 2, 0, std::max<Index>(columns - kValues, 0));
   return {begin, std::min(begin + kValues, columns)};

@@ -90,11 +90,16 @@ struct Repeats {
   }
 };
 
+/// Runs the case until `runs` are made, or no more may be.
+void repeat(Repeats& out, const Case& c, const KernelTable& table, int runs, Reruns& reruns) {
+  while (out.runs < runs && reruns.start()) out.run(c, table);
+}
+
 /// The case, again and again. Nothing where it is no case, or ends a run before all are made.
-Repeats repeated(const Case& c, const KernelTable& table, int runs) {
+Repeats repeated(const Case& c, const KernelTable& table, int runs, Reruns& reruns) {
   Repeats out;
   try {
-    while (out.runs < runs) out.run(c, table);
+    repeat(out, c, table, runs, reruns);
   } catch (const Error&) {  // no case without this setting
     return {};
   }
@@ -118,14 +123,14 @@ std::string told_of_runs(const Repeats& runs, const std::string& with) {
 }
 
 /// A seed that chooses one thread, where that alone makes the case pass.
-std::string threads_text(const Case& failing, const KernelTable& table) {
+std::string threads_text(const Case& failing, const KernelTable& table, Reruns& reruns) {
   const int threads = threads_of(failing);
   if (threads == 1) return "";
   constexpr std::uint64_t kSeeds = 4;
   for (std::uint64_t i = 0; i < kSeeds; ++i) {
     Case c = failing;
     c.seed = 3 * i;  // of one thread
-    if (run_case(c, table).judgement.verdict != Verdict::pass ||
+    if (!reruns.start() || run_case(c, table).judgement.verdict != Verdict::pass || !reruns.start() ||
         run_case(c, table, threads).judgement.verdict != Verdict::fail)
       return "";
   }
@@ -136,33 +141,36 @@ std::string threads_text(const Case& failing, const KernelTable& table) {
 
 }  // namespace
 
-std::vector<std::string> settings_that_matter(const Case& failing, const KernelTable& table) {
-  Repeats same = repeated(failing, table, kRuns);
+std::vector<SettingRule> settings_that_matter(const Case& failing, const KernelTable& table, Reruns& reruns) {
+  Repeats same = repeated(failing, table, kRuns, reruns);
   if (same.failed < same.runs) {
-    while (same.runs < kRunsForOrder) same.run(failing, table);
-    return {told_of_runs(same, "")};
+    repeat(same, failing, table, kRunsForOrder, reruns);
+    return {{told_of_runs(same, "")}};
   }
-  std::vector<std::string> out;
+  std::vector<SettingRule> out;
   for (const Key& key : keys()) {
     // Other data are another case (keys_that_matter).
     if (!key.setting || key.name == "regime" || key.name == "seed" || key.print(failing).empty() ||
         key.smaller == nullptr)
       continue;
     for (const Case& without : key.smaller(failing)) {
-      if (!key.print(without).empty() || repeated(without, table, 1).passed == 0) continue;
-      Repeats others = repeated(without, table, kRuns);
+      if (!key.print(without).empty() || repeated(without, table, 1, reruns).passed == 0) continue;
+      Repeats others = repeated(without, table, kRuns, reruns);
+      if (others.runs == 0) continue;  // no run was left to see whether it always passes
       if (others.passed < others.runs) {
-        while (others.runs < kRunsForOrder) others.run(without, table);
-        return {told_of_runs(others, fmt::format("{}={}", key.name, key.value(without)))};
+        repeat(others, without, table, kRunsForOrder, reruns);
+        return {{told_of_runs(others, fmt::format("{}={}", key.name, key.value(without)))}};
       }
-      out.push_back(fmt::format("only with {0}={1}: passes with {0}={2}", key.name, key.value(failing),
-                                key.value(without)));
+      out.push_back({fmt::format("only with {0}={1}: passes with {0}={2}", key.name, key.value(failing),
+                                 key.value(without)),
+                     without});
       break;
     }
   }
-  if (std::string threads = threads_text(failing, table); !threads.empty()) out.push_back(std::move(threads));
+  if (std::string threads = threads_text(failing, table, reruns); !threads.empty())
+    out.push_back({std::move(threads)});
   if (same.differs)
-    out.push_back(fmt::format("{} in its bits: of the same line {}", kNotDeterministic, same.text()));
+    out.push_back({fmt::format("{} in its bits: of the same line {}", kNotDeterministic, same.text())});
   return out;
 }
 

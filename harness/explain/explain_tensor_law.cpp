@@ -23,7 +23,7 @@ using TensorChange = TensorLawComparison::Change;
 constexpr const char* kOfPool =
     "a request reads or writes a row of the pool that is not its slot's, or its result depends on the slot";
 
-/// What a call left in an element that is nobody's, in words.
+/// Says what a call left in an element without an owner.
 const char* written(float given, float left) {
   const auto holds = [&](Format format) { return left == round_to(given, format); };
   if (given == 0.0F && left == 0.0F) return "0 where -0 was, as adding zero does";
@@ -34,7 +34,7 @@ const char* written(float given, float left) {
   return "other numbers";
 }
 
-/// Whether and what calls wrote into rows that no request owns.
+/// Says whether calls wrote into rows that no request owns, and what.
 std::string of_nobodys_rows(const TensorLawTrace& trace) {
   std::vector<std::string> what;
   for (const TensorLawComparison& comparison : trace) {
@@ -58,7 +58,7 @@ std::string of_nobodys_rows(const TensorLawTrace& trace) {
                      fmt::join(what, ", "));
 }
 
-/// Both runs without what is finite in neither of them, which parts them nowhere; how many elements that was.
+/// Sets elements that are not finite in either run to zero, since they do not differ; returns their number.
 Index without_shared_gaps(TensorLawPair& pair) {
   Index count = 0;
   for (Index i = 0; i < pair.rows; ++i) {
@@ -73,25 +73,25 @@ Index without_shared_gaps(TensorLawPair& pair) {
   return count;
 }
 
-/// An output of a sequence that two runs do not have alike.
+/// An output of a sequence in which two runs differ.
 struct Parting {
   const TensorLawPair* pair = nullptr;
-  TensorDifference of;  ///< of the second from the first, in the rows that are compared
-  Index tokens = 0;     ///< to which its rows belong; 0: to none
-  bool first_wrong = false, second_wrong = false;  ///< against the equations
+  TensorDifference of;  ///< of the second run from the first, in the rows that are compared
+  Index tokens = 0;     ///< number of tokens to which its rows belong; 0 for none
+  bool first_wrong = false, second_wrong = false;  ///< compared with the equations
 
   [[nodiscard]] Index token_of(Index row) const { return row / (pair->first.values.rows() / tokens); }
 };
 
-/// A comparison, and where its runs part.
+/// A comparison, and where its runs differ.
 struct Parted {
   const TensorLawComparison* comparison = nullptr;
   std::vector<Parting> outputs;
-  std::set<Index> tokens;  ///< that differ, of any output and sequence
+  std::set<Index> tokens;  ///< tokens that differ, in any output and sequence
   double worst = 0.0;
   Index neither = 0;  ///< elements that are finite in neither run
 
-  /// A difference by token says more than one in the state that they leave.
+  /// A difference by token is more telling than one in the final state.
   [[nodiscard]] bool less_than(const Parted& other) const {
     return tokens.empty() != other.tokens.empty() ? tokens.empty() : worst < other.worst;
   }
@@ -170,7 +170,7 @@ void say_compared(Explanation& out, const std::vector<Parted>& all, const Parted
                                      first ? "wrong" : "right", second ? "wrong" : "right"));
 }
 
-/// Where they part first, and around the worst element.
+/// Says where they first differ, and shows the values around the worst element.
 void say_differs(Explanation& out, const Parted& most) {
   for (const Parting& p : most.outputs) {
     const Index row = p.of.rows.front();
@@ -199,8 +199,8 @@ void say_differs(Explanation& out, const Parted& most) {
                {"their sum", of_first + of_second}};
 }
 
-/// The states that a second call may have started afresh: those without which the equations give what the
-/// second run has.
+/// Finds the states that a second call may have reset: without them the equations give what the second run
+/// has.
 void resumed(const Resolved& r, const TensorSystem& system, const std::string& native, const Parted& most,
              std::vector<std::string>& out) {
   const Parting& p = most.largest();
@@ -294,7 +294,7 @@ void of_order(const Resolved& r, const Parted& most, std::vector<std::string>& o
   const auto run = [&](Index b) { return fmt::format("sequence {}", b); };
   std::map<std::pair<std::string, Index>, const TensorLawPair*> pairs;
   for (const TensorLawPair& pair : most.comparison->pairs) pairs[{pair.output, pair.sequence}] = &pair;
-  // In the second run sequence b stands in row B - 1 - b.
+  // In the second run, sequence b is in row B - 1 - b.
   std::set<std::string> exchanged;
   std::set<Index> first, second, taken;
   for (const Parting& p : most.outputs) {

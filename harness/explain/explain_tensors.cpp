@@ -8,6 +8,7 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "harness/explain/explain_head.h"
@@ -58,13 +59,13 @@ std::string row_text(Index row, Index rows, Index tokens) {
 
 namespace {
 
-/// The values of a token as one row.
+/// Returns the values of a token as one row.
 Matrix<double> by_token(const Matrix<double>& x, Index tokens) {
   return Eigen::Map<const Matrix<double>>(x.data(), tokens, x.size() / tokens);
 }
 
-/// "block 0 holds that of block 2, ..." where every wrong one of the n blocks of a token holds another's
-/// values; else empty.
+/// Returns "block 0 holds that of block 2, ..." if every wrong one of a token's n blocks holds the values of
+/// another; otherwise empty.
 std::string exchanged(const Matrix<double>& exact, const Matrix<double>& actual, Index n) {
   const Index width = exact.cols() / n;
   std::string text;
@@ -81,7 +82,7 @@ std::string exchanged(const Matrix<double>& exact, const Matrix<double>& actual,
   return text + (count > 4 ? ", ..." : "");
 }
 
-/// Right values in wrong places.
+/// Finds right values in wrong places.
 void rearranged(const Case& c, Index tokens, Index each, const Matrix<double>& exact,
                 const Matrix<double>& actual, const std::function<void(const std::string&)>& say) {
   const Matrix<double> right = by_token(exact, tokens);
@@ -103,7 +104,7 @@ void rearranged(const Case& c, Index tokens, Index each, const Matrix<double>& e
     const Index width = right.cols() / n;
     if (const std::string text = exchanged(right, now, n); !text.empty()) {
       say(fmt::format("of the {} {} of a token, {}", n, n == each ? "rows (heads)" : "blocks", text));
-      return;  // finer blocks say no more
+      return;  // finer blocks say nothing more
     }
     if (width < 2) continue;
     Matrix<double> woven(right.rows(), right.cols());
@@ -149,8 +150,8 @@ std::vector<std::string> tensor_places(const Resolved& r, const TensorDifference
   return out;
 }
 
-/// Which of an output's heads are wrong, of one whose rows are those of a token's heads or of heads' states, where they
-/// are not all.
+/// Says which heads of an output are wrong, if its rows are those of a token's heads or of heads' states and
+/// not all are wrong.
 std::vector<std::string> tensor_heads(const TensorSpec& spec, const TensorDifference& d) {
   const std::vector<Index>& shape = spec.shape;
   if (shape.size() < 3) return {};
@@ -165,7 +166,7 @@ std::vector<std::string> tensor_heads(const TensorSpec& spec, const TensorDiffer
   return {fmt::format("{}: only head(s) {} of {}", d.name, ranges_text({wrong.begin(), wrong.end()}), heads)};
 }
 
-/// What a request in a slot of a pool may not do, if it did.
+/// Says what a request in a slot of a pool did although it must not.
 std::vector<std::string> tensor_slots(const Resolved& r, const TensorSpec& spec, const TensorDifference& d) {
   std::vector<std::string> out;
   if (std::ranges::none_of(r.system->signature(r.c).inputs,
@@ -196,7 +197,7 @@ std::vector<std::string> tensor_slots(const Resolved& r, const TensorSpec& spec,
 
 namespace {
 
-/// Which of the columns are wrong where not all are; of heads, which of them and which of their channels.
+/// Says which columns are wrong if not all are; for heads, which heads and which of their channels.
 std::string columns_text(const TensorDifference& d, Index columns) {
   if (std::ssize(d.columns) == columns) return {};
   const auto listed = [](const std::set<Index>& wrong) { return ranges_text({wrong.begin(), wrong.end()}); };
@@ -239,7 +240,7 @@ std::vector<std::string> tensor_values(const Case& c, const TensorDifference& d,
 
 namespace {
 
-/// Names of the patterns in where the wrong elements are, of the worst output and of all.
+/// Names the patterns in the places of the wrong elements, for the worst output and for all.
 std::vector<std::string> all_places(const Resolved& r, const Signature& signature,
                                     const std::vector<TensorDifference>& found, const TensorDifference& worst,
                                     Index tokens, Index rows) {
@@ -254,9 +255,30 @@ std::vector<std::string> all_places(const Resolved& r, const Signature& signatur
   }
   if (wrong_names.size() == 1 && signature.outputs.size() > 1)
     out.push_back(fmt::format("only {}: the other output(s) are right", worst.name));
-  if (std::ssize(sequences) < sequences_of(r.c)) {
-    out.push_back(fmt::format("only sequence(s) {} of {}", ranges_text({sequences.begin(), sequences.end()}),
-                              sequences_of(r.c)));
+  std::vector<Index> all(static_cast<std::size_t>(sequences_of(r.c)));
+  std::iota(all.begin(), all.end(), Index{0});
+  if (std::string text = sequences_text({sequences.begin(), sequences.end()}, all); !text.empty())
+    out.push_back(std::move(text));
+  return out;
+}
+
+/// "S: the right values times 0.999" of each output that one factor explains in all sequences together.
+std::vector<std::string> tensor_factors(const std::vector<OperatorOracle>& oracles,
+                                        const std::vector<Tensors<double>>& outputs) {
+  std::vector<std::string> out;
+  if (oracles.empty()) return out;
+  for (const auto& [name, first] : oracles.front().exact) {
+    std::vector<double> expected, actual;
+    for (std::size_t b = 0; b < oracles.size(); ++b) {
+      const Matrix<double>& e = get(oracles[b].exact, name);
+      const Matrix<double>& a = get(outputs[b], name);
+      expected.insert(expected.end(), e.data(), e.data() + e.size());
+      actual.insert(actual.end(), a.data(), a.data() + a.size());
+    }
+    const Index size = std::ssize(expected);
+    const double factor = constant_factor(Eigen::Map<Matrix<double>>(expected.data(), 1, size),
+                                          Eigen::Map<Matrix<double>>(actual.data(), 1, size));
+    if (!std::isnan(factor)) out.push_back(fmt::format("{}: the right values times {:.6g}", name, factor));
   }
   return out;
 }
@@ -286,13 +308,16 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
       found.push_back(std::move(d));
     }
   }
-  if (found.empty()) return out;
+  if (found.empty()) {  // each element is within its tolerance, and together they are too far off
+    out.patterns = tensor_factors(oracles, outputs);
+    return out;
+  }
   const auto of_tokens = [&](const TensorDifference& d) {
     return std::any_of(signature.outputs.begin(), signature.outputs.end(), [&](const TensorSpec& spec) {
       return spec.name == d.name && spec.axis == Axis::tokens;
     });
   };
-  // A difference by token says more than one in the state that they leave.
+  // A difference by token is more telling than one in the final state.
   const TensorDifference& worst =
       *std::max_element(found.begin(), found.end(), [&](const auto& x, const auto& y) {
         return of_tokens(x) != of_tokens(y) ? of_tokens(y) : x.worst < y.worst;
@@ -302,7 +327,7 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
   const Matrix<double>& actual = get(outputs[static_cast<std::size_t>(worst.sequence)], worst.name);
   const Index tokens = of_tokens(worst) ? tokens_of(c, worst.sequence) : 0;
   out.patterns = tensor_values(c, worst, tokens, exact, actual);
-  // The outputs of one sequence: a factor on a state says more than where it shows.
+  // The outputs of one sequence: a factor on a state is more telling than where it shows.
   for (const TensorDifference& d : found) {
     if (d.sequence != worst.sequence || d.name == worst.name) continue;
     const double factor = constant_factor(get(oracle.exact, d.name),

@@ -82,7 +82,7 @@ constexpr std::array kDeviations = {
     Deviation{"normaliser", "o is divided by q . sum of keys", "", [](R& r) { r.divides = true; }},
 };
 
-/// The epsilon of a reading and its place; nullopt: as declared, or none at all.
+/// Returns the epsilon of a reading and its place; nullopt if it is as declared or there is none.
 std::optional<Given> norm_of(R::Norm norm) {
   using enum Given::NormPlace;
   const auto at = [](Given::NormPlace place, double epsilon) {
@@ -106,7 +106,7 @@ std::optional<Given> norm_of(R::Norm norm) {
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-/// One call under one reading.
+/// Evaluates one call under one reading.
 class Evaluation {
  public:
   Evaluation(const Batch& call, const Family& family, const Reading& reading)
@@ -134,7 +134,7 @@ class Evaluation {
  private:
   using State = Matrix<double>;
 
-  /// An element of a tensor with tokens, [B, T, H, D].
+  /// Returns the index of an element of a tensor with tokens, [B, T, H, D].
   [[nodiscard]] std::size_t at(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t d, std::int64_t H,
                                std::int64_t D) const {
     const std::int64_t row = r_.heads_first ? h * s_.T + t : t * H + h;
@@ -284,7 +284,7 @@ class Evaluation {
   const Family& family_;
   const Reading& r_;
   Returned out_;
-  std::vector<State> carried_;  ///< by head: what the sequence before left
+  std::vector<State> carried_;  ///< by head: what the previous sequence left
 };
 
 }  // namespace

@@ -21,35 +21,35 @@ using HeadRun = LawHead;
 
 [[nodiscard]] HeadRun head_of(const LawSubject& s, const Run& r, std::int64_t n, std::int64_t h);
 
-/// Every head of a run, for one that several others are held against.
+/// Every head of a run, for a run with which several others are compared.
 [[nodiscard]] std::vector<HeadRun> heads_of(const LawSubject& s, const Run& r);
 
-/// Not finite, and the contract's formats explain it.
+/// True if it is not finite and the contract's formats explain that.
 [[nodiscard]] bool overflowed_as_expected(const HeadRun& r);
 
-/// The judgement, vacuous, of a head that overflowed so.
+/// The judgement, vacuous, for a head that overflowed in that way.
 [[nodiscard]] Judgement nothing_to_compare();
 
-/// What a law demands of one head, to be held against a run: bounds of zero.
+/// The values that a law demands of one head, to be compared with a run; their bounds are zero.
 [[nodiscard]] HeadRun demanded(Matrix<double> o, Matrix<double> state);
 
-/// Collects judgements over heads, the first of which counts as it is, and what they compared.
+/// Collects judgements over heads and what they compared; the first one counts unconditionally.
 class Worst {
  public:
   explicit Worst(const LawSubject& s) : trace_(s.trace) {}
 
-  /// What the judgements that follow compare, in words, and the runs where they are runs.
+  /// Describes what the judgements that follow compare, in words, and names the runs if they are runs.
   void compares(std::string first, const Run* first_run, std::string second, const Run* second_run);
-  /// In what the second of these is another, and the token that the comparison is about.
+  /// Says what differs in the second of them, and which token the comparison is about.
   void about(LawComparison::Change change, Index place = -1);
-  /// Of these, the second may also be less than the first.
+  /// Says that the second may also be less than the first.
   void at_most();
-  /// A pair of them.
+  /// Adds one pair of them.
   void keep(LawPair pair);
   [[nodiscard]] LawTrace* trace() const { return trace_; }
 
   void add(Judgement j, std::int64_t n, std::int64_t h);
-  /// The worst of all; vacuous where none was added.
+  /// The worst judgement of all; vacuous if there was none.
   [[nodiscard]] Judgement take();
 
  private:
@@ -60,18 +60,18 @@ class Worst {
 /// "in chunks of 16" or "token by token".
 [[nodiscard]] std::string chunks_text(Index chunk);
 
-/// The same of one call, and how its tokens are divided among ranks.
+/// The same for one call, with how its tokens are divided among ranks.
 [[nodiscard]] std::string call_text(const Segment& call);
 
-/// Rows [a0, a0 + count) of a against [b0, ...) of b, and with `states` the final states, within the sum of
-/// their bounds. Vacuous where a run is not finite and its contract's formats explain it.
+/// Compares rows [a0, a0 + count) of a with rows [b0, ...) of b and, with `states`, the final states, within
+/// the sum of their bounds. Vacuous if a run is not finite and its contract's formats explain that.
 void agree(Worst& worst, const HeadRun& a, Index a0, const HeadRun& b, Index b0, Index count, bool states,
            std::int64_t n, std::int64_t h);
 
-/// All rows and states of two runs of the same batch shape, of which the first is `heads_of` one.
+/// Compares all rows and states of two runs with the same batch shape; `a` is heads_of the first.
 void agree_everywhere(Worst& worst, const LawSubject& s, const std::vector<HeadRun>& a, const Run& b);
 
-/// The same, equal in every number.
+/// The same, but every number must be equal.
 void agree_in_bits(Worst& worst, const std::vector<HeadRun>& a, const Run& b);
 
 }  // namespace samestate::laws_detail

@@ -15,7 +15,7 @@
 namespace samestate::laws_detail {
 namespace {
 
-/// Cuts worth trying: all of a short sequence, else the ends, the chunk's edges and the middle.
+/// Cuts worth trying: all of them for a short sequence, else the ends, the chunk's edges and the middle.
 std::vector<Index> cuts_of(Index tokens, Index chunk) {
   std::set<Index> cuts;
   if (tokens <= 12) {
@@ -41,7 +41,7 @@ Judgement path_equivalence(const LawSubject& s) {
   const auto with = [&](Index chunk, const Ranks& ranks = {}) {
     const Run run_of_it = run(s, s.batch, whole(T, chunk, ranks));
     worst.compares(call_text(mine.path.front()), &mine, call_text(run_of_it.path.front()), &run_of_it);
-    // Heads do not meet: whichever rank holds one, its bits are the same.
+    // Heads are independent: whichever rank holds one, its bits are the same.
     if (s.ranks.heads > 0 && chunk == s.chunk) {
       agree_in_bits(worst, my_heads, run_of_it);
     } else {
@@ -51,7 +51,8 @@ Judgement path_equivalence(const LawSubject& s) {
   with(other == s.chunk ? s.chunk + 1 : other);
   if (s.ranks.count > 1) {
     with(s.chunk);
-    // Equal parts, which a kernel that knows no others takes too; a case of drawn cuts is held against them.
+    // Equal parts, which kernels that support no others accept too; a case with drawn cuts is compared with
+    // them.
     with(s.chunk, {s.ranks.count + 1, false, s.ranks.seed + 1, s.ranks.heads});
   }
   if (s.chunk != 0) with(0);
@@ -150,7 +151,8 @@ void split_in_two(const std::vector<float>& x, std::int64_t width, std::vector<f
   const auto columns = static_cast<std::size_t>(width);
   for (std::size_t i = 0; i < x.size(); ++i) {
     const std::size_t place = (i / columns + i % columns) % 4;
-    const bool halved = place % 2 == 0 && std::abs(x[i]) >= 0x1p-12F;  // half of less may not be an fp16
+    // half of a smaller value may not be representable in fp16
+    const bool halved = place % 2 == 0 && std::abs(x[i]) >= 0x1p-12F;
     first[i] = halved ? x[i] / 2 : (place < 2 ? x[i] : 0.0F);
     second[i] = x[i] - first[i];
   }
@@ -197,7 +199,7 @@ Judgement packing(const LawSubject& s) {
       agree(worst, head_of(s, plain, n, h), 0, head_of(s, packed, 2 * n + 1, h), 0, shape.T, true, n, h);
     }
   }
-  // An empty sequence hands its initial state on, bit for bit.
+  // An empty sequence passes its initial state on, bit for bit.
   worst.compares("the initial state of the empty sequence in front", nullptr, "its final state", nullptr);
   for (std::int64_t h = 0; h < shape.Hv && worst.trace() != nullptr; ++h) {
     const HeadRun out = head_of(s, packed, 0, h);
@@ -210,13 +212,17 @@ Judgement packing(const LawSubject& s) {
     if (packed.out.final_state[i] == expected) continue;
     Judgement j;
     j.verdict = Verdict::fail;
-    j.gate = "exact";
+    j.gate = "exact state";
     j.ratio = std::numeric_limits<double>::infinity();
     j.expected = static_cast<double>(expected);
     j.actual = static_cast<double>(packed.out.final_state[i]);
+    j.error = std::abs(j.actual - j.expected);
+    const auto row = static_cast<std::int64_t>(i) / shape.dv;  // [Hv, dk, dv]
+    j.worst.token = row % shape.dk;
+    j.worst.channel = static_cast<std::int64_t>(i) % shape.dv;
     j.reason = fmt::format("the final state of an empty sequence is {} and must be its initial state {}",
                            j.actual, j.expected);
-    worst.add(std::move(j), 0, 0);
+    worst.add(std::move(j), 0, row / shape.dk);
     break;
   }
   return worst.take();
@@ -233,8 +239,8 @@ Judgement reset(const LawSubject& s) {
     }
     Batch suffix = tokens_of(cut, t, shape.T);
     suffix.initial_state.clear();
-    // Nor is there anything to forget: its first gate is free. Were it the same, gates that are lost beside a
-    // sum of -1e30 would be lost in both runs.
+    // There is also nothing to forget, so its first gate is arbitrary. If it were the same, gates that are
+    // lost next to a sum of -1e30 would be lost in both runs.
     for (std::int64_t b = 0; b < shape.B; ++b) {
       std::fill_n(suffix.g.begin() + b * suffix.shape.T * shape.Hv, shape.Hv, 0.0F);
     }

@@ -15,13 +15,14 @@
 namespace samestate::laws_detail {
 namespace {
 
-/// One request: how far it is, the state that the kernel left, and what it was told.
+/// One request: how far it is, the state that the kernel left, and its inputs so far.
 struct HeadSlot {
   std::int64_t done = 0;
   std::vector<float> state;
   std::vector<float> o;     ///< [tokens of path, Hv, dv]
-  Path path;                ///< the calls of its present history
-  std::vector<Batch> said;  ///< what they were told: tokens that do nothing are summed and rounded too
+  Path path;                ///< the calls of its current history
+  std::vector<Batch> said;  ///< the inputs of these calls, including tokens that do nothing, which are summed
+                            ///< and rounded too
 };
 
 /// Dense batches of one row each, end to end as one packed batch.
@@ -50,7 +51,7 @@ class HeadServer {
   explicit HeadServer(const LawSubject& s) : s_(s), engine_(fnv_of(s.batch.q)), worst_(s) {
     for (std::int64_t n = 0; n < s.batch.shape.B; ++n) {
       requests_.push_back(sequence_alone(s.batch, n));
-      // Every call has a state to start from, zeros where the case has none.
+      // Every call starts from a state, which is zero if the case has none.
       Batch& request = requests_.back();
       request.shape.initial_state = true;
       if (request.initial_state.empty()) request.initial_state.assign(state_size(), 0.0F);
@@ -105,7 +106,7 @@ class HeadServer {
     Batch part = tokens_of(requests_[n], slot.done, slot.done + count);
     part.initial_state = slot.state;
     if (padding > 0) {
-      // Tokens to be undone are the request's own, so that a kernel that reads them shows.
+      // Tokens to be undone are the request's own, so that a kernel that reads them is noticed.
       Batch more = tokens_of(requests_[n], T - std::min(padding, T), T);
       more.initial_state.clear();
       part = packed_from({part, more});
@@ -115,8 +116,9 @@ class HeadServer {
     return part;
   }
 
-  /// What slot n said in a call, `count` tokens of its own in front, and of the call's output the rows from `begin` on and
-  /// state `sequence`, become the slot's; `call` is how its tokens went.
+  /// Stores in slot n the inputs `said` of a call, of which the first `count` tokens are its own, and from
+  /// the call's output the rows from `begin` on and state `sequence`; `call` is how its tokens were
+  /// evaluated.
   void take(std::size_t n, Batch said, const Outputs& out, std::int64_t begin, std::int64_t count,
             std::int64_t sequence, Segment call) {
     HeadSlot& slot = slots_[n];
@@ -134,7 +136,7 @@ class HeadServer {
   }
 
   [[nodiscard]] bool tracing() const { return s_.trace != nullptr && !found_; }
-  /// A line of the program, for the trace.
+  /// Adds a line of the program to the trace.
   void say(const std::string& what) {
     if (tracing()) s_.trace->program.push_back(what);
   }
@@ -154,7 +156,7 @@ class HeadServer {
     take(n, std::move(part), out, 0, count, 0, path.front());
   }
 
-  /// One token of every open slot, in one batch, on the form that decodes.
+  /// One token of every open slot, in one batch, in the form that decodes.
   void decode(const std::vector<std::size_t>& open) {
     std::vector<std::string> words;
     for (std::size_t n : open) words.push_back(fmt::format("slot {} {}", n, tokens_text(n, 1)));
@@ -204,7 +206,7 @@ class HeadServer {
     }
   }
 
-  /// A fork of slot n runs ahead on tokens that are then rejected: the slot itself must not notice.
+  /// A fork of slot n runs ahead on tokens that are then rejected; the slot itself must not be affected.
   void speculate(std::size_t n) {
     const HeadSlot before = slots_[n];
     forked_ = true;
@@ -220,7 +222,7 @@ class HeadServer {
     say(fmt::format("slot {}: freed, its request begins again", n));
   }
 
-  /// The slot's whole history, as one run of the calls that it was made of.
+  /// The slot's whole history, as one run with the calls that it consisted of.
   [[nodiscard]] Run history_of(std::size_t n) const {
     const HeadSlot& slot = slots_[n];
     Batch told = packed_from(slot.said);
@@ -228,7 +230,7 @@ class HeadServer {
     return {std::move(told), slot.path, {slot.o, slot.state}};
   }
 
-  /// That history against the oracle.
+  /// Compares that history with the oracle.
   void judge(std::size_t n) {
     if (slots_[n].done == 0) return;
     const Run history = history_of(n);
@@ -238,7 +240,7 @@ class HeadServer {
     }
   }
 
-  /// The same after a call, for the trace: the first one that left something wrong ends the program.
+  /// The same after a call, for the trace: the first call that left something wrong ends the program.
   void look(std::size_t n) {
     const Run history = history_of(n);
     std::vector<LawPair> pairs;
@@ -262,8 +264,8 @@ class HeadServer {
   std::vector<Batch> requests_;
   std::vector<HeadSlot> slots_;
   Worst worst_;
-  bool forked_ = false;  ///< the call is a fork's
-  bool found_ = false;   ///< the trace has its end
+  bool forked_ = false;  ///< the call belongs to a fork
+  bool found_ = false;   ///< the trace is complete
 };
 
 }  // namespace

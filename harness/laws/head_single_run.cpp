@@ -64,7 +64,7 @@ Judgement no_op(const LawSubject& s) {
 
 namespace {
 
-/// ||S_t||_F <= a_t ||S_{t-1}||_F + beta_t ||k_t|| ||v_t||, valid while 0 <= beta ||k||^2 <= 2, as then
+/// ||S_t||_F <= a_t ||S_{t-1}||_F + beta_t ||k_t|| ||v_t||, valid for 0 <= beta ||k||^2 <= 2, because then
 /// ||I - beta k k^T|| <= 1 (P-16). Without the delta rule the first factor is 1 anyway and beta is 1.
 Vector<double> state_norm_bound(const Sequence<double>& x, bool delta) {
   Vector<double> bound(x.tokens());
@@ -99,7 +99,7 @@ Judgement norm_bounds(const LawSubject& s) {
       if (s.trace != nullptr) {
         Matrix<double> most(x.tokens(), 1);
         for (Index t = 0; t < x.tokens(); ++t) most(t, 0) = std::abs(x.scale) * x.q.row(t).norm() * norms(t);
-        HeadRun measured = head;  // norms in place of values; the bounds and the run are those of the values
+        HeadRun measured = head;  // norms instead of values; the bounds and the run are those of the values
         measured.o = head.o.rowwise().norm();
         measured.state = Matrix<double>::Constant(1, 1, head.state.norm());
         const Matrix<double> last = Matrix<double>::Constant(1, 1, norms(x.tokens() - 1));

@@ -43,7 +43,7 @@ constexpr std::array kRows = {
         .on_heads = {heads::split_anywhere, {kTwoTokens}},
         .on_tensors = {tensors::split, {kTwoTokens}},
         .resumes = true,
-        // A call that goes on with more tokens than a tile has; other lengths are the law's own.
+        // A call that continues with more tokens than a tile has; the other lengths come from the law itself.
         .planned = {"B=2 T=200 law=split"}},
     Law{.name = "causality",
         .ids = "P-07",
@@ -114,7 +114,7 @@ constexpr std::array kRows = {
                 "gives the same",
         .needs = slots,
         .on_tensors = {tensors::pool, {kTwoSlots}},
-        // A pool as it is served: a token of each request, and states of models' widths.
+        // A pool as in serving: one token per request, and states of models' widths.
         .planned = {"B=2 T=1 law=pool", "T=1 dk=128 dv=128 law=pool", "T=3 dk=64 law=pool"}},
     Law{.name = "packing",
         .ids = "M27 M37",
@@ -150,7 +150,7 @@ std::vector<const Law*> laws_on(LawOn<Subject> Law::*kind, Properties has) {
   return out;
 }
 
-/// Why the case is too small for the law; empty where it is not.
+/// Says why the case is too small for the law; empty if it is not.
 template <class Size>
 std::string_view too_small(const std::array<LeastOfLaw, 2>& least, Size&& size) {
   for (const LeastOfLaw& row : least) {

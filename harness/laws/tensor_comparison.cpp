@@ -32,7 +32,7 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
   }
   const bool points = first.oracle.points || second.oracle.points;
   for (Index i = 0; i < rows; ++i) {
-    double squares = 0.0, bounds = 0.0, largest = 0.0;  // of the row
+    double squares = 0.0, bounds = 0.0, largest = 0.0;  // sums over the row
     for (Index j = 0; j < x.cols(); ++j) {
       const double bound = tolerance_x(i, j) + tolerance_y(i, j);
       if (!std::isfinite(bound)) continue;
@@ -66,7 +66,8 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
     }
     squares_ += squares;
     bounds_ += bounds;
-    // Without rounding points wide bounds pass no difference that a fault of kWideTolerance would make (in_doubt.h).
+    // Without rounding points, wide bounds pass no difference as large as a fault of kWideTolerance causes
+    // (in_doubt.h).
     const double size = std::sqrt(squares / static_cast<double>(std::max<Index>(x.cols(), 1)));
     const bool hides = !points && bounds > kWideTolerance * kWideTolerance * squares &&
                        largest > std::max(kLargeShare * kWideTolerance * size, kLeastError);

@@ -15,22 +15,23 @@ namespace samestate::tensor_laws_detail {
 
 using Change = TensorLawComparison::Change;
 
-/// The outputs of one sequence of a run, and what they are held against.
+/// The outputs of one sequence of a run, and their oracle.
 struct Side {
   const Tensors<double>& outputs;
   const OperatorOracle& oracle;
 };
 
-/// Judgements of many comparisons, as one.
+/// Combines the judgements of many comparisons.
 class Comparison {
  public:
   explicit Comparison(TensorLawTrace* trace) : trace_(trace) {}
 
-  /// Two runs, in words; `place` as in TensorLawComparison. Before the first add.
+  /// Names the two runs in words; `place` is as in TensorLawComparison. Call it before the first add.
   void begin(Change change, std::string first, std::string second, Index place = -1);
-  /// The rows [0, rows) of an output of sequence b of the two, within the sum of their tolerances.
+  /// Compares the rows [0, rows) of an output of sequence b in the two runs, within the sum of their
+  /// tolerances.
   void add(Index b, const std::string& name, Index rows, const Side& first, const Side& second);
-  /// `what` was compared, in words.
+  /// The combined judgement; `what` says in words what was compared.
   [[nodiscard]] Judgement take(const std::string& what);
 
  private:
@@ -38,18 +39,19 @@ class Comparison {
   Judgement worst_;
   std::int64_t compared_ = 0;
   std::int64_t not_finite_ = 0;  ///< elements that are finite in neither run
-  Judgement first_not_finite_;   ///< of them
+  Judgement first_not_finite_;   ///< the first of them
   std::string where_not_finite_;
   double squares_ = 0.0, bounds_ = 0.0;
   std::string where_;
   std::string
-      doubt_;  ///< of contracts without rounding points, a row whose bounds are wide and whose difference is not small
+      doubt_;  ///< for contracts without rounding points: a row whose bounds are wide and whose difference is
+               ///< not small
 };
 
-/// Of sequence b evaluated in calls ending at `cuts`.
+/// The oracle of sequence b, evaluated in calls that end at `cuts`.
 [[nodiscard]] OperatorOracle oracle_of(const TensorSubject& s, const std::vector<CaseTensor>& inputs, Index b,
                                        const std::vector<Index>& cuts);
-/// Of each sequence of the batch: for a run that several others are held against.
+/// The oracles of all sequences of the batch, for a run with which several others are compared.
 [[nodiscard]] std::vector<OperatorOracle> oracles_of(const TensorSubject& s,
                                                      const std::vector<CaseTensor>& inputs,
                                                      const std::vector<Index>& cuts);
@@ -57,25 +59,25 @@ class Comparison {
 /// The case with B sequences of T tokens.
 [[nodiscard]] Resolved resized(const Resolved& r, std::int64_t B, std::int64_t T);
 
-/// EQ-03, P-09: any cut with the states carried gives one pass.
+/// EQ-03, P-09: cutting anywhere and carrying the states gives the same as one pass.
 [[nodiscard]] Judgement split(const TensorSubject& s);
 
 /// P-07: outputs before t do not depend on tokens from t on.
 [[nodiscard]] Judgement causality(const TensorSubject& s);
 
-/// P-08: rows of a batch do not meet.
+/// P-08: the rows of a batch are independent.
 [[nodiscard]] Judgement batch_permutation(const TensorSubject& s);
 
-/// M25: a request from a reset state or cache is the same after another one as before it.
+/// M25: a request that starts from a reset state or cache gives the same after another request as before it.
 [[nodiscard]] Judgement reset(const TensorSubject& s);
 
-/// M24-M29: requests in slots, decoded together, advanced, forked, rejected and begun again in any order.
+/// M24-M29: requests in slots, decoded together, advanced, forked, rejected and started again in any order.
 [[nodiscard]] Judgement serving(const TensorSubject& s);
 
-/// M25, M29: of a pool the rows of the slot alone are read and written, whichever slot it is.
+/// M25, M29: only the rows of the slot are read and written in a pool, whichever slot it is.
 [[nodiscard]] Judgement pool(const TensorSubject& s);
 
-/// M27, M37: sequences of different lengths end to end as one.
+/// M27, M37: packed sequences of different lengths give the same as each of them alone.
 [[nodiscard]] Judgement packing(const TensorSubject& s);
 
 }  // namespace samestate::tensor_laws_detail

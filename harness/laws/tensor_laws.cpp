@@ -6,13 +6,13 @@
 
 #include "harness/laws/tensor_comparison.h"
 
-/// Laws of the systems of named tensors. Each compares runs of one kernel with each other, element by element
-/// within the sum of their running errors (BOUNDS 10.2): what is wrong in both runs alike passes here, and not
-/// against the oracle.
+/// Laws of the systems of named tensors. Each compares runs of one kernel with each other, element by
+/// element, within the sum of their running errors (BOUNDS 10.2): an error common to both runs passes here,
+/// but not against the oracle.
 namespace samestate::tensor_laws_detail {
 namespace {
 
-/// The first tokens of a sequence, its middle and its end.
+/// Returns cuts near the beginning, in the middle and at the end of a sequence.
 std::vector<Index> cuts_worth_trying(Index tokens, Index chunk) {
   const Index c = chunk > 0 ? chunk : 8;
   std::set<Index> cuts;
@@ -60,7 +60,7 @@ Judgement causality(const TensorSubject& s) {
       for (Index b = 0; b < s.r.c.B; ++b) {
         for (Index i = t * each; i < s.r.c.T * each; ++i) {
           float& value = x.data[static_cast<std::size_t>(b * x.spec.size() + i)];
-          // Halving keeps every format; the sign stays where a feature map must be positive.
+          // Halving is exact in every format; the sign is kept where a feature map must be positive.
           value *= x.spec.content == Content::features ? 0.5F : -0.5F;
         }
       }

@@ -15,20 +15,20 @@
 namespace samestate::tensor_laws_detail {
 namespace {
 
-/// What the rows that nobody owns hold in the second run: what a copy keeps and arithmetic does not. Among them a
-/// number of every format that no state at hand is.
+/// What the rows without an owner hold in the second run: values that survive a copy but not arithmetic.
+/// Among them is a number of every format that no actual state has.
 constexpr float kNobodys[] = {1024.0F,
                               -0.0F,
                               std::numeric_limits<float>::denorm_min(),
-                              std::bit_cast<float>(0x7fc12345U),  // a quiet NaN of its own payload
+                              std::bit_cast<float>(0x7fc12345U),  // a quiet NaN with a payload of its own
                               std::numeric_limits<float>::infinity(),
                               -std::numeric_limits<float>::infinity(),
                               std::numeric_limits<float>::max()};
 
-/// Which rows of a pool a request owns.
+/// The rows of a pool that a request owns.
 struct Owned {
   Index slots = 0;
-  Index slot = -1;  ///< none
+  Index slot = -1;  ///< the request has none
 
   [[nodiscard]] bool has(Index row, Index rows) const { return slot >= 0 && row / (rows / slots) == slot; }
 };
@@ -43,7 +43,8 @@ Owned owned_by(const std::vector<CaseTensor>& inputs, Index b) {
   return {slot.spec.slots, std::lround(slot.data[static_cast<std::size_t>(b)])};
 }
 
-/// Every request in the next slot, the last one's in the first, its own rows moved there and the others nobody's.
+/// Moves every request to the next slot, the last one's to the first, together with its rows; the other rows
+/// belong to nobody.
 std::vector<CaseTensor> in_the_next_slot(std::vector<CaseTensor> inputs, Index batch) {
   const std::vector<CaseTensor> before = inputs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -65,7 +66,7 @@ std::vector<CaseTensor> in_the_next_slot(std::vector<CaseTensor> inputs, Index b
   return inputs;
 }
 
-/// `rows` where `takes` says so, else zeros.
+/// Returns `rows` where `takes` is true and zeros elsewhere.
 template <class Takes>
 Matrix<double> only(Matrix<double> x, const Takes& takes) {
   for (Index i = 0; i < x.rows(); ++i) {
@@ -74,7 +75,7 @@ Matrix<double> only(Matrix<double> x, const Takes& takes) {
   return x;
 }
 
-/// A pool's rows where the request of the turned run finds them, as the first run has them.
+/// Returns a pool's rows in the slots of the first run.
 Matrix<double> turned_back(const Matrix<double>& pool, Index slots) {
   const Index each = pool.rows() / slots;
   Matrix<double> x(pool.rows(), pool.cols());
@@ -82,8 +83,8 @@ Matrix<double> turned_back(const Matrix<double>& pool, Index slots) {
   return x;
 }
 
-/// By words what numbers do not tell apart: what is no finite number, which then is 0 on both sides, and a zero by its
-/// sign. Holds the first that differs.
+/// Compares words, to tell apart what numbers do not: non-finite values, which otherwise count as 0 on both
+/// sides, and the sign of zero. Remembers the first difference.
 class Words {
  public:
   void take(Index b, const std::string& name, Matrix<double>& before, Matrix<double>& after, Format stored) {
@@ -105,7 +106,8 @@ class Words {
   [[nodiscard]] static std::uint32_t word(double x) {
     return std::bit_cast<std::uint32_t>(static_cast<float>(x));
   }
-  /// A format of fewer bits than fp32 has its own words for what is no number, and rounds what is too large.
+  /// A format with fewer bits than fp32 writes its own words for non-finite values, and rounds large numbers
+  /// to infinity.
   [[nodiscard]] static bool same(double x, double y, Format stored) {
     if (word(x) == word(y)) return true;
     return stored != Format::fp32 &&
@@ -138,10 +140,12 @@ Judgement pool(const TensorSubject& s) {
   const std::vector<Tensors<double>> first = s.run(s.inputs, {});
   const std::vector<Tensors<double>> second = s.run(elsewhere, {});
   const Signature signature = s.system.signature(s.r.c);
-  // Apart: what stays says nothing of how well what changes is known.
+  // These are compared separately: rows that stay the same say nothing about the accuracy of rows that
+  // change.
   Comparison unowned(s.trace), owned(s.trace);
   Words words;
-  // Bit for bit, but for what a contract that stores states in fewer takes of them.
+  // Rows must stay the same bit for bit, apart from what a contract that stores states in fewer bits rounds
+  // away.
   const auto stays = [&](const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& run) {
     unowned.begin(Change::pool, kRowsGiven, kRowsLeft);
     for (Index b = 0; b < s.r.c.B; ++b) {
@@ -155,7 +159,7 @@ Judgement pool(const TensorSubject& s) {
         words.take(b, spec.name, before[spec.name], after[spec.name], s.r.contract->state);
         OperatorOracle exact;
         exact.exact = before;
-        // Half: the law takes the sum of both sides'.
+        // Halved, since the law adds both sides' tolerances.
         exact.tolerance = {{spec.name, get(before, spec.name).unaryExpr([&](double x) {
                               return std::abs(x - round_to(x, s.r.contract->state)) / 2;
                             })}};

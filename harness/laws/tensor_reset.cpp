@@ -3,11 +3,11 @@
 
 #include "harness/laws/tensor_comparison.h"
 
-/// Laws about what a call must not know: the request before it, and the sequence beside it.
+/// Laws about what a call must not know: the request before it and the sequence beside it.
 namespace samestate::tensor_laws_detail {
 namespace {
 
-/// The inputs with every state as a request finds it that begins.
+/// Returns the inputs with every state as at the beginning of a request.
 std::vector<CaseTensor> begun(std::vector<CaseTensor> inputs) {
   for (CaseTensor& x : inputs) {
     if (x.spec.axis == Axis::state) std::fill(x.data.begin(), x.data.end(), 0.0F);
@@ -15,7 +15,7 @@ std::vector<CaseTensor> begun(std::vector<CaseTensor> inputs) {
   return inputs;
 }
 
-/// Another request: the tokens in reverse order and half as large, which every format keeps.
+/// Returns another request: the tokens in reverse order and half as large, which is exact in every format.
 std::vector<CaseTensor> another(std::vector<CaseTensor> inputs, Index tokens) {
   for (CaseTensor& x : inputs) {
     if (x.spec.axis != Axis::tokens && x.spec.axis != Axis::prefix) continue;
@@ -32,7 +32,7 @@ std::vector<CaseTensor> another(std::vector<CaseTensor> inputs, Index tokens) {
   return inputs;
 }
 
-/// The same tokens from the states that a run left.
+/// Returns the same tokens, with the states that a run left.
 std::vector<CaseTensor> from(std::vector<CaseTensor> inputs, const std::vector<Tensors<double>>& left) {
   for (CaseTensor& x : inputs) {
     if (x.spec.axis != Axis::state) continue;
@@ -113,7 +113,7 @@ Judgement packing(const TensorSubject& s) {
     const OperatorOracle oracle = oracle_of(s, s.inputs, b, {});
     for (const auto& [name, tolerance] : oracle.tolerance) {
       const Index each = tolerance.rows() / T;
-      // As many rows as the sequence has alone, of which those that it has packed are compared.
+      // As many rows as the sequence has by itself; only those of the packed run are compared.
       Matrix<double> rows = Matrix<double>::Zero(tolerance.rows(), tolerance.cols());
       rows.topRows(length * each) = get(together, name).middleRows(begin * each, length * each);
       const Tensors<double> of_sequence{{name, std::move(rows)}};

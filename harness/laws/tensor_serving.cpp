@@ -10,12 +10,12 @@
 namespace samestate::tensor_laws_detail {
 namespace {
 
-/// One request: how far it is, the states that the kernel left, and what it was told.
+/// One request: how far it has come, the states that the kernel left, and what the kernel was given.
 struct TensorSlot {
   Index done = 0;
   std::vector<Index> cuts;  ///< where its calls ended
   std::map<std::string, std::vector<float>> states;
-  Tensors<double> outputs;  ///< rows of its tokens; states of the last call
+  Tensors<double> outputs;  ///< the rows of its tokens, and the states after its last call
 };
 
 /// By all inputs but weights.
@@ -79,7 +79,7 @@ class TensorServer {
     return open;
   }
 
-  /// Request b before its first token.
+  /// Returns request b before its first token.
   [[nodiscard]] TensorSlot empty(Index b) const {
     TensorSlot slot;
     for (const CaseTensor& x : s_.inputs) {
@@ -90,7 +90,7 @@ class TensorServer {
     return slot;
   }
 
-  /// Elements [begin, end) of sequence b.
+  /// Returns elements [begin, end) of sequence b.
   static std::vector<float> part(const CaseTensor& x, Index b, Index begin, Index end) {
     const auto first = x.data.begin() + b * x.spec.size();
     return {first + begin, first + end};
@@ -106,8 +106,8 @@ class TensorServer {
     return out;
   }
 
-  /// The next `count` tokens of the slots in one call, each from its own states. A cache is what a call of the
-  /// slot's tokens sees of it, so that slots of one call are equally far where there is one.
+  /// Runs the next `count` tokens of the slots in one call, each from its own states. A call sees its slot's
+  /// cache only up to its tokens, so if there is a cache all slots of one call must be equally far.
   std::vector<Tensors<double>> call(const std::vector<std::size_t>& rows, Index count) {
     std::vector<CaseTensor> inputs = s_.inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -130,7 +130,7 @@ class TensorServer {
       if (!by_token) continue;
       x.spec.shape[0] = x.shape[1] =
           all.spec.axis == Axis::prefix ? slots_[rows.front()].done + count : count;
-      // The cache as it is: a path of one call would be given its first rows.
+      // The cache is passed as it is: a path of one call would see only its first rows.
       if (all.spec.axis == Axis::prefix) x.spec.axis = Axis::state;
     }
     return s_.run_as(resized(s_.r, std::ssize(rows), count), inputs, {});
@@ -156,8 +156,8 @@ class TensorServer {
     }
   }
 
-  /// One token of every open slot in one batch, the last first; of those as far as the first open one where
-  /// there is a cache.
+  /// Runs one token of every open slot in one batch, the last slot first; if there is a cache, only those
+  /// that are as far as the first open one.
   void decode(std::vector<std::size_t> open) {
     const bool cached = std::any_of(s_.inputs.begin(), s_.inputs.end(),
                                     [](const CaseTensor& x) { return x.spec.axis == Axis::prefix; });
@@ -167,7 +167,7 @@ class TensorServer {
     advance(open, 1);
   }
 
-  /// Tokens of a copy that is then thrown away.
+  /// Runs tokens on a copy that is then thrown away.
   void speculate(std::size_t n) {
     const TensorSlot before = slots_[n];
     advance({n}, 1 + static_cast<Index>(below(static_cast<std::size_t>(T() - before.done))));
@@ -198,8 +198,8 @@ class TensorServer {
   const Signature signature_;
   std::mt19937_64 engine_;
   std::vector<TensorSlot> slots_;
-  std::vector<Tensors<double>> alone_;  ///< each request in one call
-  std::vector<OperatorOracle> wholes_;  ///< of these
+  std::vector<Tensors<double>> alone_;  ///< each request run in one call
+  std::vector<OperatorOracle> wholes_;  ///< the oracles for these
   Comparison comparison_;
 };
 

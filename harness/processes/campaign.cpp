@@ -24,19 +24,19 @@
 namespace samestate {
 namespace {
 
-/// A failure counts as one where it comes each of so many times, after the first one in processes of their own; on a
-/// device, whose contexts take seconds, once less.
+/// A failure counts as reproducible if it comes back in each of so many runs, which after the first have a
+/// process of their own. A device, whose contexts take seconds to create, gets one run fewer.
 constexpr int kRuns = 3;
 constexpr int kRunsOnDevice = 2;
-/// Failures of one kernel that are looked for behind the cases that ran before them.
+/// For so many failures of one kernel, the cases that ran before them are replayed.
 constexpr int kReplayed = 3;
-/// Failures that are run again: a kernel that is wrong throughout need not be slow too.
+/// The number of failures that are run again: a kernel that is wrong throughout need not be slow too.
 constexpr int kRepeated = 200;
-/// Seconds in which the cases before a failure are looked for, where the run ends with it; and those in which what brought one
-/// failure of a kernel is tried on its others.
+/// Seconds for replaying the cases before a failure if the run ends with that failure; and seconds for trying
+/// what caused one failure of a kernel on its other failures.
 constexpr double kReplayFast = 6.0;
 constexpr double kTryKnown = 20.0;
-/// Seconds that running failures again may take, of processes that start for it: that a kernel is wrong is known by then.
+/// Seconds for running failures again in new processes: after that it is clear that the kernel is wrong.
 constexpr double kRepeatSeconds = 60.0;
 
 /// A case that names no kernel runs on the CPU.
@@ -99,7 +99,7 @@ class Campaign {
         return other;
       }
     }
-    // A case that failed is being run again: whether it fails again or is flaky, it ends the run.
+    // A failed case that is being run again ends the run either way, whether it fails again or is flaky.
     while (!ending() && !(options_.fail_fast && is_repeating())) {
       const std::optional<std::size_t> index = order_.next(elapsed());
       if (!index) break;
@@ -109,7 +109,7 @@ class Campaign {
     return std::nullopt;
   }
 
-  /// Seconds since the campaign began.
+  /// Returns the seconds since the campaign began.
   [[nodiscard]] double elapsed() const {
     return std::chrono::duration<double>(Clock::now() - begin_).count();
   }
@@ -118,13 +118,13 @@ class Campaign {
     return !failed_.empty() || !unrepeated_.empty() || !other_tuning_.none();
   }
 
-  /// Whether no case is started any more.
+  /// Returns true if no further case is started.
   [[nodiscard]] bool ending() const {
     return (options_.budget > 0 && elapsed() > options_.budget) || interrupted();
   }
 
-  /// Whether what is under way is ended too: a kernel that hangs has the grace that any other has after an interrupt. Other
-  /// ranks end theirs themselves.
+  /// Returns true if running cases are ended as well: a kernel that hangs gets the same grace as any other
+  /// after an interrupt. Other ranks end their own cases.
   bool waited_enough() {
     constexpr std::chrono::seconds kGrace(5);
     if (options_.ranks != nullptr || !interrupted()) return false;
@@ -132,7 +132,8 @@ class Campaign {
     return Clock::now() - *interrupted_since_ > kGrace;
   }
 
-  /// Of what was ended under way: a failure that was to be repeated stands, and any other case was not judged.
+  /// Finishes the cases that were ended while they ran: a failure that was to be repeated is kept, any other
+  /// case was not judged.
   void finish_abandoned() {
     if (!interrupted()) return;
     for (std::size_t i = 0; i < cases_.size(); ++i) {
@@ -154,7 +155,7 @@ class Campaign {
     }
   }
 
-  /// A case of a kernel that is run no further; it is finished here.
+  /// Returns true if the case belongs to a kernel that is no longer run, and finishes the case.
   bool is_skipped(const Task& task) {
     if (losses_.none()) return false;
     Record planned = planned_record(task.c, table_);
@@ -164,7 +165,7 @@ class Campaign {
     return true;
   }
 
-  /// Whether a case that came back from a rank is given again.
+  /// Returns true if a case that came back from a rank is handed out again.
   bool again(const Task& task) {
     const auto index = static_cast<std::size_t>(task.index);
     return failed_.contains(index) || other_tuning_.waits(index) || !is_skipped(task);
@@ -193,7 +194,8 @@ class Campaign {
     Record now = record_of(task.c, table_, result);
     order_.add(now.spent.compile + now.spent.tune);
     const bool ended = result.judgement.gate == "signal" || result.judgement.gate == "exit";
-    // What ended the campaign may have ended the process, or what the kernel talked to, or kept that from starting.
+    // Whatever ended the campaign may also have ended the process or what the kernel talked to, or kept it
+    // from starting.
     if (interrupted() && (ended || (verdict == Verdict::skipped && failed != failed_.end()))) {
       if (failed != failed_.end()) {
         now = not_run_again(std::move(failed->second.record), failed->second.task);
@@ -207,7 +209,7 @@ class Campaign {
     }
     if (now.judgement.gate == kNoDevice && options_.devices != nullptr && options_.devices->left() == 0)
       now.judgement.gate = kDevicesLost;
-    // A case that is run again is so in a process of its own, which ends anyway.
+    // A case that is run again has a process of its own, which ends anyway.
     if (failed == failed_.end() || now.judgement.gate != "memory") losses_.add(now);
     if (each_device_ && failed == failed_.end() && each_device_->begin(index, now)) return;
     if (failed == failed_.end()) {
@@ -227,12 +229,12 @@ class Campaign {
     failed_.erase(failed);
     if (repeated && verdict == Verdict::crash) ++repeated_crashes_[alone.record.kernel];
     if (repeated) return conclude(index, alone.record);
-    // Stray accesses meet other memory each time, and end the process or not.
+    // Stray accesses hit different memory each time, and may or may not end the process.
     if (alone.record.judgement.gate == "memory" && is_repeatable_failure(verdict)) {
       alone.record.judgement.reason += fmt::format("; run again alone: {}", name_of(verdict));
       return finish(index, alone.record);
     }
-    // Others may still run in its process; what is looked for there waits until they have ended.
+    // Other cases may still run in its process; the search there waits until they have ended.
     unrepeated_.push_back(std::move(alone));
   }
 
@@ -250,7 +252,8 @@ class Campaign {
     again_.push_back(index);
   }
 
-  /// A failure that stands as it was seen. In a process that had run nothing before, it is one by itself.
+  /// Returns a failure as it was first seen. In a process that had run nothing before, it is a failure by
+  /// itself.
   [[nodiscard]] Record not_run_again(Record record, const Task& task) const {
     std::string& reason = record.judgement.reason;
     if (const std::size_t before = history_.before(task).size(); before > 0)
@@ -268,7 +271,7 @@ class Campaign {
     return (known == repeated_crashes_.end() || known->second < kEnough) && !history_.before(task).empty();
   }
 
-  /// Of a case that another device ran before.
+  /// Takes the result of a case that another device ran before.
   void take_other(const Task& task, const CaseResult& result) {
     const auto index = static_cast<std::size_t>(task.index);
     const Record record = record_of(task.c, table_, result);
@@ -285,7 +288,7 @@ class Campaign {
     Verdict alone;
   };
 
-  /// It comes from the cases that ran before it in its process, or it comes and goes.
+  /// Either the cases that ran before it in its process cause it, or it is intermittent.
   void look_before(Unrepeated& failure) {
     Judgement& j = failure.record.judgement;
     std::vector<Case> before;
@@ -324,7 +327,7 @@ class Campaign {
     finish(failure.index, failure.record);
   }
 
-  /// Behind the cases that brought another failure of its kernel.
+  /// Replays it after the cases that caused another failure of its kernel.
   Replayed behind_known(const Unrepeated& failure, const ReplayOptions& options) {
     Replayed out;
     for (const std::vector<Case>& after : known_[failure.record.kernel]) {
@@ -351,7 +354,7 @@ class Campaign {
   struct Failed {
     Record record;
     Task task;
-    int left;  ///< runs
+    int left;  ///< runs left
   };
 
   std::span<const Case> cases_;
@@ -368,13 +371,13 @@ class Campaign {
   std::map<std::size_t, Failed> failed_;
   std::vector<Unrepeated> unrepeated_;
   OtherTuning other_tuning_;
-  std::map<std::string, int> repeated_crashes_;                  ///< by kernel: crashes that came alone too
-  std::map<std::string, int> replayed_;                          ///< by kernel
-  std::map<std::string, std::vector<std::vector<Case>>> known_;  ///< by kernel: cases that brought a failure
-  double tried_known_ = 0.0;                                     ///< seconds
+  std::map<std::string, int> repeated_crashes_;  ///< by kernel: crashes that also happen alone
+  std::map<std::string, int> replayed_;          ///< by kernel
+  std::map<std::string, std::vector<std::vector<Case>>> known_;  ///< by kernel: cases that caused a failure
+  double tried_known_ = 0.0;                                     ///< seconds spent on known_
   History history_;
   int repeats_left_ = kRepeated;
-  double repeating_ = 0.0;  ///< seconds of failures that were run again
+  double repeating_ = 0.0;  ///< seconds spent on running failures again
   std::int64_t run_ = 0;
   Losses losses_;
   std::optional<EachDevice> each_device_;

@@ -39,7 +39,7 @@ WorkerOptions shared_process(int threads, double timeout, bool on_device, Device
   if (devices == nullptr || devices->all().empty()) return options;
   const int count = static_cast<int>(devices->all().size());
   options.workers = options.apart = count;
-  // Two in each process where there are two at all: threads of one kernel are to meet.
+  // Each process gets two threads if there are two at all, so that threads of one kernel meet.
   options.threads = std::max((threads + count - 1) / count, std::min(threads, 2));
   options.devices = devices;
   return options;

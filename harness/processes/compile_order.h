@@ -13,23 +13,25 @@
 
 namespace samestate {
 
-/// The order in which cases are started where kernels are compiled anew for some keys of them (KernelRow::compiled_for): that of the
-/// list, but a case that compiles is put off behind cases of what is compiled while compiling has taken more than half of the
-/// time, and is not started at all after some seconds. So there is something to judge while the next variant is compiled.
+/// The order in which cases are started if kernels are compiled anew for some of their keys
+/// (KernelRow::compiled_for). It is that of the list, except that a case that compiles is postponed after
+/// cases of kernels that are compiled already while compiling has taken more than half of the time, and is
+/// not started at all after `seconds`. So there is something to judge while the next variant is compiled.
 class CompileOrder {
  public:
-  /// Seconds after which nothing is compiled (0: no case is put off or left), and processes that compile at a time: the seconds of
-  /// each count as part of one. The cases and the table have to outlive it.
+  /// `seconds` after which nothing is compiled (0: no case is postponed or left out), and the number of
+  /// processes that compile at once: the seconds of each count as part of one. The cases and the table must
+  /// outlive this object.
   CompileOrder(std::span<const Case> cases, const KernelTable& table, double seconds, int compilers)
       : cases_(cases), table_(table), seconds_(seconds), compilers_(compilers) {}
 
-  /// The place in the list of the case that comes next, `elapsed` seconds after the first could start; nothing: no case is left.
+  /// The index of the next case, `elapsed` seconds after the first could start; nullopt if no case is left.
   [[nodiscard]] std::optional<std::size_t> next(double elapsed);
 
-  /// Adds what a case spent in compiling and tuning.
+  /// Adds the time that a case spent compiling and tuning.
   void add(double compile_seconds) { spent_ += compile_seconds; }
 
-  /// Places of the cases that were left since there was no time to compile them.
+  /// Indices of the cases that were left out because there was no time to compile them.
   [[nodiscard]] const std::vector<std::size_t>& left() const { return left_; }
 
  private:
@@ -45,7 +47,7 @@ class CompileOrder {
   double spent_ = 0.0;
   std::size_t next_ = 0;
   std::deque<std::size_t> put_off_;
-  std::set<Variant> started_;  ///< of which a case was started
+  std::set<Variant> started_;  ///< the variants of which a case was started
   std::vector<std::size_t> left_;
 };
 

@@ -11,7 +11,8 @@ namespace samestate {
 namespace {
 
 constexpr double kLookSeconds = 60.0;
-/// So long what was said of a device that was there is taken to be about something else than its absence.
+/// For so long after a device was seen, a message about it is taken to be about something other than its
+/// absence.
 constexpr std::chrono::seconds kBelieved{30};
 
 }  // namespace
@@ -41,7 +42,8 @@ int Devices::least(const std::vector<int>& loads) const {
 
 std::optional<std::string> Devices::visible_to(int number) const {
   if (number == kNone) return "";
-  // Such a process has what its parent has: one device needs no name, which a slice of one or a container may not know.
+  // Such a process sees what its parent sees: a single device needs no name, and a slice of a device or a
+  // container may not know its name.
   if (all_.size() == 1) return std::nullopt;
   return at(number).visible;
 }

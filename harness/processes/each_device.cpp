@@ -16,13 +16,13 @@ bool is_judged(const Record& record) {
   return v == Verdict::pass || v == Verdict::vacuous;
 }
 
-/// Whether the device of a run is another than the first, and what it gave can be held against it: one that was lost
-/// meanwhile gave nothing, or its run was made by the first.
+/// Returns true if another device than the first made the run and its result can be compared: a device that
+/// was lost in the meantime gave none, or its run was made by the first.
 bool counts(const Record& first, const Record& other) {
   return other.gpu != first.gpu && other.judgement.verdict != Verdict::skipped;
 }
 
-/// Of an output in Record::outputs.
+/// Returns the hash of an output in Record::outputs.
 std::string hash_in(const std::string& outputs, const std::string& name) {
   const std::size_t at = (" " + outputs).find(" " + name + ":");
   if (at == std::string::npos) return "nothing";
@@ -53,7 +53,7 @@ std::optional<EachDevice::Run> EachDevice::next() {
   return run;
 }
 
-/// The first run on another device that is not the first device's, bit for bit.
+/// Returns the first run on another device that differs from the first device's by any bit.
 const Record* EachDevice::disagreeing(const Open& open) {
   const auto found = std::find_if(open.others.begin(), open.others.end(), [&](const Record& other) {
     if (!counts(open.first, other)) return false;
@@ -103,7 +103,7 @@ std::string EachDevice::name_of_device(const std::string& id) const {
                                   : fmt::format("device {}", devices_->at(number).text());
 }
 
-/// `again`: what the first device gave when it was asked once more.
+/// `again` is what the first device returned when it ran the case a second time.
 Record EachDevice::failure(const Open& open, const Record& again) const {
   const Record& other = *disagreeing(open);
   Record record = open.first;

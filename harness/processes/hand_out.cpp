@@ -10,13 +10,14 @@
 namespace samestate {
 namespace {
 
-/// Reports that come by themselves: so many seconds apart for each rank, so that rank 0 has a thousand a second at most.
+/// Unrequested reports of a rank are so many seconds apart, so that rank 0 gets at most a thousand a second
+/// from each.
 constexpr double kReportSeconds = 1e-3;
 constexpr double kLeastInterval = 0.02;
 constexpr double kMostInterval = 1.0;
-/// A job that was under way on so many lost ranks is what ended them.
+/// A job that was running on so many lost ranks is taken to be their cause.
 constexpr int kMostLost = 3;
-/// Processes of a rank have numbers from here on.
+/// Process numbers of a rank begin here.
 constexpr int kRankShift = 40;
 
 }  // namespace
@@ -35,7 +36,8 @@ int HandOut::living() const {
 }
 
 void HandOut::send(int number, const RankMessage& message) {
-  // What cannot be sent is lost with its wire, which the next look at the link sees.
+  // A message that cannot be sent is lost together with its connection, which the next look at the link
+  // notices.
   if (link_open_) (void)link_.send({number, RankFrame::Kind::text, text_of_message(message)});
 }
 
@@ -46,7 +48,7 @@ void HandOut::run(Pool& pool, const NextJob& next, const JobObserver& observer,
   now_.emplace(
       Current{&next, &observer, &options, &pool.options(),
               PieceSizes(options.work, link_.ranks() <= kMostJudging ? living() + 1 : living(), jobs)});
-  // Whatever ends the run, nothing of it is of interest then.
+  // Once the run has ended, for whatever reason, nothing of it matters any more.
   struct End {
     HandOut* of;
     ~End() {
@@ -77,7 +79,7 @@ void HandOut::run(Pool& pool, const NextJob& next, const JobObserver& observer,
   pool.run([this](std::int64_t served) { return next_here(served); }, here);
 }
 
-/// The next job of the run, one that came back first.
+/// Returns the next job of the run, preferring one that came back.
 std::optional<HandOut::Open> HandOut::take(std::int64_t served) {
   while (!back_.empty()) {
     Open open = std::move(back_.front());
@@ -157,7 +159,7 @@ void HandOut::call(int number) {
 }
 
 void HandOut::settle(int number, RankReport report) {
-  if (report.run != run_) return;  // of a run that was ended before it
+  if (report.run != run_) return;  // the report belongs to a run that ended earlier
   Rank& rank = ranks_[static_cast<std::size_t>(number)];
   rank.state = Rank::State::serving;
   for (const std::int64_t index : report.started) {
@@ -191,7 +193,7 @@ void HandOut::lose(int number, const std::string& why) {
     say_(fmt::format("rank {}{} is lost ({}): the {} cases that it had are handed out again", number,
                      rank.where.empty() ? "" : " on " + rank.where, why, rank.open.size()));
   for (auto& [index, open] : std::exchange(rank.open, {})) {
-    // What is not announced was not under way for longer than a report takes.
+    // A job that is not announced cannot have run for longer than a report takes.
     if (open.announced && ++open.lost >= kMostLost) {
       JobResult died;
       died.kind = JobResult::Kind::died;
@@ -206,7 +208,7 @@ void HandOut::lose(int number, const std::string& why) {
   }
 }
 
-/// Gives every rank that wants a piece one, as long as there are jobs.
+/// Gives a piece to every rank that asked for one, as long as there are jobs.
 void HandOut::feed() {
   const auto first_jobs =
       kFirstJobs * static_cast<std::size_t>(now_->workers->workers * now_->workers->threads);

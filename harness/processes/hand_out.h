@@ -14,49 +14,51 @@
 
 namespace samestate {
 
-/// What a run says of itself for other ranks.
+/// What the run that hands out jobs tells this class.
 struct HandOutOptions {
-  double work = PieceSizes::kUnknown;  ///< sum of Job::work of all jobs
-  /// Once true no job is begun: what a rank was given and has not begun is left, without `finished`; but for jobs in a
-  /// fresh process, which repeat one that is finished.
+  double work = PieceSizes::kUnknown;  ///< sum of Job::work over all jobs
+  /// Once it returns true no job is started: jobs that a rank was given and has not started are dropped
+  /// without `finished`, except for jobs in a fresh process, which repeat one that is finished.
   std::function<bool()> ending = {};
-  /// Before a job that came back is given again (its rank was lost, or lost a process); false: it is not, and has no
-  /// `finished` of the run.
+  /// Asked before a job that came back is given out again (its rank was lost, or lost a process); false drops
+  /// it without `finished`.
   std::function<bool(const Job&)> again = {};
 };
 
-/// Rank 0 of several: hands the jobs of a run out to the others in pieces (serve_rank takes them), and runs jobs itself
-/// too where the ranks are few. The results are those of a pool alone: which jobs there are, `next` decides here, and
-/// what becomes of each a pool of isolated processes, there or here. The jobs of a rank that is lost are handed out
-/// again; one that was under way on two lost ranks is what ended them: it died.
+/// Used on rank 0 of several: hands the jobs of a run out to the other ranks in pieces (serve_rank takes
+/// them), and also runs jobs itself if there are few ranks. The results are those of a single pool: `next`
+/// decides here which jobs there are, and each runs in a pool of isolated processes, there or here. The jobs
+/// of a lost rank are handed out again; a job that was running on two lost ranks is held responsible and
+/// counts as died.
 class HandOut : private Elsewhere {
  public:
-  /// `own`: what rank 0 would say; a rank that says another build or command is refused. `say`: called with a sentence
-  /// about a rank that is lost.
+  /// `own` is the hello of rank 0; a rank with another build or command is refused. `say` is called with a
+  /// sentence about each rank that is lost.
   HandOut(RankLink& link, RankHello own, std::function<void(const std::string&)> say = {});
 
-  /// As pool.run, with its processes and those of the ranks, which have the pool's options. Throws Error, that names the
-  /// rank, also where one has another command or build, cannot load a kernel, or where a runner did there.
+  /// As pool.run, with its processes and those of the ranks, which use the pool's options. Throws Error that
+  /// names the rank if one has another command or build, cannot load a kernel, or if a runner there threw.
   void run(Pool& pool, const NextJob& next, const JobObserver& observer, const HandOutOptions& options);
 
-  /// Rank 0 of more runs none itself: what it writes and counts takes it whole.
+  /// With more ranks than this, rank 0 runs no jobs itself: receiving and writing results takes all of its
+  /// time.
   static constexpr int kMostJudging = 16;
-  /// A piece is one message, and what is open of it lies in the memory of rank 0.
+  /// A piece is one message, and its open jobs are kept in the memory of rank 0.
   static constexpr std::size_t kMostJobs = 1024;
-  /// Where nobody knows yet what a job takes: so many for each that runs at a time.
+  /// The number of jobs per concurrent slot while it is not yet known how long a job takes.
   static constexpr std::size_t kFirstJobs = 2;
 
  private:
   struct Open {
     Job job;
-    bool announced = false;  ///< `started` came for it
-    int lost = 0;            ///< ranks that were lost while it was under way
+    bool announced = false;  ///< `started` was called for it
+    int lost = 0;            ///< the number of ranks that were lost while it was running
   };
   struct Rank {
     enum class State {
-      coming,   ///< has not said yet that it is there
-      waiting,  ///< for the beginning of a run
-      called,   ///< told of it, and has not answered
+      coming,   ///< has not reported yet
+      waiting,  ///< waits for a run to begin
+      called,   ///< was told of a run and has not answered yet
       serving,
       lost
     } state = State::coming;
@@ -92,15 +94,15 @@ class HandOut : private Elsewhere {
   RankHello own_;
   std::function<void(const std::string&)> say_;
   bool link_open_ = true;
-  std::vector<Rank> ranks_;  ///< by number; that of rank 0 is not used
-  std::deque<Open> back_;    ///< to be given again
+  std::vector<Rank> ranks_;  ///< by rank number; that of rank 0 is not used
+  std::deque<Open> back_;    ///< jobs to be handed out again
   std::map<std::int64_t, Open> here_;
   std::uint64_t run_ = 0;
   std::int64_t serial_ = 0;
   std::optional<Current> now_;
 };
 
-/// pool.run, on the ranks of `ranks` too where it is one.
+/// Calls pool.run, and uses the other ranks if `ranks` is not null.
 void run_on(HandOut* ranks, Pool& pool, const NextJob& next, const JobObserver& observer,
             const HandOutOptions& options);
 

@@ -27,7 +27,7 @@ class Replay {
   }
 
  private:
-  /// What it keeps is mostly of the case before it, or of the first one of its process.
+  /// The cause is usually the case just before it, or the first one of its process.
   bool find(Replayed& out) {
     std::vector<Case> own;
     for (const Case& other : out.after) {
@@ -46,7 +46,7 @@ class Replay {
     return fails(out.after, out);
   }
 
-  /// Every block that is not needed.
+  /// Tries to leave out every block of `block` cases that is not needed.
   void leave_out(std::size_t block, Replayed& out) {
     for (std::size_t begin = 0; begin < out.after.size() && !spent();) {
       const std::size_t end = std::min(begin + block, out.after.size());
@@ -65,8 +65,8 @@ class Replay {
   }
   [[nodiscard]] bool spent() const { return left() <= 0.0 || (options_.stop && options_.stop()); }
 
-  /// Whether the case has a repeatable failure behind these; then its result is that of `out`. A sequence that the budget
-  /// ends has none.
+  /// Returns true if the case fails repeatably after these; `out` then holds its result. A sequence that the
+  /// budget cuts short has no result.
   bool fails(const std::vector<Case>& before, Replayed& out) {
     if (spent()) return false;
     ReplayOptions options = options_;
@@ -109,7 +109,7 @@ CaseResult run_behind(const std::vector<Case>& before, const Case& c, const Case
         for (const Case& other : before) {
           try {
             (void)run(other);
-          } catch (const Error&) {  // no case of this table
+          } catch (const Error&) {  // the case is not of this table
           }
         }
         return result_text(run(c));

@@ -34,7 +34,7 @@ Clock::time_point after(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// Milliseconds until `end`, for poll.
+/// Returns the milliseconds until `end`, for poll.
 int left(Clock::time_point end) {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(milliseconds, 0, 1'000'000'000));
@@ -44,12 +44,13 @@ std::string ended_with(int status) {
   if (WIFSIGNALED(status))
     return fmt::format("signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   const int code = WEXITSTATUS(status);
-  // What a shell says of a child of its own.
+  // The shell reports the end of a child of its own in this way.
   return fmt::format("exit code {}{}", code,
                      code > 128 ? fmt::format(" (signal {}: {})", code - 128, ::strsignal(code - 128)) : "");
 }
 
-/// The shell's last deed, where the command is one: nothing stands between the program and who kills or waits for it.
+/// Makes the command replace the shell if it is a simple command: then nothing stands between the program and
+/// whoever kills or waits for it.
 std::string replacing_the_shell(const std::string& command) {
   const std::string first = command.substr(0, command.find(' '));
   const bool one = command.find_first_of(";&|<>()`\n") == std::string::npos && first != "exec" &&
@@ -57,7 +58,8 @@ std::string replacing_the_shell(const std::string& command) {
   return one ? "exec " + command : command;
 }
 
-/// {who started it, its process}: those that run. What is forked off has the list too, and nothing of its own in it.
+/// {the process that started it, its process} of those that run. A forked child has a copy of the list, in
+/// which nothing is its own.
 std::mutex started_mutex;
 std::set<std::pair<pid_t, pid_t>> started;
 
@@ -78,7 +80,7 @@ LineProcess LineProcess::start(const std::string& command, std::string_view opti
   if (!log.empty()) out.printed_ = Printed(log);
   const std::string line = replacing_the_shell(command);
   const pid_t parent = ::getpid();
-  // vfork's children may not do what this one does; nothing but calls that are safe between fork and exec.
+  // A child of vfork may not do this; between fork and exec only calls that are safe there are made.
   out.child_ = ::fork();
   if (out.child_ == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -87,7 +89,7 @@ LineProcess LineProcess::start(const std::string& command, std::string_view opti
     ::dup2(ends[1], STDIN_FILENO);
     ::dup2(ends[1], STDOUT_FILENO);
     if (out.printed_.writer() >= 0) ::dup2(out.printed_.writer(), STDERR_FILENO);
-    // A worker ignores what the terminal sends to the group; its children have a group of their own.
+    // A worker ignores what the terminal sends to the group; its children are in a group of their own.
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGPIPE, SIG_DFL);
     ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
@@ -153,7 +155,7 @@ std::string LineProcess::stop(bool at_once) {
     printed_.take();
     if (!gone) ::poll(nullptr, 0, 5);
   }
-  ::kill(-child_, SIGKILL);  // what it left behind
+  ::kill(-child_, SIGKILL);  // end what it left running
   if (!gone) {
     ::kill(child_, SIGKILL);
     while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) {
@@ -164,13 +166,13 @@ std::string LineProcess::stop(bool at_once) {
   child_ = -1;
   printed_.take();
   printed_.close();
-  // This process's own signal says nothing of how it would have ended.
+  // The signal that this process sent says nothing about how the child would have ended.
   if (!gone && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return {};
   return ended_with(status);
 }
 
 void LineProcess::end_all() noexcept {
-  // Whoever holds it is starting one, whose children there are none of yet.
+  // If the lock is taken, its holder is starting a process, and this process has no children in the list yet.
   const std::unique_lock lock(started_mutex, std::try_to_lock);
   if (!lock.owns_lock()) return;
   for (const auto& [who, child] : started) {
@@ -194,7 +196,7 @@ LineProcess::Said LineProcess::send(std::string line, double seconds) {
 }
 
 LineProcess::Said LineProcess::receive(double seconds, const std::function<bool()>& stop) {
-  constexpr int kTick = 200;  // milliseconds: a signal between the question and the wait is seen at the next
+  constexpr int kTick = 200;  // ms; a signal between the check and the wait is seen at the next tick
   const auto end = after(seconds);
   while (true) {
     if (const std::size_t newline = received_.find('\n'); newline != std::string::npos) {

@@ -8,23 +8,26 @@
 
 namespace samestate {
 
-/// A kernel that costs so many processes, or so many seconds of cases that never ended, is run no further: one
-/// that always hangs shall not take hours.
+/// Limits after which a kernel is not run any more, because it has cost too many processes or too many
+/// seconds of cases that never ended: a kernel that always hangs must not take hours.
 inline constexpr std::int64_t kMostLostProcesses = 20;
 inline constexpr double kMostHungSeconds = 3600.0;
-/// A process that touched memory outside its tensors is ended, since its heap may be damaged too. A kernel whose processes were
-/// ended for that in so many cases, and took so many seconds to start meanwhile, is run no further; one that starts fast goes on.
+/// A process that touched memory outside its tensors is ended, since its heap may be damaged. A kernel for
+/// which this happened in this many cases, and whose processes took this many seconds to restart, is not run
+/// any more; one that starts fast continues.
 inline constexpr std::int64_t kMostTrespasses = 20;
 inline constexpr double kMostStartingSeconds = 60.0;
 
-/// What each kernel cost so far.
+/// What each kernel has cost so far.
 class Losses {
  public:
-  /// Counts what took a process or its device context with it: crash, timeout, and either of them that was not
-  /// repeated; and, apart, what had to be ended because it left its memory. What a kernel on the CPU threw costs nothing.
+  /// Counts results that took down a process or its device context: crash, timeout, and either of them that
+  /// was not repeated. Processes that had to be ended because they left their memory are counted separately.
+  /// An exception in a CPU kernel costs nothing.
   void add(const Record& record);
   [[nodiscard]] bool none() const { return by_kernel_.empty(); }
-  /// Sets the judgement to skipped and says why where the record's kernel is run no further.
+  /// If the record's kernel is not run any more, sets the judgement to skipped, with the reason, and returns
+  /// true.
   [[nodiscard]] bool skip(Record& record) const;
 
  private:
@@ -32,7 +35,8 @@ class Losses {
     std::int64_t processes = 0;
     double hung = 0.0;  ///< seconds
     std::int64_t trespasses = 0;
-    double starting = 0.0;  ///< seconds that its processes took to start since the first trespass
+    double starting = 0.0;  ///< seconds that its processes took to start after the first access outside its
+                            ///< tensors
   };
   std::map<std::string, Cost> by_kernel_;
 };

@@ -21,18 +21,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A process that forks faster than it can be killed is not waited for for ever.
+/// Waiting ends after so many rounds, since a process may fork faster than it can be killed.
 constexpr int kMostRounds = 1000;
 
 std::mutex mutex;
-pid_t adopter = -1;  ///< who called adopt_orphans(); what it forked off has the number too, and is not it
+pid_t adopter = -1;  ///< the process that called adopt_orphans(); its forked children have a copy of the
+                     ///< number, but are not that process
 std::set<pid_t> own;
 
 pid_t parent_of(const fs::path& process) {
   std::ifstream file(process / "stat");
   const std::string stat{std::istreambuf_iterator<char>(file), {}};
   const std::size_t name =
-      stat.rfind(')');  // the name before it may hold anything; behind it: " STATE PARENT"
+      stat.rfind(')');  // the name in parentheses may hold any characters; after it comes " STATE PARENT"
   return name == stat.npos || name + 4 > stat.size() ? -1 : std::atoi(stat.c_str() + name + 4);
 }
 
@@ -46,7 +47,7 @@ std::vector<pid_t> children() {
     std::copy(std::istream_iterator<pid_t>(file), {}, std::back_inserter(out));
   }
   if (listed) return out;
-  // A kernel that is built without these lists.
+  // This is for a Linux kernel that is built without these lists.
   for (const fs::directory_entry& process : fs::directory_iterator("/proc", none)) {
     const pid_t number = std::atoi(process.path().filename().c_str());
     if (number > 0 && parent_of(process.path()) == ::getpid()) out.push_back(number);

@@ -10,7 +10,7 @@
 namespace samestate {
 namespace {
 
-/// The setting before the first colon, and the configurations behind it.
+/// Splits it into the setting before the first colon and the configurations after it.
 std::pair<std::string, std::string> parts_of(const std::string& tuned) {
   const std::size_t colon = tuned.find(": ");
   if (colon == tuned.npos) return {};
@@ -35,7 +35,7 @@ std::string_view verb_of(Verdict verdict) {
 
 bool passes(Verdict verdict) { return verdict == Verdict::pass || verdict == Verdict::vacuous; }
 
-/// Puts a sentence behind the reason.
+/// Appends a sentence to the reason.
 void add_to(std::string& reason, const std::string& setting, const std::string& sentence) {
   reason += fmt::format("{}{}{} {}", reason.empty() ? "" : "; ", kWithOtherTuning, setting, sentence);
 }
@@ -61,7 +61,7 @@ std::string other_tuning_of(const Record& record) {
 bool add_retuned(Record& record, const std::string& setting, const CaseResult& repeat) {
   auto [by, chosen] = parts_of(repeat.tuned);
   const Verdict came = repeat.judgement.verdict;
-  // A process that ended, or had to be ended, could not say what it had chosen.
+  // A process that ended, or had to be ended, could not report what it had chosen.
   if (by.empty() && (came == Verdict::crash || came == Verdict::timeout)) by = setting, chosen = "not told";
   if (by != setting) return false;
   add_to(record.judgement.reason, setting, sentence_of(record, came, chosen));

@@ -16,12 +16,12 @@
 namespace samestate {
 namespace {
 
-constexpr int kTickMilliseconds = 50;  // a process that ran out of time says nothing
-/// A process that stands still for so long, in so many looks, has stopped.
+constexpr int kTickMilliseconds = 50;  // a process that runs out of time does not say so
+/// A process that stands still in so many consecutive looks has stopped.
 constexpr int kStopLooks = 10;
 constexpr std::chrono::seconds kStopTime(1);
-constexpr int kMostStarts = 4;  // of a process that dies before it is given a job
-/// Below it the judge itself runs out of memory, case after case, or ends.
+constexpr int kMostStarts = 4;  // attempts for a process that dies before it is given a job
+/// With less address space the judge itself runs out of memory in case after case, or ends.
 constexpr std::uint64_t kLeastAddressSpace = std::uint64_t{2} << 30;
 
 void require_address_space() {
@@ -39,7 +39,8 @@ Pool::Pool(JobRunner run, const WorkerOptions& options) : run_(std::move(run)), 
   require_address_space();
   if (options_.workers < 1) throw Error(fmt::format("{} workers: at least 1 is needed", options_.workers));
   if (options_.threads < 1) throw Error(fmt::format("{} threads: at least 1 is needed", options_.threads));
-  // One at least a device: or what names a device would wait for ever.
+  // Every device needs at least one worker: otherwise a job that names a device without one would wait for
+  // ever.
   if (options_.devices != nullptr)
     options_.workers = std::max(options_.workers, static_cast<int>(options_.devices->all().size()));
   if (options_.apart < 1) options_.apart = options_.workers * options_.threads;
@@ -88,7 +89,8 @@ Pool::Worker& Pool::start(std::int64_t subject, int slot, int threads, int devic
   return workers_.back();
 }
 
-/// Each slot has a device that is left, as many slots one as another; a process on one that is lost is given nothing more.
+/// Gives every slot a device that is left, with the slots spread evenly; a process on a lost device is given
+/// nothing more.
 void Pool::deal() {
   if (options_.devices == nullptr) return;
   const Devices& devices = *options_.devices;
@@ -108,7 +110,8 @@ void Pool::deal() {
   }
 }
 
-/// For a process of its own: the one that the job names, else the one that has the fewest processes.
+/// Returns the device for a process of its own: the one that the job names, or else the one with the fewest
+/// processes.
 int Pool::device_of(const Job& job) const {
   if (options_.devices == nullptr) return Devices::kNone;
   const Devices& devices = *options_.devices;
@@ -127,7 +130,7 @@ bool Pool::suits(const Job& job, const Slot& slot) const {
   return named == slot.device || !options_.devices->is_left(named);
 }
 
-/// Whether the worker had a device that is lost; then others have its share.
+/// Returns true if the worker's device is lost; its share is then given to the other devices.
 bool Pool::is_gone(const Worker& worker, const std::string& said) {
   if (options_.devices == nullptr || worker.device == Devices::kNone) return false;
   if (!options_.devices->is_gone(worker.device, said)) return false;
@@ -135,7 +138,7 @@ bool Pool::is_gone(const Worker& worker, const std::string& said) {
   return true;
 }
 
-/// To be given to another device.
+/// Puts a job back to be given to another device.
 void Pool::give_back(Flight flight) {
   if (flight.as.suspicion) return suspects_.push_front(flight.as);
   waiting_.push_front({std::move(flight.job), true});
@@ -155,7 +158,7 @@ void Pool::give(Worker& worker, Job job, Suspect as, const JobObserver& observer
   for (int starts = 1; !worker.process->send(flight.id, flight.job.text); ++starts) {
     if (starts == kMostStarts)
       throw Error("workers die before they are given a case: see stderr for their reason");
-    if (!worker.flights.empty()) break;  // these were lost with it, and so will this one be
+    if (!worker.flights.empty()) break;  // these jobs were lost with it, and this one would be lost too
     (void)worker.process->end(true);
     worker.process =
         process_for(worker.subject, worker.slot == kNoSlot ? 1 : options_.threads, worker.device);
@@ -167,7 +170,7 @@ void Pool::give(Worker& worker, Job job, Suspect as, const JobObserver& observer
   worker.flights.push_back(std::move(flight));
 }
 
-/// The next job for a slot. One that names another device waits for it there.
+/// Returns the next job for a slot. A job that names another device waits there for that device.
 std::optional<Pool::Waiting> Pool::next_for(const Slot& slot, const NextJob& next) {
   for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
     if (!suits(at->job, slot)) continue;
@@ -184,7 +187,7 @@ std::optional<Pool::Waiting> Pool::next_for(const Slot& slot, const NextJob& nex
   return std::nullopt;
 }
 
-/// Whether it was given something.
+/// Returns true if the slot was given a job.
 bool Pool::fill_slot(int number, const NextJob& next, const JobObserver& observer) {
   Slot& slot = slots_[static_cast<std::size_t>(number)];
   bool given = false;
@@ -199,7 +202,7 @@ bool Pool::fill_slot(int number, const NextJob& next, const JobObserver& observe
       give(alone, std::move(job), {}, observer, waiting->announced);
       continue;
     }
-    // What a subject left behind (threads, static variables, a damaged heap) ends with its process.
+    // Whatever a subject left behind (threads, static variables, a damaged heap) ends with its process.
     if (slot.worker != nullptr && slot.worker->subject != job.subject) {
       detach(*slot.worker);
       let_go(observer);
@@ -223,7 +226,7 @@ void Pool::fill(const NextJob& next, const JobObserver& observer) {
     const Job& job = suspect.member->job;
     give(start(job.subject, kNoSlot, 1, device_of(job)), job, suspect, observer);
   }
-  // A slot may find a job for one before it.
+  // A slot may find a job that an earlier slot can run.
   for (bool again = true; again;) {
     again = false;
     for (int i = 0; i < static_cast<int>(slots_.size()); ++i) again |= fill_slot(i, next, observer);
@@ -238,7 +241,8 @@ void Pool::wait_for_messages(const JobObserver& observer) {
     waiting.push_back({worker.process->socket(), POLLIN, 0});
     workers.push_back(&worker);
   }
-  for (Worker& worker : workers_) waiting.push_back({worker.process->printed(), POLLIN, 0});  // -1: none
+  // -1 stands for none
+  for (Worker& worker : workers_) waiting.push_back({worker.process->printed(), POLLIN, 0});
   if (observer.elsewhere != nullptr) waiting.push_back({observer.elsewhere->descriptor(), POLLIN, 0});
   const int ready = ::poll(waiting.data(), waiting.size(), kTickMilliseconds);
   if (ready < 0 && errno != EINTR) throw std::runtime_error("poll failed");
@@ -271,27 +275,28 @@ void Pool::collect(Worker& worker, const JobObserver& observer) {
   }
   if (open) return;
   detach(worker);
-  // It is on its way out: how it ends is its own, unless it stays.
+  // It is about to end: report how it ends by itself, unless it stays.
   lose(worker, JobResult::Kind::died, worker.process->end(false), observer);
 }
 
 void Pool::take(Worker& worker, Flight flight, WorkerMessage message, const JobObserver& observer) {
   if (message.kind == WorkerMessage::Kind::error) throw Error(message.answer.text);
   if (message.kind == WorkerMessage::Kind::internal_error) {
-    // A heap that an earlier job damaged makes the harness itself throw: only a fresh process is sure.
+    // If an earlier job damaged the heap, the harness itself throws: only a fresh process gives a certain
+    // answer.
     if (worker.given == 1) throw std::runtime_error(message.answer.text);
     detach(worker);
     suspect(worker, std::move(flight), {"broken", message.answer.text});
     return;
   }
   const bool broken = !message.answer.broken.empty();
-  // What breaks a process says nothing that is the same the next time.
+  // A process that breaks does not report the same thing the next time.
   if (!message.answer.misses.empty() && is_gone(worker, broken ? "" : message.answer.misses)) {
     give_back(std::move(flight));
     return;
   }
   if (broken) detach(worker);
-  // What breaks a process may be the job beside the one that finds it broken.
+  // The process may have been broken by the job that ran beside the one that found it broken.
   if (broken && (worker.suspicion || !worker.flights.empty())) {
     suspect(worker, std::move(flight), {"broken", message.answer.broken});
     return;
@@ -307,8 +312,9 @@ bool Pool::paused_too_long(const Flight& flight) {
   return std::chrono::duration<double>(Clock::now() - *flight.paused).count() > flight.most_paused;
 }
 
-/// The signal that stopped the process; 0: none, or it may yet go on. A terminal that stops a job and lets it go on does so to
-/// the judge too, which then may be the first to run.
+/// Returns the signal that stopped the process; 0 if none did or if it may still be continued. A terminal
+/// that suspends and resumes a job does so to the judge as well, and the judge may be the first of the two to
+/// run again.
 int Pool::stopped_for_good(Worker& worker) {
   const int signal = worker.flights.empty() ? 0 : worker.process->stopped();
   if (signal == 0) return worker.stop.looks = 0;
@@ -351,7 +357,7 @@ void Pool::look_at_the_clock(const JobObserver& observer) {
   }
 }
 
-/// Of a process that is gone.
+/// Handles a process that is gone.
 void Pool::lose(Worker& worker, JobResult::Kind kind, const WorkerEnd& end, const JobObserver& observer) {
   std::vector<Flight> flights = std::exchange(worker.flights, {});
   if (!flights.empty() && is_gone(worker, "")) {
@@ -418,7 +424,7 @@ void Pool::settle(Suspicion& suspicion, const JobObserver& observer) {
   }
 }
 
-/// Ends the processes that are given nothing more and have nothing left.
+/// Ends the processes that are given nothing more and have no work left.
 void Pool::let_go(const JobObserver& observer) {
   for (auto worker = workers_.begin(); worker != workers_.end();) {
     if (worker->slot != kNoSlot || !worker->flights.empty()) {
@@ -435,7 +441,7 @@ void Pool::let_go(const JobObserver& observer) {
   }
 }
 
-/// Whoever goes on with the pool finds it without the jobs of this run.
+/// The next user of the pool then finds it without the jobs of this run.
 void Pool::abandon() {
   for (Slot& slot : slots_) slot.worker = nullptr, slot.served = kNoSubject;
   workers_.clear();
@@ -448,7 +454,7 @@ void Pool::run(const NextJob& next, const JobObserver& observer) {
   try {
     while (true) {
       let_go(observer);
-      // First, for what came from there may give the processes here something to do.
+      // This comes first, since a message from elsewhere may give the processes here something to do.
       const bool elsewhere = observer.elsewhere != nullptr && observer.elsewhere->turn();
       fill(next, observer);
       if (in_flight() == 0 && suspects_.empty() && waiting_.empty() && !elsewhere) return;
@@ -463,7 +469,7 @@ void Pool::run(const NextJob& next, const JobObserver& observer) {
 }
 
 JobResult Pool::run_one(Job job, std::function<bool()> stop) {
-  // What is true where it is stopped before it has answered.
+  // This is the result if the run is stopped before the process has answered.
   JobResult out;
   out.kind = JobResult::Kind::hung;
   out.how = "interrupt";

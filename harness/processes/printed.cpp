@@ -65,7 +65,7 @@ void Printed::close() {
   if (reader_ >= 0) ::close(std::exchange(reader_, -1));
 }
 
-/// A process that prints without end fills a pipe and no disk.
+/// A process that prints without end fills a pipe but no disk.
 void Printed::take() {
   if (reader_ < 0) return;
   constexpr std::size_t kKept = 16 << 10;
@@ -75,7 +75,7 @@ void Printed::take() {
   ssize_t count = 0;
   while (fresh.size() < 16 * part.size() && (count = ::read(reader_, part.data(), part.size())) > 0)
     fresh.append(part.data(), static_cast<std::size_t>(count));
-  // Whoever wrote there is gone: the end of a pipe is readable for ever.
+  // All writers are gone: a pipe at its end is readable for ever.
   if (count == 0) ::close(std::exchange(reader_, -1));
   if (fresh.empty()) return;
   if (shown_ < most_shown) {
@@ -95,7 +95,7 @@ void Printed::take() {
   if (::fstat(file, &now) == 0 && now.st_size < kMostLogged)
     for (std::string_view rest = fresh; !rest.empty();) {
       const ssize_t written = ::write(file, rest.data(), rest.size());
-      if (written <= 0) break;  // a full disk loses a log, and no verdict
+      if (written <= 0) break;  // a full disk costs a log, but not a verdict
       rest.remove_prefix(static_cast<std::size_t>(written));
     }
   ::close(file);

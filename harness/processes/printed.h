@@ -6,32 +6,34 @@
 
 namespace samestate {
 
-/// Takes what another process prints through a pipe: the end of it is kept, and all of it is appended to a file until
-/// that is full. Whoever holds it has to read (take) while the process runs, which else waits for it.
+/// Receives what another process prints through a pipe: keeps the end of it, and appends all of it to a file
+/// up to a limit. The owner must keep reading (take) while the process runs, because the process blocks
+/// otherwise.
 class Printed {
  public:
-  /// Nothing is read, and the process prints where it likes.
+  /// Reads nothing; the process prints wherever it wants.
   Printed() = default;
-  /// `log`: the file, of 16 MiB at most. Throws Error where there is no pipe.
+  /// `log` is the file, of at most 16 MiB. Throws Error if no pipe can be created.
   explicit Printed(std::string log);
   ~Printed();
   Printed(Printed&& other) noexcept;
   Printed& operator=(Printed&& other) noexcept;
 
-  /// What the process is to print to; -1: there is nothing.
+  /// The descriptor to which the process prints; -1 if there is none.
   [[nodiscard]] int writer() const { return writer_; }
-  /// Closes this process's copy of it: the pipe ends with the other.
+  /// Closes this process's copy of it, so that the pipe ends when the other process closes it.
   void close_writer();
-  /// To be polled; -1: nobody prints there any more.
+  /// The descriptor to poll; -1 if nobody prints there any more.
   [[nodiscard]] int reader() const { return reader_; }
-  /// Reads what is there.
+  /// Reads what is available.
   void take();
   void close();
 
-  /// Of each process so many bytes go to own_stderr too, as they come; 0, as at first: none.
+  /// Forwards this many bytes of each process to own_stderr too, as they arrive; 0, the default, forwards
+  /// none.
   static void show(std::size_t most);
 
-  /// The end of it: at most 16 KiB, and its last line but for blanks.
+  /// The end of the output: at most 16 KiB, and its last line that is not blank.
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] std::string last_line() const;
 
@@ -41,7 +43,8 @@ class Printed {
   std::size_t shown_ = 0;
 };
 
-/// stderr of the command, in a process whose own stderr is read (WorkerProcess::log_to) that of its parent: what the judge says.
+/// The stderr of the command; in a process whose own stderr is captured (WorkerProcess::log_to), that of its
+/// parent. The judge's own messages go there.
 [[nodiscard]] std::FILE* own_stderr();
 void set_own_stderr(std::FILE* file);
 

@@ -16,7 +16,7 @@ namespace {
 struct FrameHeader {
   std::int32_t rank = 0;
   RankFrame::Kind kind = RankFrame::Kind::text;
-  std::uint64_t bytes = 0;  ///< that follow
+  std::uint64_t bytes = 0;  ///< bytes that follow
 };
 
 std::string bytes_of(const RankFrame& frame) {

@@ -9,7 +9,7 @@
 namespace samestate {
 namespace {
 
-/// Appends: numbers as they lie in memory, a text or a list behind its length.
+/// Appends to a text: numbers as they lie in memory, a text or a list after its length.
 struct Writer {
   std::string out = {};
 
@@ -48,7 +48,7 @@ struct Reader {
 template <class M, class Of>
 concept Message = std::is_same_v<std::remove_const_t<M>, Of>;
 
-// One visit of the fields of each, for writing and for reading alike.
+// Each message has one function that visits its fields, for writing as well as for reading.
 
 template <class Visit, class List, class Each>
 void visit_list(Visit& visit, List& list, Each&& each) {
@@ -125,7 +125,7 @@ void visit_fields(Visit& visit, M& m) {
   visit(m.error);
 }
 
-/// The message of the variant's alternative `kind`.
+/// Reads the message that is the variant's alternative `kind`.
 template <std::size_t I = 0>
 RankMessage read_as(std::size_t kind, Reader& reader) {
   if constexpr (I < std::variant_size_v<RankMessage>) {

@@ -8,24 +8,24 @@
 
 #include "harness/processes/pool.h"
 
-/// What rank 0 and the ranks that run jobs for it say to each other, as bytes and back. All ranks run one build, which
-/// the first message of each says; so the layout has no version of its own.
+/// The messages between rank 0 and the ranks that run jobs for it, and their encoding as bytes. All ranks run
+/// the same build, as the first message of each confirms, so the layout has no version of its own.
 namespace samestate {
 
-/// A rank is ready, or why it cannot be.
+/// A rank is ready, or says why it cannot be.
 struct RankHello {
   std::string build;    ///< version and kernels: equal on all ranks
   std::string command;  ///< its arguments: equal on all ranks
-  std::string where;    ///< the machine, for a person
-  std::string refused;  ///< empty: it is ready
+  std::string where;    ///< the machine, in words for a person
+  std::string refused;  ///< empty if it is ready
 };
 
-/// Rank 0 begins to hand out: how the jobs that follow are run. Every begun run has its number, so that what is late is
-/// known.
+/// Rank 0 starts to hand out jobs, and says how they are run. Every run that begins has a number, so that
+/// late messages are recognised.
 struct RankBegin {
   std::uint64_t run = 0;
   WorkerOptions options = {};
-  double interval = 0.0;  ///< seconds between two reports that nothing else makes due
+  double interval = 0.0;  ///< seconds between two reports if nothing else makes one due
 };
 
 /// Jobs for one rank.
@@ -34,7 +34,7 @@ struct RankPiece {
   std::vector<Job> jobs = {};
 };
 
-/// Rank 0 wants back what was not begun.
+/// Rank 0 takes back the jobs that were not started.
 struct RankRecall {
   std::uint64_t run = 0;
 };
@@ -46,13 +46,13 @@ struct RankReport {
     JobResult result = {};
   };
   std::uint64_t run = 0;
-  bool wants = false;                       ///< a further piece
-  std::vector<std::int64_t> started = {};   ///< jobs by Job::index
-  std::vector<Done> done = {};              ///< in order of finish
-  std::vector<std::int64_t> returned = {};  ///< not begun, and will not be
+  bool wants = false;                       ///< asks for another piece
+  std::vector<std::int64_t> started = {};   ///< jobs, by Job::index
+  std::vector<Done> done = {};              ///< in order of completion
+  std::vector<std::int64_t> returned = {};  ///< jobs that were not started and will not be
 };
 
-/// What ends a rank: Error of a job, as Pool::run throws it.
+/// The reason that ends a rank: the Error of a job, as Pool::run throws it.
 struct RankFailure {
   std::string error;
 };
@@ -61,7 +61,7 @@ using RankMessage = std::variant<RankHello, RankBegin, RankPiece, RankRecall, Ra
 
 [[nodiscard]] std::string text_of_message(const RankMessage& message);
 
-/// Throws Error where the text is no message.
+/// Throws Error if the text is not a valid message.
 [[nodiscard]] RankMessage parse_message(std::string_view text);
 
 }  // namespace samestate

@@ -37,7 +37,7 @@ class RankJobs : private Elsewhere {
       JobObserver observer;
       observer.started = [this](const Job& job) { report_.started.push_back(job.index); };
       observer.finished = [this](const Job& job, JobResult result) { finish(job, std::move(result)); };
-      // A later run, or the end: nothing of this one is of interest.
+      // A later run has begun, or the end has come: nothing of this run matters any more.
       observer.stop = [this] { return begins_ || !open_; };
       observer.elsewhere = this;
       want();
@@ -50,7 +50,7 @@ class RankJobs : private Elsewhere {
 
   [[nodiscard]] int descriptor() const override { return link_.descriptor(); }
 
-  /// True: rank 0 alone knows when there is nothing more.
+  /// Always true: only rank 0 knows when there is nothing more to do.
   [[nodiscard]] bool turn() override {
     look();
     const bool some = !report_.started.empty() || !report_.done.empty() || !report_.returned.empty();
@@ -63,7 +63,9 @@ class RankJobs : private Elsewhere {
     std::vector<RankFrame> frames;
     open_ = link_.receive(frames);
     for (const RankFrame& frame : frames) {
-      if (frame.kind == RankFrame::Kind::lost) continue;  // of rank 0: its wire ends this one
+      if (frame.kind == RankFrame::Kind::lost)
+        continue;  // it is rank 0 that is lost, and the end of its
+                   // connection ends this process
       RankMessage message = parse_message(frame.text);
       if (const auto* begin = std::get_if<RankBegin>(&message)) begins_ = *begin;
       if (const auto* back = std::get_if<RankRecall>(&message); back != nullptr && back->run == current_)
@@ -76,7 +78,7 @@ class RankJobs : private Elsewhere {
     }
   }
 
-  /// One of the subject that the process served last, where there is one.
+  /// Returns a job of the subject that the process served last, if there is one.
   std::optional<Job> next(std::int64_t served) {
     if (jobs_.empty()) return std::nullopt;
     auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& j) { return j.subject == served; });
@@ -84,7 +86,7 @@ class RankJobs : private Elsewhere {
     Job job = std::move(*found);
     jobs_.erase(found);
     ++under_way_;
-    // Half of it is left for the time in which the next one comes.
+    // Half of the piece is left to cover the time until the next one arrives.
     if (!wanting_ && jobs_.size() <= last_piece_ / 2) want();
     return job;
   }
@@ -111,7 +113,7 @@ class RankJobs : private Elsewhere {
   void report() {
     report_.run = current_;
     reported_ = Clock::now();
-    // Where the link is gone, the next look at it says so.
+    // If the link is gone, the next look at it shows that.
     (void)link_.send({0, RankFrame::Kind::text, text_of_message(std::exchange(report_, {}))});
   }
 
@@ -124,7 +126,7 @@ class RankJobs : private Elsewhere {
   double interval_ = 0.0;
   std::deque<Job> jobs_;
   std::size_t last_piece_ = 0;
-  bool wanting_ = false;  ///< asked for a piece that has not come
+  bool wanting_ = false;  ///< it asked for a piece that has not come yet
   std::int64_t under_way_ = 0;
   RankReport report_;
   Clock::time_point reported_;

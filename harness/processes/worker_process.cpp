@@ -33,32 +33,33 @@ namespace samestate {
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr bool kLimitsMemory = false;  // the sanitizer's shadow of the memory counts as data
+constexpr bool kLimitsMemory = false;  // the sanitizer's shadow memory counts as data
 #else
 constexpr bool kLimitsMemory = true;
 #endif
 
-/// What stands before every message of either side.
+/// Precedes every message in both directions.
 struct Header {
   std::uint32_t id = 0;
   WorkerMessage::Kind kind = WorkerMessage::Kind::answer;
-  std::uint32_t text = 0, broken = 0, misses = 0;  ///< bytes that follow
+  std::uint32_t text = 0, broken = 0, misses = 0;  ///< sizes in bytes of what follows
 };
-/// Bytes that a worker shares with its parent: its note, and whether it left by itself.
+/// The bytes that a worker shares with its parent: its note, and whether it ended by itself.
 constexpr std::size_t kSharedBytes = kFaultNote + 1;
-/// An answer of more bytes is none: something wrote into the socket that is not the worker.
+/// An answer of more bytes cannot be one: something other than the worker wrote into the socket.
 constexpr std::uint32_t kMostBytes = 1U << 30;
 
 std::string log_path;  ///< WorkerProcess::log_to
 
-/// Of a child after its fork: closes all that its parent had open but stderr, so that no kernel reaches a run file or another
-/// worker through a number that it guesses. Stdin is empty and stdout is stderr. Gives the number that `socket` has then.
-/// `log`: what stdout and stderr are instead, unless -1; the parent's stderr is own_stderr then.
+/// Runs in a child after its fork: closes everything that its parent had open except stderr, so that no
+/// kernel reaches a run file or another worker through a guessed descriptor number. Stdin becomes empty and
+/// stdout becomes stderr. Returns the number that `socket` then has. If `log` is not -1, stdout and stderr go
+/// there, and own_stderr is the parent's stderr.
 int own_alone(int socket, int log) {
   constexpr int kFirst = STDERR_FILENO + 1;
   int last = kFirst;
   if (log >= 0) {
-    // Away from the numbers that they get.
+    // Moves it away from the numbers that those get.
     const int own = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kFirst + 2);
     const int away = ::fcntl(socket, F_DUPFD_CLOEXEC, kFirst + 2);
     if (own < 0 || away < 0 || ::dup2(log, STDERR_FILENO) < 0) ::_exit(1);
@@ -69,7 +70,7 @@ int own_alone(int socket, int log) {
   if (socket != kFirst) {
     if (::dup3(socket, kFirst, O_CLOEXEC) < 0) ::_exit(1);
   }
-  if (::close_range(last + 1, ~0U, 0) != 0) {  // a kernel before Linux 5.9
+  if (::close_range(last + 1, ~0U, 0) != 0) {  // for Linux kernels before 5.9
     for (int other = last + 1; other < static_cast<int>(::sysconf(_SC_OPEN_MAX)); ++other) ::close(other);
   }
   if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing > STDIN_FILENO) {
@@ -82,7 +83,7 @@ int own_alone(int socket, int log) {
     if (own_output == nullptr) ::_exit(1);
     std::setvbuf(own_output, nullptr, _IONBF, 0);
     set_own_stderr(own_output);
-    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // or the last words before a crash are lost
+    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // otherwise the last words before a crash are lost
   }
   return kFirst;
 }
@@ -106,7 +107,7 @@ bool send_message(int socket, Header header, const Answer& answer) {
   return send_all(socket, bytes + answer.text + answer.broken + answer.misses);
 }
 
-/// Appends what is there; false at the end of the stream.
+/// Appends what has arrived; returns false at the end of the stream.
 bool receive_some(int socket, std::string& into) {
   char buffer[1 << 14];
   const ssize_t n = ::recv(socket, buffer, sizeof buffer, 0);
@@ -115,8 +116,8 @@ bool receive_some(int socket, std::string& into) {
   return n > 0;
 }
 
-/// The message that `received` begins with, removed from it; nothing where it is not whole. Throws Error where
-/// it is none.
+/// Removes and returns the message that `received` begins with; nullopt if it is not complete yet. Throws
+/// Error if it is not a message.
 std::optional<WorkerMessage> take_message(std::string& received) {
   Header header;
   if (received.size() < sizeof header) return std::nullopt;
@@ -133,7 +134,7 @@ std::optional<WorkerMessage> take_message(std::string& received) {
   return message;
 }
 
-/// Of the calling process. A limit that the machine already has below it stays.
+/// Sets a limit of the calling process. A lower limit that the machine already sets is kept.
 void limit(int resource, std::uint64_t most) {
   rlimit now{};
   if (::getrlimit(static_cast<__rlimit_resource>(resource), &now) != 0) return;
@@ -141,26 +142,28 @@ void limit(int resource, std::uint64_t most) {
   ::setrlimit(static_cast<__rlimit_resource>(resource), &now);
 }
 
-/// Matrices come and go by the thousand a second: what was freed is kept, or each one's pages are cleared and mapped anew.
+/// Matrices are created and freed by the thousand every second: the allocator keeps freed memory, since
+/// otherwise the pages of each one are cleared and mapped again.
 void keep_freed_memory() {
-  constexpr int kLargestKept = 32 << 20;  // the most that glibc takes
+  constexpr int kLargestKept = 32 << 20;  // the largest value that glibc accepts
   constexpr int kKept = 512 << 20;
   ::mallopt(M_MMAP_THRESHOLD, kLargestKept);
   ::mallopt(M_TRIM_THRESHOLD, kKept);
 }
 
-/// Of a signal that the parent decides about. No SIG_IGN, which a process that a kernel starts would inherit.
+/// Handles a signal that the parent decides about. It is not SIG_IGN, since a process started by a kernel
+/// would inherit that.
 extern "C" void outlive(int) {}
 
-/// The life of a worker: a job in, an answer out, until the parent is gone or wants no more.
+/// The life of a worker: it receives jobs and sends answers until the parent is gone or wants no more.
 class Service {
  public:
-  /// `left`: set when it ends by itself; may be null.
+  /// `left` is set when the worker ends by itself; it may be null.
   Service(int socket, const JobRunner& run, std::int64_t subject, char* left)
       : socket_(socket), run_(run), subject_(subject), left_(left) {}
 
   [[noreturn]] void work(int threads) {
-    // Detached: _exit ends them, wherever they are.
+    // The threads are detached: _exit ends them wherever they are.
     for (int i = 1; i < threads; ++i) std::thread([this] { serve(); }).detach();
     serve();
   }
@@ -226,11 +229,11 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     throw Error(fmt::format("no socket for a worker ({}): use fewer --threads", std::strerror(errno)));
   }
-  // Without it a fault is named all the same, but not what came before it.
+  // Without the note a fault is still named, but what came before it is not.
   void* note = ::mmap(nullptr, kSharedBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (note != MAP_FAILED) note_ = static_cast<char*>(note);
   adopt_orphans();
-  std::fflush(nullptr);  // or the child prints the parent's text again
+  std::fflush(nullptr);  // otherwise the child prints the parent's buffered text again
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) {
@@ -242,12 +245,12 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(0);
-    // The parent decides what an interrupt at the terminal, or a signal to the group, ends.
+    // On an interrupt at the terminal or a signal to the group, the parent decides what ends.
     std::signal(SIGINT, SIG_IGN);
     std::signal(SIGTERM, outlive);
     std::signal(SIGHUP, outlive);
     const int socket = own_alone(pair[1], printed_.writer());
-    // The driver reads it when it is started, which nothing has done here.
+    // The driver reads it when it starts, which has not happened here yet.
     if (gpus) ::setenv("CUDA_VISIBLE_DEVICES", gpus->c_str(), 1);
     keep_freed_memory();
     note_faults(note_);
@@ -295,7 +298,8 @@ WorkerEnd WorkerProcess::end(bool kill) {
   int status = 0;
   bool gone = false;
   if (!kill) {
-    // An idle one reads the end of its jobs and exits: a tool that watches it, as a sanitizer, sees no kill.
+    // An idle worker reads the end of its jobs and exits: a tool that watches it, such as a sanitizer, sees
+    // no kill.
     ::shutdown(socket_, SHUT_WR);
     const auto begin = std::chrono::steady_clock::now();
     while (!gone && std::chrono::steady_clock::now() - begin < std::chrono::seconds(2)) {
@@ -317,7 +321,7 @@ WorkerEnd WorkerProcess::end(bool kill) {
   forget_child(pid_);
   end_orphans();
   pid_ = socket_ = -1;
-  // Nobody told it that there is nothing more, when its side of the socket was closed.
+  // When its side of the socket was closed, nobody had told it that there was nothing more to do.
   const bool left = note_ != nullptr && note_[kFaultNote] != 0;
   if (!kill && (!gone || left))
     return {"exit",

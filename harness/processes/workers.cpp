@@ -67,7 +67,7 @@ std::optional<Judgement> judgement_of_loss(const JobResult& done, Verdict said) 
 }
 
 std::string broken_by(const Judgement& judgement, const Spent& spent) {
-  // The process that threw is another one, which goes on, and this one is as it was.
+  // The process that threw is another one, which goes on; this one is unaffected.
   const bool elsewhere = spent.calls > 0 && !spent.lost && judgement.gate != "device";
   const bool broken = (judgement.verdict == Verdict::crash && !elsewhere) || judgement.gate == "device";
   return !broken ? "" : judgement.reason.empty() ? "a crash" : judgement.reason;
@@ -81,7 +81,7 @@ std::string missed_device(const Judgement& judgement) {
 
 JobRunner job_runner(SubjectRunner run) {
   return [run = std::move(run)](std::int64_t subject, const std::string& text) {
-    // A setting of tuners follows the line: this process runs nothing behind it (Task::fresh).
+    // The setting of tuners follows the line: this process runs nothing after such a task (Task::fresh).
     const std::size_t tab = std::min(text.find('\t'), text.size());
     if (tab < text.size()) ::setenv(kAutotuneVariable, text.c_str() + tab + 1, 1);
     return answer_of(run(subject, parse_case(text.substr(0, tab))));

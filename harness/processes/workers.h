@@ -13,26 +13,27 @@
 
 namespace samestate {
 
-/// A case to be run and its number.
+/// A case to run, and its number.
 struct Task {
   std::int64_t index = 0;
   Case c;
-  std::int64_t subject = 0;  ///< what the case is about: a process serves one subject and ends with it
-  bool fresh = false;        ///< in a process of its own: what a fresh `samestate repro` sees
-  /// Of a finished one: its process, and the order in which tasks were given (History).
+  std::int64_t subject = 0;  ///< what the case is about: a process serves one subject, and ends when that is
+                             ///< done
+  bool fresh = false;        ///< runs in a process of its own, as a new `samestate repro` would
+  /// For a finished task: its process, and the order in which tasks were given to it (History).
   std::uint64_t process = 0;
   std::uint32_t order = 0;
   double work = 1.0;        ///< Job::work
   std::string device = {};  ///< Job::device
-  /// The setting that tuners of a subject obey in this run, by SAMESTATE_AUTOTUNE, of one that is `fresh`; empty: that of the
-  /// caller.
+  /// The tuner setting that subjects obey in this run through SAMESTATE_AUTOTUNE, for a `fresh` task; empty
+  /// means that of the caller.
   std::string autotune = {};
 };
 
-/// The variable by which a subject learns what its tuners do: first, cached or full (docs/subjects.md).
+/// The variable that tells a subject how its tuners work: first, cached or full (docs/subjects.md).
 inline constexpr const char* kAutotuneVariable = "SAMESTATE_AUTOTUNE";
 
-/// What a worker does with a case; of a subject where there are several.
+/// What a worker does with a case, for one subject of possibly several.
 using CaseRunner = std::function<CaseResult(const Case&)>;
 using SubjectRunner = std::function<CaseResult(std::int64_t subject, const Case&)>;
 
@@ -43,7 +44,8 @@ struct WorkerObserver {
   std::function<bool()> stop = {};  ///< JobObserver::stop
 };
 
-/// Where else a run of workers has its cases, and what those places must know of it: see HandOutOptions.
+/// The other places where a run of workers has its cases run, and what they need to know about it; see
+/// HandOutOptions.
 struct OtherRanks {
   HandOut* ranks = nullptr;
   double work = PieceSizes::kUnknown;
@@ -51,43 +53,44 @@ struct OtherRanks {
   std::function<bool(const Task&)> again = {};
 };
 
-/// Cases on a Pool: a crash or a hang in a kernel becomes the verdict crash or timeout of the case that it
-/// comes from, and flaky where the case does not repeat it alone (but for one that fails alone, which is a
-/// fail). A process is replaced too where a case had the verdict crash, for a kernel that threw or broke its
-/// device context leaves neither heap nor device as they were.
+/// Runs cases on a Pool: a crash or a hang in a kernel becomes the verdict crash or timeout of the case that
+/// causes it, and flaky if the case does not repeat it alone (except that a case that fails alone is a fail).
+/// A process is also replaced after a case with the verdict crash, because a kernel that threw or broke its
+/// device context may have left the heap and the device in a bad state.
 class Workers {
  public:
   Workers(CaseRunner run, const WorkerOptions& options);
   Workers(SubjectRunner run, const WorkerOptions& options);
 
-  /// Asks `next` for a task whenever a worker is free, with the subject that it served last or kNoSubject,
-  /// until it gives nothing and all that was given is finished. Throws Error where a case is no case, or
-  /// where no process can be made.
+  /// Whenever a worker is free, asks `next` for a task, passing the subject that the worker served last, or
+  /// kNoSubject. Returns when `next` gives nothing and all tasks are finished. Throws Error for an invalid
+  /// case, or if no process can be created.
   void run(const std::function<std::optional<Task>(std::int64_t served)>& next,
            const WorkerObserver& observer, const OtherRanks& others = {});
   static constexpr std::int64_t kNoSubject = Pool::kNoSubject;
 
-  /// One case; `device`: Job::device.
+  /// Runs one case; `device` is Job::device.
   [[nodiscard]] CaseResult run_one(const Case& c, const std::string& device = {});
-  /// One case in a process that has run none before: what a fresh `samestate repro` sees.
+  /// Runs one case in a process that has run none before, as a new `samestate repro` would.
   [[nodiscard]] CaseResult run_fresh(const Case& c, const std::string& device = {});
 
  private:
   Pool pool_;
 };
 
-/// What a process makes of a case line: the runner that Workers give their pool, and serve_rank.
+/// How a process handles a case line: the runner that Workers pass to their pool, and serve_rank uses.
 [[nodiscard]] JobRunner job_runner(SubjectRunner run);
 [[nodiscard]] JobRunner job_runner(CaseRunner run);
 
 /// The judgement of a job that did not simply return: crash, timeout or flaky, with the reason; `said` is the
-/// verdict of what an unrepeated one returned alone. Empty for one that was answered.
+/// verdict of an unrepeated job when it ran alone. nullopt for a job that was answered.
 [[nodiscard]] std::optional<Judgement> judgement_of_loss(const JobResult& done, Verdict said = Verdict::pass);
 
-/// What the judgement says of a device that was not found or that failed (Answer::misses); empty: nothing.
+/// What the judgement says about a device that was not found or that failed (Answer::misses); empty if
+/// nothing.
 [[nodiscard]] std::string missed_device(const Judgement& judgement);
 
-/// Why a process in which a case was judged so is not to be used again; empty: it is.
+/// Why a process in which a case was judged like this must not be used again; empty if it may be.
 [[nodiscard]] std::string broken_by(const Judgement& judgement, const Spent& spent = {});
 
 }  // namespace samestate

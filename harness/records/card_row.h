@@ -4,71 +4,73 @@
 #include <string>
 #include <vector>
 
-/// A kernel's numerics card as it was read from its outputs, as plain data: reports read it.
+/// A kernel's numerics card as read from its outputs, as plain data for reports.
 namespace samestate {
 
-/// One value that a rounding point might have beside the one found.
+/// One value that a rounding point might have besides the one found.
 struct CardValue {
   std::string value;
   double factor =
-      0.0;  ///< the distance to the twin with it over that with the card, on the probe that shows most
-  std::string probe;  ///< that one
+      0.0;  ///< the distance to the twin with it divided by that with the card, on the most telling probe
+  std::string probe;  ///< that probe
 };
 
 /// One rounding point.
 struct CardPoint {
   std::string name;
   std::string means;
-  std::string value;            ///< found
-  double without = 0.0;         ///< least factor of another value that can be told apart; 0: none can
-  std::string probe;            ///< on which it was
-  std::vector<CardValue> like;  ///< values that cannot be told apart from it
-  std::string why;              ///< of these; or why nothing is known of the point
-  bool told = false;            ///< every other value is at least kCardToldApart times farther
-  bool likely = false;          ///< the next other value is fewer times farther than that: a sign, no proof
+  std::string value;     ///< the value found
+  double without = 0.0;  ///< the smallest factor among other values that can be distinguished; 0 if none can
+  std::string probe;     ///< the probe that showed it
+  std::vector<CardValue> like;  ///< values that cannot be distinguished from it
+  std::string why;              ///< why they cannot, or why nothing is known about the point
+  bool told = false;            ///< every other value is at least kCardToldApart times as far away
+  bool likely = false;          ///< the next value is closer than that: an indication but no proof
 };
 
-/// The outputs of one probe beside the twin's.
+/// The outputs of one probe compared with the twin's.
 struct CardProbe {
   std::string name;
-  std::string line;            ///< its sizes and settings as a case line; the data are the probe's own
-  std::string refused;         ///< why the kernel did not run it; empty: it did
+  std::string line;            ///< its sizes and settings as a case line; its data are defined by the probe
+  std::string refused;         ///< why the kernel did not run it; empty if it did
   double distance = 0.0;       ///< relative distance to the twin under the card, the worse of o and state
-  double error = 0.0;          ///< the twin's own relative error, of the same
+  double error = 0.0;          ///< the twin's own relative error, for the same tensor
   double left = 0.0;           ///< distance over error
-  bool explained = true;       ///< what is left is no more than a card explains, or than orders of sums make
-  std::string nonfinite = {};  ///< the first element that is no finite number, and what it may come from
+  bool explained = true;       ///< what is left is explained by the card, or by the order of sums
+  std::string nonfinite = {};  ///< the first element that is not finite, and its possible origin
 };
 
-/// A case of the gate under the card.
+/// A case of the gate, judged under the card.
 struct CardCase {
   std::string line;
   std::string verdict;
-  double twin = 0.0;      ///< of the twin's limit
-  double ratio = 0.0;     ///< of the limit of what decided
-  std::string gate = {};  ///< that decided, as "twin row", "element", "law merge"
+  double twin = 0.0;      ///< relative to the twin's limit
+  double ratio = 0.0;     ///< relative to the limit of the gate that decided
+  std::string gate = {};  ///< the gate that decided, for example "twin row", "element", "law merge"
 };
 
 struct CardRow {
   std::string kernel, system, form;
-  std::string declared;  ///< contract that the kernel was called with
-  std::string contract;  ///< found, to be pasted
+  std::string declared;  ///< the contract that the kernel was called with
+  std::string contract;  ///< the contract found, ready to be pasted
   std::vector<CardPoint> points;
   std::vector<CardProbe> probes;
   std::vector<CardCase> cases;
-  std::int64_t cases_planned = 0;  ///< more than there are: an interrupt
-  double farthest = 0.0;           ///< of the probes: distance over error; of the probe where it is largest
-  std::string worst = {};          ///< that probe
-  /// Where only data rounded before explain the outputs: the format to which the kernel rounds q, k and v as it loads them.
+  std::int64_t cases_planned = 0;  ///< larger than the number of cases after an interrupt
+  double farthest = 0.0;           ///< the largest distance over error among the probes
+  std::string worst = {};          ///< the probe with that value
+  /// If only data that are rounded first explain the outputs: the format to which the kernel rounds q, k and
+  /// v when it loads them.
   std::string loads = {};
-  /// Where data of which only these tensors were rounded before explain the outputs, and no contract does: "v", and the
-  /// format. The grammar has no word for it.
+  /// If only data explain the outputs in which just these tensors are rounded first ("v", and the format),
+  /// and no contract does. The grammar cannot express this.
   std::string loads_alone = {}, loads_alone_format = {};
-  /// Operands that the grammar rounds once where kernels may round twice, or the other way; of a card that explains not all.
+  /// Operands that the grammar rounds once although kernels may round them twice, or the reverse; for a card
+  /// that does not explain everything.
   std::vector<std::string> twice = {};
-  std::int64_t twins = 0;  ///< evaluated
+  std::int64_t twins = 0;  ///< twins evaluated
   double seconds = 0.0;
-  std::string stopped;     ///< why the search ended before it was done; empty: it did not
+  std::string stopped;     ///< why the search ended early; empty if it did not
   bool explained = false;  ///< the card explains what the probes show
 };
 

@@ -14,7 +14,7 @@
 namespace samestate {
 namespace {
 
-/// The numbers of a judgement in the order of the line.
+/// Visits the numbers of a judgement in the order of the line.
 template <class J, class Visit>
 void each_number(J& j, Visit&& visit) {
   for (auto* x :
@@ -88,7 +88,8 @@ double real_of(std::string_view text) {
   text.remove_prefix(2);
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), x, std::chars_format::hex);
-  // An underflow still is the number that was written: from_chars reports it where it is subnormal.
+  // A value that underflows is still the number that was written: from_chars reports an error for subnormal
+  // numbers.
   if (end != text.data() + text.size() || text.empty() || error == std::errc::invalid_argument) {
     throw Error("damaged number");
   }
@@ -110,7 +111,7 @@ Verdict verdict_named(std::string_view name) {
   throw Error("damaged verdict");
 }
 
-/// stage|verdict|ratio|gate, with ; between two; no name has either character.
+/// Writes stage|verdict|ratio|gate, separated by ';'; no name contains either character.
 std::string stages_text(const std::vector<StageFinding>& stages) {
   std::string out;
   for (const StageFinding& s : stages)
@@ -135,8 +136,8 @@ std::vector<StageFinding> stages_of(std::string_view text) {
   return out;
 }
 
-/// Checkpoints of before lack the last fields: gpu, outputs, ran_by, spent, tuned and policy, or those behind the second, third,
-/// fourth or fifth of them.
+/// Older checkpoints lack the last fields: gpu, outputs, ran_by, spent, tuned and policy, or those after the
+/// second, third, fourth or fifth of them.
 constexpr std::size_t kFieldsBefore = 1 + 1 + 13 + 7 + 1 + 1 + 1 + 2 + 1;
 constexpr std::size_t kFields = kFieldsBefore + 6;
 constexpr std::array kLengths = {kFieldsBefore,     kFieldsBefore + 2, kFieldsBefore + 3,

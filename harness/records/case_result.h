@@ -9,12 +9,12 @@
 
 namespace samestate {
 
-/// What a worker reports of one case: the part of a record that does not follow from the case.
+/// What a worker reports about one case: the part of a record that does not follow from the case.
 struct CaseResult {
   Judgement judgement;
   double seconds = 0.0;
-  std::uint64_t edges = 0;   ///< edges_of
-  std::string gpu = {};      ///< of the process that ran it; empty: it had none of its own
+  std::uint64_t edges = 0;   ///< coverage edges (edges_of)
+  std::string gpu = {};      ///< the device of the process that ran it; empty if it had none of its own
   std::string outputs = {};  ///< Record::outputs
   std::string ran_by = {};   ///< Record::ran_by
   Spent spent = {};          ///< Record::spent
@@ -22,12 +22,12 @@ struct CaseResult {
   std::string policy = {};   ///< Record::policy
 };
 
-/// One line without its end, tab-separated, that comes back bit for bit: between processes and in
-/// checkpoints.
+/// One tab-separated line without a newline, which can be read back bit for bit: used between processes and
+/// in checkpoints.
 [[nodiscard]] std::string result_text(const CaseResult& finding);
 
-/// The finding of such a line; one of before lacks gpu, outputs, ran_by, spent, tuned and policy, or
-/// the last of them. Throws Error that says which field is damaged.
+/// Reads such a line; lines of older versions lack some of the last fields: gpu, outputs, ran_by, spent,
+/// tuned and policy. Throws Error that says which field is damaged.
 [[nodiscard]] CaseResult parse_result(std::string_view text);
 
 }  // namespace samestate

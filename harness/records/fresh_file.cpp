@@ -17,10 +17,10 @@ namespace samestate {
 
 FreshFile::FreshFile(std::filesystem::path target) : target_(std::move(target)) {
   constexpr int kMostTries = 100;
-  constexpr mode_t kPermissions = 0666;  // what the user's mask leaves of them
+  constexpr mode_t kPermissions = 0666;  // the user's mask may remove some of them
   std::random_device random;
   for (int i = 0; i < kMostTries; ++i) {
-    // Short, whatever the length of the target's own name.
+    // The name is short, however long the target's own name is.
     const std::uint64_t number = std::uint64_t{random()} << 32U | random();
     path_ = target_.parent_path() / fmt::format(".samestate-{:016x}", number);
     descriptor_ =
@@ -51,7 +51,7 @@ void FreshFile::append(std::string_view text) {
 }
 
 void FreshFile::put_in_place() {
-  // A file system that cannot sync says EINVAL, and loses nothing by it.
+  // A file system that cannot sync answers EINVAL; nothing is lost by ignoring it.
   if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != ENOSYS)
     throw Error(fmt::format("{}: cannot be synced ({}); free space or name another file", target_.string(),
                             std::strerror(errno)));
@@ -60,7 +60,7 @@ void FreshFile::put_in_place() {
                             std::strerror(errno)));
   ::close(std::exchange(descriptor_, -1));
   const std::filesystem::path folder = std::filesystem::absolute(target_).parent_path();
-  // The file is in its place: a folder that cannot be opened or synced takes nothing back.
+  // The file is in its place: if its folder cannot be opened or synced, that does not undo it.
   if (const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); opened >= 0) {
     ::fsync(opened);
     ::close(opened);

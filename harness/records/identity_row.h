@@ -4,11 +4,11 @@
 
 namespace samestate {
 
-/// A relation between evaluations of the reference, evaluated, as plain data: reports read it.
+/// A relation between evaluations of the reference and its result, as plain data for reports.
 struct IdentityRow {
   std::string id;         ///< EQ-nn, P-nn, a row of the ledger, or NC-name for a negative control
   std::string name;       ///< unique
-  std::string system;     ///< the stem of the reference header
+  std::string system;     ///< stem of the reference header
   std::string statement;  ///< path A against path B
   std::string expected;   ///< equal, exact, holds, differs
   double in_float64 = 0.0;

@@ -18,7 +18,7 @@ LineFile::~LineFile() {
 
 namespace {
 
-/// A name that leads to a descriptor of somebody, who may write there too.
+/// Returns true if the name leads to a descriptor of another program, which may write there too.
 bool is_shared(const std::filesystem::path& path) {
   return path.string().starts_with("/dev/") || path.string().starts_with("/proc/");
 }
@@ -41,7 +41,8 @@ void LineFile::append(std::string_view line) {
     }
     if (n < 0 && errno == EINTR) continue;
     const int reason = n < 0 ? errno : ENOSPC;
-    // What did not fit leaves no part: nobody reads half a line as the end of a run that was killed.
+    // A line that did not fit is removed completely, so that half a line is never read as the end of a run
+    // that was killed.
     [[maybe_unused]] const int taken = regular ? ::ftruncate(descriptor_, before.st_size) : 0;
     throw Error(fmt::format("{}: cannot be written ({}); free space or name another file", path_.string(),
                             std::strerror(reason)));

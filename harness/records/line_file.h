@@ -7,13 +7,13 @@
 
 namespace samestate {
 
-/// A file to which whole lines are appended, each with one write where the system takes it whole. A line that does not
-/// fit (a full disk, a lost file system, a limit on the size of files) is taken back, so that what was there stays whole
-/// and can be read, merged and gone on with.
+/// A file to which whole lines are appended, each with a single write if the system accepts it in one piece.
+/// A line that does not fit (a full disk, a lost file system, a limit on file sizes) is removed again, so the
+/// file stays valid and can be read, merged and continued.
 class LineFile {
  public:
   LineFile() = default;
-  /// Takes over `descriptor`, open for appending; `path` is what errors name.
+  /// Takes over `descriptor`, open for appending; `path` is used in error messages.
   LineFile(std::filesystem::path path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
   ~LineFile();
   LineFile(LineFile&& other) noexcept
@@ -29,23 +29,25 @@ class LineFile {
 
   [[nodiscard]] int descriptor() const { return descriptor_; }
 
-  /// `line` with its end. Throws Error that names file and reason, also where the file is not as long as what was written.
+  /// Appends `line` and a newline. Throws Error that names file and reason, also if the file does not have
+  /// the length that was written.
   void append(std::string_view line);
 
-  /// Throws Error where the name does not lead to what was written here: somebody cut, wrote to, replaced or removed the file.
+  /// Throws Error if the path does not lead to what was written here: the file was truncated, modified,
+  /// replaced or removed.
   void check() const;
 
-  /// What was appended outlives a loss of power from here on, where the file system can do that.
+  /// After this call the appended lines survive a power failure, if the file system supports that.
   void sync() const;
 
  private:
   std::filesystem::path path_;
   int descriptor_ = -1;
-  std::int64_t size_ = -1;  ///< behind the last line that was appended; -1: none was
+  std::int64_t size_ = -1;  ///< the size after the last appended line; -1 if there is none
 };
 
-/// Lets a write beyond a limit on the size of files (ulimit -f) fail as one on a full disk does, instead of ending the
-/// process: once, before anything is written.
+/// Makes a write beyond the limit on file sizes (ulimit -f) fail like one on a full disk, instead of ending
+/// the process. Call it once, before anything is written.
 void let_full_files_fail();
 
 }  // namespace samestate

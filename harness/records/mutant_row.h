@@ -4,46 +4,46 @@
 #include <string>
 #include <vector>
 
-/// The gate's own score, as plain data: reports read it.
+/// The results of the gate on known faults, as plain data for reports.
 namespace samestate {
 
-/// What the tests of a public project are.
+/// A pass criterion as the tests of a public project use it.
 struct RuleRow {
   std::string name;
   std::string summary;  ///< the formula
-  std::string source;   ///< project, file, commit
+  std::string source;   ///< its project, file and commit
 };
 
-/// What they make of a mutant.
+/// The results of that criterion on a mutant.
 struct RuleVerdict {
   std::string rule;  ///< RuleRow::name
   bool killed = false;
-  std::int64_t tests = 0;         ///< that the correct kernel passes
-  std::int64_t rejected = 0;      ///< of those, by the mutant
+  std::int64_t tests = 0;         ///< tests that the correct kernel passes
+  std::int64_t rejected = 0;      ///< those that the mutant fails
   std::int64_t false_alarms = 0;  ///< tests that the correct kernel fails
 };
 
-/// What the gate made of a correct kernel with one bug put back.
+/// The result of the gate on a correct kernel with one bug put in.
 struct MutantRow {
-  std::string bug;  ///< M01 .. M90, or H1.7
+  std::string bug;  ///< M01 .. M90, or for example H1.7
   std::string name;
   std::string system;
   std::string form;
   std::string summary;     ///< what is wrong
-  std::string equivalent;  ///< why no gate can tell it from the correct kernel; empty: it can
+  std::string equivalent;  ///< why no gate can distinguish it from the correct kernel; empty if one can
   bool killed = false;
-  std::string gate;  ///< that killed it
-  std::string line;  ///< the case that did
+  std::string gate;  ///< the gate that killed it
+  std::string line;  ///< the case that killed it
   std::string reason;
-  std::int64_t cases = 0;    ///< run, the last one included
-  std::int64_t planned = 0;  ///< at most
-  double ratio = 0.0;        ///< of the killing case; of a survivor: the worst
+  std::int64_t cases = 0;    ///< cases that ran, including the last one
+  std::int64_t planned = 0;  ///< the largest number of cases
+  double ratio = 0.0;        ///< of the killing case; for a survivor, the worst
   double seconds = 0.0;
   std::vector<RuleVerdict>
-      rules;  ///< in the order of MutantTable::rules; none where it was not shown to them
+      rules;  ///< in the order of MutantTable::rules; empty if the mutant was not shown to them
 };
 
-/// A bug of the catalogue without a mutant, and why.
+/// A bug of the catalogue without a mutant, and the reason.
 struct NotModelledRow {
   std::string bug;
   std::string reason;
@@ -51,7 +51,7 @@ struct NotModelledRow {
 
 struct MutantTable {
   std::vector<MutantRow> rows;
-  std::vector<RuleRow> rules;  ///< of public projects; empty: not asked
+  std::vector<RuleRow> rules;  ///< criteria of public projects; empty if not requested
   std::vector<NotModelledRow> not_modelled;
 };
 

@@ -9,21 +9,23 @@
 
 namespace samestate {
 
-/// Judgement::gate of a case that was skipped for want of a device.
+/// Judgement::gate of a case that was skipped because there is no device.
 inline constexpr std::string_view kNoDevice = "no device";
-/// The gate of a crash that came before the kernel had launched anything: it may be a call that it does not take.
+/// The gate of a crash before the kernel had launched anything: it may be a call that it does not support.
 inline constexpr std::string_view kRefusal = "refusal";
-/// The gate of an unsupported case whose kernel refuses what all refused cases share and its declaration does not name.
+/// The gate of an unsupported case if the kernel refuses a property that all refused cases share and its
+/// declaration does not mention.
 inline constexpr std::string_view kRefused = "refused";
-/// Of one that was skipped since every device was lost: no fault of the kernel, which ran before.
+/// The gate of a case that was skipped because every device was lost: not a fault of the kernel, which ran
+/// before.
 inline constexpr std::string_view kDevicesLost = "devices lost";
-/// Of a case whose outputs differ between two devices; the reason says how before its first colon.
+/// The gate of a case whose outputs differ between two devices; the reason says how, before its first colon.
 inline constexpr std::string_view kBetweenDevices = "between devices";
 
-/// Record::options of a kernel of a client of `samestate serve`, which no other command can start.
+/// Record::options of a kernel that belongs to a client of `samestate serve`; no other command can start it.
 inline constexpr std::string_view kOfClient = " --subject client";
 
-/// One case on one kernel: a line of the JSON Lines record.
+/// One case on one kernel: one line of the JSON Lines record.
 struct Record {
   std::string line;    ///< the canonical case line; `samestate repro '<line>'` repeats it
   std::string kernel;  ///< name in the table of kernels
@@ -31,30 +33,33 @@ struct Record {
   std::string form;
   std::string contract;
   std::string regime;
-  std::string law;     ///< empty: against the oracle
+  std::string law;     ///< empty if it was compared with the oracle
   std::string device;  ///< cpu, cuda or elsewhere
   Judgement judgement;
   double seconds = 0.0;
-  std::string options = {};     ///< of the command that the line needs: " --plugin mine.so", else empty
-  std::string looks_like = {};  ///< of a failure that was explained: the fault that it looks like
-  /// Of a failure that comes after others alone: the lines that bring it, run before it in one process.
+  std::string options = {};     ///< options that the line needs: " --plugin mine.so", or empty
+  std::string looks_like = {};  ///< for a failure that was explained: the fault that it looks like
+  /// For a failure that occurs only after other cases: the lines that bring it about when run before it in
+  /// one process.
   std::vector<std::string> after = {};
-  /// Of a case of a cuda kernel that ran: the GPU, by the UUID that `nvidia-smi -L` prints; the run lists them.
+  /// For a case of a cuda kernel that ran: the GPU, by the UUID that `nvidia-smi -L` prints; the run lists
+  /// them.
   std::string gpu = {};
-  /// Of the same: what its calls wrote, a 64-bit hash an output (harness/run/output_hashes.h).
+  /// For the same: a 64-bit hash of each output that its calls wrote (harness/run/output_hashes.h).
   std::string outputs = {};
-  /// What a kernel of somebody else's handed its calls on to (harness/run/forwarded.h); empty: it ran itself.
+  /// The function to which a foreign kernel forwarded its calls (harness/run/forwarded.h); empty if it ran
+  /// itself.
   std::string ran_by = {};
-  /// Shows where the seconds of such a case went.
+  /// How the time of such a case was spent.
   Spent spent = {};
-  /// The configurations that the tuners of such a kernel chose in its calls, behind the setting that chose them:
-  /// "first: scan: BLOCK=128, num_warps=4" (docs/subjects.md); empty: its calls tuned nothing.
+  /// The configurations that the tuners of such a kernel chose in its calls, after the setting that chose
+  /// them: "first: scan: BLOCK=128, num_warps=4" (docs/subjects.md); empty if nothing was tuned.
   std::string tuned = {};
-  /// A failure is repeated once with the other setting of its tuners. This says with which one, what came, and the
+  /// A failure is repeated once with the other tuner setting. This gives that setting, the result, and the
   /// configurations of that run: "full: pass: scan: BLOCK=64, num_warps=4".
   std::string retuned = {};
-  /// The policy under which the judge looked, by the name of a JudgePolicy (oracles/judge_policy.h); empty: a record of before
-  /// there were names, which is the gate's.
+  /// The policy of the judge, by the name of a JudgePolicy (oracles/judge_policy.h); empty in records from
+  /// before policies had names, which used the gate's.
   std::string policy = {};
 };
 

@@ -27,7 +27,7 @@ struct Count {
 constexpr std::array kCounts = {Count{"calls", &Spent::calls}, Count{"compiled", &Spent::compiled},
                                 Count{"loaded", &Spent::loaded}};
 constexpr std::string_view kLost = "lost";
-/// More seconds, or calls, than any case has.
+/// No case takes as many seconds, or calls.
 constexpr double kMost = 1e12;
 
 }  // namespace

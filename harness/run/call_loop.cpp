@@ -12,7 +12,8 @@
 namespace samestate {
 namespace {
 
-/// Offsets of packed sequences in pages of their own. Around them stands what a loop up to it does not enter.
+/// Offsets of packed sequences in guarded pages. The values around them make a loop that reads past them do
+/// nothing.
 class GuardedOffsets {
  public:
   /// The first sequence begins at token `lead`.
@@ -29,7 +30,7 @@ class GuardedOffsets {
   [[nodiscard]] View<const std::int64_t, 1> view() const {
     return size_ > 0 ? row_major<const std::int64_t, 1>(first(), {size_}) : View<const std::int64_t, 1>{};
   }
-  /// Throws Trespass.
+  /// Throws Trespass if they were changed.
   void check() const {
     if (size_ == 0) return;
     if (const std::string what = memory_.trespass(); !what.empty()) throw Trespass("the kernel " + what);
@@ -53,16 +54,16 @@ int token_dimension(const RunTensor& x) {
   return x.batched ? 1 : 0;
 }
 
-/// One side of a call: its tensors behind guards, and what inputs hold.
+/// One side of a call: its tensors behind guards, and the values that the inputs hold.
 class GuardedSide {
  public:
-  /// `first`: the number of the first tensor among all of the call; `turn`: GuardedTensor's.
+  /// `first` is the number of the first tensor among all tensors of the call; `turn` is as in GuardedTensor.
   GuardedSide(const CallLoop& loop, const RunOptions& options, std::size_t first, std::uint64_t turn)
       : layout_(options.layout), first_(first), turn_(turn) {
     if (!loop.offsets.empty()) lead_ = options.lead, slack_ = options.slack;
   }
 
-  /// `shape` without the tokens that belong to no sequence.
+  /// `shape` excludes the tokens that belong to no sequence.
   void add(const RunTensor& spec, std::vector<std::int64_t> shape, std::vector<float> values = {}) {
     TensorPlace place{std::move(shape), spec.axis, spec.batched};
     if (spec.axis == Axis::tokens || spec.axis == Axis::prefix) {
@@ -90,7 +91,7 @@ class GuardedSide {
   [[nodiscard]] std::size_t size() const { return specs_.size(); }
   [[nodiscard]] const RunTensor& spec(std::size_t i) const { return *specs_[i]; }
   [[nodiscard]] GuardedTensor& tensor(std::size_t i) { return tensors_[i]; }
-  /// All of it.
+  /// Returns the whole tensor.
   [[nodiscard]] CallTensor whole(std::size_t i) const {
     const RunTensor& spec = *specs_[i];
     CallTensor x{.name = spec.name, .role = role_, .axis = spec.axis};
@@ -99,16 +100,17 @@ class GuardedSide {
     x.indices = spec.indices;
     return with_elements(std::move(x), tensors_[i].tensor());
   }
-  /// What a call of the tokens [begin, end) sees of an input or writes of an output.
+  /// Returns the part of an input that a call of the tokens [begin, end) sees, or of an output that it
+  /// writes.
   [[nodiscard]] CallTensor part(std::size_t i, std::int64_t begin, std::int64_t end) const {
     CallTensor x = whole(i);
-    if (x.token_dimension < 0 || lead_ + slack_ > 0) return x;  // a packed batch is one call
+    if (x.token_dimension < 0 || lead_ + slack_ > 0) return x;  // a packed batch is a single call
     const std::int64_t from = specs_[i]->axis == Axis::prefix ? 0 : begin;
     const auto d = static_cast<std::size_t>(x.token_dimension);
     return with_elements(std::move(x), tensors_[i].tensor().slice(d, from, end));
   }
 
-  /// Throw Trespass.
+  /// These throw Trespass.
   void check_inputs() const {
     check_surroundings();
     for (std::size_t i = 0; i < size(); ++i) {
@@ -131,7 +133,8 @@ class GuardedSide {
   std::vector<GuardedTensor> tensors_;
 };
 
-/// Cases differ in which side of their pages tensors are flush with, and calls of a case that are made apart do.
+/// The side of their pages that tensors are flush with differs between cases, and between the calls of a case
+/// that are made separately.
 std::uint64_t turn_of(const RunOptions& options) { return options.of != nullptr ? options.of->seed : 0; }
 
 KernelCall one_call(const CallLoop& loop, const RunOptions& options, const Segment& segment,
@@ -142,7 +145,7 @@ KernelCall one_call(const CallLoop& loop, const RunOptions& options, const Segme
   call.divides_heads = !segment.head_cuts.empty();
   const std::vector<Index>& cuts = call.divides_heads ? segment.head_cuts : segment.cuts;
   call.cuts.assign(cuts.begin(), cuts.end());
-  // Tokens of no sequence stand with the first and the last rank.
+  // Tokens of no sequence belong to the first and the last rank.
   if (!loop.offsets.empty() && !segment.cuts.empty()) {
     for (std::size_t r = 1; r < call.cuts.size(); ++r) call.cuts[r] += options.lead;
     call.cuts.back() += options.slack;
@@ -151,7 +154,8 @@ KernelCall one_call(const CallLoop& loop, const RunOptions& options, const Segme
   return call;
 }
 
-/// Calls step(segment, begin, end) for every call after the given tokens; an empty path still hands the state on.
+/// Calls step(segment, begin, end) for every call after the given tokens; an empty segment still passes the
+/// state on.
 template <class Step>
 void each_call(const CallLoop& loop, Step&& step) {
   std::int64_t begin = 0;
@@ -166,15 +170,15 @@ void each_call(const CallLoop& loop, Step&& step) {
   if (!any) step(Segment{}, 0, 0);
 }
 
-/// Each tensor whole in one buffer, of which every call sees its part; states carried in place, as a decoding
-/// engine does.
+/// Keeps each tensor in one buffer, of which every call sees its part, and carries states in place, as a
+/// decoding engine does.
 std::vector<std::vector<float>> run_in_place(const CallLoop& loop, const RunOptions& options,
                                              const OneCall& call) {
   const std::uint64_t turn = turn_of(options);
   GuardedSide inputs(loop, options, 0, turn), outputs(loop, options, loop.inputs.size(), turn);
   for (const RunTensor& x : loop.outputs) outputs.add(x, x.shape);
   outputs.place_outputs();
-  // Outputs whose memory holds the input that the calls carry.
+  // True for outputs whose memory also holds the input that the calls carry.
   std::vector<bool> carries(outputs.size());
   for (const RunTensor& x : loop.inputs) {
     if (x.data == nullptr) continue;
@@ -216,7 +220,7 @@ std::vector<std::vector<float>> run_in_place(const CallLoop& loop, const RunOpti
   return written;
 }
 
-/// Row-major data of a tensor cut into [outer, extent of the tokens, inner].
+/// Row-major data of a tensor seen as [outer, extent of the tokens, inner].
 struct Cut {
   std::size_t outer = 1, tokens = 1, inner = 1;
 
@@ -236,7 +240,7 @@ struct Cut {
   }
 };
 
-/// Every call on tensors of its own.
+/// Makes every call on tensors of its own.
 std::vector<std::vector<float>> run_on_own_tensors(const CallLoop& loop, const RunOptions& options,
                                                    const OneCall& call) {
   std::map<std::string, std::vector<float>> states;

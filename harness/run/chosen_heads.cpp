@@ -31,7 +31,7 @@ ChosenHeads::ChosenHeads(Index sequences, Index heads, std::uint64_t seed,
   }
   std::vector<Index> of_sequences = block_edges(sequences);
   const std::vector<Index> of_heads = block_edges(heads);
-  // An empty sequence shows its state alone.
+  // An empty sequence has nothing to show but its state.
   Index first = 0, last = sequences - 1;
   while (first < last && !has_tokens(first)) ++first;
   while (last > first && !has_tokens(last)) --last;
@@ -41,7 +41,7 @@ ChosenHeads::ChosenHeads(Index sequences, Index heads, std::uint64_t seed,
       add(n, 0);
       add(n, heads - 1);
     }
-    // Each edge of an axis once, beside those of the other in turn.
+    // Adds each edge of one axis once, paired with the edges of the other in turn.
     for (std::size_t i = 0; i < of_sequences.size(); ++i) add(of_sequences[i], of_heads[i % of_heads.size()]);
     for (std::size_t i = 0; i < of_heads.size(); ++i) add(of_sequences[i % of_sequences.size()], of_heads[i]);
   } else {
@@ -63,7 +63,7 @@ void ChosenHeads::add(Index sequence, Index head) {
 
 std::string ChosenHeads::text() const {
   std::string out;
-  Index sequence = -1;  // whose heads are being listed
+  Index sequence = -1;  // the sequence whose heads are being listed
   for (std::size_t i = 0; i < taken_.size(); ++i) {
     if (!taken_[i]) continue;
     const Index n = static_cast<Index>(i) / heads_, h = static_cast<Index>(i) % heads_;

@@ -10,19 +10,21 @@
 #include "oracles/verdict.h"
 #include "reference/sequence.h"
 
-/// Which heads of a case of many are held to their tolerance. A tolerance takes tens of times what float64 takes, and heads
-/// know nothing of each other: all are evaluated in float64, and those are held that an index fault meets first (the ends and
-/// block edges of both axes), some that the seed draws, and those whose outputs lie farthest from float64.
+/// Chooses which of many heads of a case are compared with their tolerance. Computing a tolerance takes tens
+/// of times as long as float64, and heads are independent: all are evaluated in float64, and a tolerance is
+/// computed for those that an index error affects first (the ends and block edges of both axes), for some
+/// that the seed draws, and for those whose outputs are farthest from float64.
 namespace samestate {
 
-/// 0, 1, n - 1, 2^k - 1 and 2^k, and to 1024, what a block of threads has, multiples of 64, those of them below n.
+/// 0, 1, n - 1, 2^k - 1 and 2^k, and multiples of 64 up to 1024, the size of a thread block; those below n.
 [[nodiscard]] std::vector<Index> block_edges(Index n);
 
 class ChosenHeads {
  public:
-  /// At least `most` heads are chosen, and of a case that has no more all (System::work counts on it). Of an operator `heads` is 1:
-  /// its heads may meet. Draws take sequences that `has_tokens`. Where a head takes so long that `most` is less than
-  /// JudgePolicy::held_heads, the corners are chosen and no edges of blocks.
+  /// Chooses at least `most` heads, and all if there are no more (System::work relies on that). For an
+  /// operator `heads` is 1, because its heads may interact. Draws only use sequences for which `has_tokens`
+  /// is true. If heads are so expensive that `most` is below JudgePolicy::held_heads, the corners are chosen
+  /// and no block edges.
   ChosenHeads(Index sequences, Index heads, std::uint64_t seed,
               const std::function<bool(Index sequence)>& has_tokens, const JudgePolicy& policy, Index most);
 
@@ -31,12 +33,13 @@ class ChosenHeads {
     return taken_[static_cast<std::size_t>(sequence * heads_ + head)];
   }
   [[nodiscard]] Index count() const { return count_; }
-  /// One that is held too.
+  /// Adds one more.
   void add(Index sequence, Index head);
-  /// "0:0,3 1:1" is head 0 and 3 of sequence 0 and head 1 of sequence 1; of one head the sequences, "0 1 255".
+  /// "0:0,3 1:1" means heads 0 and 3 of sequence 0 and head 1 of sequence 1; with one head per sequence only
+  /// the sequences, "0 1 255".
   [[nodiscard]] std::string text() const;
-  /// Writes how many and which of how many into a judgement; nothing where it is all. `plain`: how many of the others float64
-  /// looked at.
+  /// Writes into a judgement how many, which, and out of how many; nothing if it is all. `plain` is the
+  /// number of others that float64 looked at.
   void note(Judgement& judgement, Index plain) const;
   [[nodiscard]] Index others() const { return std::ssize(taken_) - count_; }
 
@@ -46,23 +49,23 @@ class ChosenHeads {
   Index count_ = 0;
 };
 
-/// How far outputs lie from float64, each as a share of their size; infinite where one is no number.
+/// How far outputs are from float64, each relative to its size; infinite if one is not finite.
 struct Distance {
-  double all = 0.0;  ///< root of the squares of all errors, the largest output's
-  double row = 0.0;  ///< largest row's, of the RMS row
+  double all = 0.0;  ///< root of the sum of squares of all errors, for the worst output
+  double row = 0.0;  ///< the worst row, relative to the RMS row
 
   void add(const Matrix<double>& exact, const Matrix<double>& actual);
 };
 
-/// Of heads that are told one after another, the few that are farthest off by each measure.
+/// Among heads that are reported one after another, keeps the few that are farthest away by each measure.
 class Farthest {
  public:
-  /// So many by each measure (JudgePolicy::farthest).
+  /// Keeps this many by each measure (JudgePolicy::farthest).
   explicit Farthest(Index each)
       : places_{std::vector<Place>(static_cast<std::size_t>(each)),
                 std::vector<Place>(static_cast<std::size_t>(each))} {}
   void add(Index head, const Distance& distance);
-  /// The farthest by each measure first.
+  /// The farthest ones, the first by each measure first.
   [[nodiscard]] std::vector<Index> heads() const;
 
  private:

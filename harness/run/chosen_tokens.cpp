@@ -10,7 +10,8 @@
 namespace samestate {
 namespace {
 
-/// The cached tokens count as a prompt only if few tokens follow; otherwise they are just the earlier part of one.
+/// Cached tokens count as a prompt only if few tokens follow; otherwise they are simply the earlier part of a
+/// text.
 Index prompt_of(Index tokens, Index cached, const JudgePolicy& policy) {
   return tokens - cached > policy.all_of_prompt ? 0 : cached;
 }

@@ -14,14 +14,15 @@ struct TokenSpan {
   Index begin = 0, end = 0;
 };
 
-/// Which tokens of a long sequence are held to their tolerance, where what a token gives depends on no other's result: a tolerance
-/// takes tens of times what float64 takes. Held are, as far as the policy says, the first ones, the last, those around 64 and the powers of two above it, where
-/// tiles and blocks of threads end, some that the seed draws, and what is added: those that lie farthest from float64. A judgement's
-/// `held` counts them where every sequence is held, and `held_which` ends with their text.
+/// Chooses which tokens of a long sequence are compared with their tolerance, for systems in which no token's
+/// result depends on another's: a tolerance takes tens of times as long as float64. As far as the policy
+/// says, these are the first tokens, the last, those around 64 and the powers of two above it, where tiles
+/// and thread blocks end, some that the seed draws, and those that are added: the ones farthest from float64.
+/// A judgement's `held` counts them if every sequence is compared, and `held_which` ends with their text.
 class ChosenTokens {
  public:
-  /// `cached`: tokens of the first call. If only a few tokens follow them, all of these are held, and fewer tokens of the first
-  /// call.
+  /// `cached` is the number of tokens of the first call. If only a few tokens follow them, all of these are
+  /// chosen, and fewer tokens of the first call.
   ChosenTokens(Index tokens, std::uint64_t seed, const JudgePolicy& policy, Index cached = 0);
 
   /// All tokens after a cache whose own call is not made.
@@ -29,14 +30,14 @@ class ChosenTokens {
 
   [[nodiscard]] bool all() const { return count_ == std::ssize(taken_); }
   [[nodiscard]] Index count() const { return count_; }
-  /// A token and those beside it.
+  /// Adds a token and its neighbours.
   void add(Index token);
-  /// Those that are held, in order; adjacent ones together.
+  /// The chosen tokens in order, with adjacent ones joined.
   [[nodiscard]] std::vector<TokenSpan> spans() const;
   /// "tokens 0-31 56-71"
   [[nodiscard]] std::string text() const;
 
-  /// The share of so many tokens that is held, about, for System::work.
+  /// The approximate share of `tokens` tokens that is chosen, for System::work.
   [[nodiscard]] static double share(Index tokens, const JudgePolicy& policy, Index cached = 0);
 
  private:

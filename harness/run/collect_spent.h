@@ -8,8 +8,8 @@
 
 namespace samestate {
 
-/// Collects what the calls of this thread spent in a process of somebody else's while it lives (Spent), and what tuners
-/// chose there.
+/// While it lives, collects the time that calls on this thread spent in another process (Spent), and what
+/// tuners chose there.
 class CollectSpent {
  public:
   CollectSpent();
@@ -19,12 +19,12 @@ class CollectSpent {
 
   [[nodiscard]] const Spent& spent() const { return spent_; }
 
-  /// Adds what one call, or a start, has spent.
+  /// Adds the time of one call, or of a start.
   static void note(const Spent& more);
 
-  /// Adds a configuration that a tuner chose for a call, under its setting `by`, once.
+  /// Adds a configuration that a tuner chose for a call, once, under the setting `by`.
   static void note_tuned(std::string_view by, const std::string& configuration);
-  /// "first: scan: BLOCK=128; norm: BLOCK=32" (Record::tuned); empty where nothing was tuned.
+  /// "first: scan: BLOCK=128; norm: BLOCK=32" (Record::tuned); empty if nothing was tuned.
   [[nodiscard]] std::string tuned() const;
 
  private:

@@ -12,7 +12,7 @@
 namespace samestate {
 namespace {
 
-/// Returns true if the law's runs are of both kinds.
+/// Returns true if the law's runs use calls of both kinds.
 bool calls_both(const Law& law, bool chunked) {
   return law.calls == Law::Calls::both || (chunked && law.calls == Law::Calls::both_where_chunked);
 }

@@ -24,7 +24,7 @@ CallLoop family_loop(const Batch& batch, const Path& path) {
   loop.inputs = {{"q", Axis::tokens, true, {s.B, s.T, s.Hk, s.dk}, &batch.q},
                  {"k", Axis::tokens, true, {s.B, s.T, s.Hk, s.dk}, &batch.k},
                  {"v", Axis::tokens, true, {s.B, s.T, s.Hv, s.dv}, &batch.v}};
-  // Of rank 4, so that a padded layout has gaps between heads too.
+  // It has rank 4, so that a padded layout has gaps between heads here too.
   if (!batch.g.empty()) loop.inputs.push_back({"g", Axis::tokens, true, {s.B, s.T, s.Hv, 1}, &batch.g});
   if (!batch.beta.empty())
     loop.inputs.push_back({"beta", Axis::tokens, true, {s.B, s.T, s.Hv, 1}, &batch.beta});
@@ -43,7 +43,8 @@ Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options
   return {std::move(written[0]), std::move(written[1])};
 }
 
-/// What a kernel of ours reads in place of a kernel's with conventions of its own, in the canonical ones.
+/// Converts what a kernel with conventions of its own was given into the canonical conventions, for a kernel
+/// of ours.
 Batch in_our_conventions(Batch batch, const Contract& contract) {
   const Given given = std::exchange(batch.shape.given, Given{});
   if (given == Given{}) return batch;
@@ -72,7 +73,7 @@ Batch in_our_conventions(Batch batch, const Contract& contract) {
   return batch;
 }
 
-/// The kernel of that form beside it, as tables name them.
+/// Returns the name of the kernel of that form beside it, as tables name kernels.
 std::string sibling_name(std::string_view name, std::string_view form) {
   return fmt::format("{}{}", name.substr(0, name.rfind('.') + 1), form);
 }

@@ -9,13 +9,13 @@ namespace {
 
 struct Field {
   std::uint64_t mask;
-  std::array<std::string_view, 4> values;  ///< by the field's bits; the default has no word
+  std::array<std::string_view, 4> values;  ///< indexed by the field's bits; the default has no word
 };
 
 #if defined(__x86_64__)
 
-constexpr std::uint64_t kVectorDefault = 0x1f80;  // all exceptions masked, no flag
-constexpr std::uint64_t kVectorControl = 0xffc0;  // the lowest six bits are the sticky flags
+constexpr std::uint64_t kVectorDefault = 0x1f80;  // all exceptions masked, no flag set
+constexpr std::uint64_t kVectorControl = 0xffc0;  // excludes the lowest six bits, which are sticky flags
 constexpr std::uint16_t kX87Default = 0x37f;
 constexpr std::uint16_t kX87Control = 0x0f3f;
 constexpr std::array<Field, 4> kVectorFields{{
@@ -47,7 +47,7 @@ std::uint16_t x87_bits() {
 }
 void set_x87_bits(std::uint16_t bits) { asm volatile("fldcw %0" ::"m"(bits) : "memory"); }
 
-/// An exception flag that is set raises its signal at the next x87 instruction once its mask is taken away.
+/// A set exception flag raises its signal at the next x87 instruction once its mask is removed.
 void clear_x87_flags() { asm volatile("fnclex" ::: "memory"); }
 
 #elif defined(__aarch64__)
@@ -77,7 +77,7 @@ void clear_x87_flags() {}
 #error "float_environment.cpp knows x86-64 and AArch64: add the control register of this processor"
 #endif
 
-/// Adds the words of the fields that differ.
+/// Adds the words for the fields that differ.
 template <std::size_t N>
 void tell(std::uint64_t now, std::uint64_t before, const std::array<Field, N>& fields,
           std::vector<std::string_view>& words) {

@@ -6,8 +6,9 @@
 
 namespace samestate {
 
-/// Which functions ran in the place of those that were asked for: a public name that hands its call on to another package, as
-/// a kernel of somebody else's says beside "ran" (Outcome::reason). Collects what the calls of this thread say while it lives.
+/// Which functions ran instead of those that were called: a public function may hand its call on to another
+/// package, and a foreign kernel reports that beside "ran" (Outcome::reason). Collects the reports of calls
+/// on this thread while it lives.
 class Forwarded {
  public:
   Forwarded();
@@ -15,10 +16,11 @@ class Forwarded {
   Forwarded(const Forwarded&) = delete;
   Forwarded& operator=(const Forwarded&) = delete;
 
-  /// Each once, in the order in which they first ran, ", " between; empty where none was handed on.
+  /// Each function once, in the order in which they first ran, separated by ", "; empty if no call was
+  /// forwarded.
   [[nodiscard]] std::string text() const;
 
-  /// Of a call that ran.
+  /// Reports a call that ran.
   static void note(std::string_view function);
 
  private:

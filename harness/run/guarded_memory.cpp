@@ -23,8 +23,8 @@ namespace {
 
 using namespace guarded;
 
-/// Closed address space on each side: the first of these that the machine gives. Where a limit is near, the first one
-/// would take what the judge needs itself.
+/// Inaccessible address space on each side: the first of these sizes that the machine grants. Near a limit of
+/// the process the first size would take what the judge itself needs.
 constexpr std::array<std::size_t, 3> kClosed{std::size_t{64} << 20, std::size_t{1} << 20, kPageBytes};
 constexpr std::uint64_t kNearLimit = std::uint64_t{64} << 30;
 
@@ -33,10 +33,11 @@ std::size_t closed_at_most() {
   return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < kNearLimit ? kClosed[1] : kClosed[0];
 }
 
-/// Sizes of reservations that serve one tensor after another; a larger tensor has a reservation of its own.
+/// Sizes of reservations that are reused for one tensor after another; a larger tensor has a reservation of
+/// its own.
 constexpr std::array<std::size_t, 3> kCapacities{std::size_t{256} << 10, std::size_t{4} << 20,
                                                  std::size_t{64} << 20};
-/// The most memory that reservations without a tensor keep, all together.
+/// The most memory that all unused reservations keep together.
 constexpr std::size_t kMostKept = std::size_t{256} << 20;
 constexpr std::size_t kMostSlots = 4096;
 [[noreturn]] void refuse(std::size_t bytes, std::string_view what) {
@@ -52,16 +53,16 @@ namespace {
 
 extern "C" void on_fault(int signal, siginfo_t* info, void* context);
 
-/// All reservations of the process.
+/// Holds all reservations of the process.
 class Slots {
  public:
-  /// Never destroyed: a tensor or a fault may come later than the end of any static object.
+  /// Never destroyed: a tensor or a fault may come after the end of any static object.
   static Slots& all() {
     static Slots* const one = new Slots;
     return *one;
   }
 
-  /// Safe in the handler of a signal.
+  /// Safe to call in a signal handler.
   GuardedSlot* holding(Address a) {
     for (std::size_t i = 0, n = used_.load(); i < n; ++i) {
       if (slots_[i].live.load() && a >= slots_[i].begin && a < slots_[i].end) return &slots_[i];
@@ -75,7 +76,7 @@ class Slots {
     return nullptr;
   }
 
-  /// A library that a kernel loads may put a handler of its own in the place of this one.
+  /// A library that a kernel loads may replace this handler with its own.
   void watch() {
     struct sigaction now {};
     if (::sigaction(SIGSEGV, nullptr, &now) != 0) return;
@@ -88,7 +89,7 @@ class Slots {
     ::sigaction(SIGSEGV, &ours, nullptr);
   }
 
-  /// A reservation of which exactly so many bytes, whole pages, can be touched.
+  /// Returns a reservation of which exactly so many bytes, in whole pages, can be touched.
   GuardedSlot* take(std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
     const std::size_t kind = kind_of(bytes);
@@ -116,8 +117,8 @@ class Slots {
     return slot;
   }
 
-  /// One that is a single tensor's, nothing of which can be touched yet. `shared`: its memory does not count as the
-  /// process's data, which a worker has a limit for.
+  /// Returns a reservation for a single tensor, of which nothing can be touched yet. If it is `shared`, its
+  /// memory does not count as the process's data, for which a worker has a limit.
   GuardedSlot* take_alone(std::size_t before, std::size_t bytes, bool shared) {
     const std::scoped_lock lock(mutex_);
     return reserved(before, bytes, shared);
@@ -184,7 +185,7 @@ class Slots {
   std::mutex mutex_;
   std::array<GuardedSlot, kMostSlots> slots_;
   std::atomic<std::size_t> used_{0};
-  std::size_t kept_ = 0;  ///< bytes that can be touched of reservations without a tensor
+  std::size_t kept_ = 0;  ///< touchable bytes of reservations without a tensor
   std::vector<GuardedSlot*> without_;
   std::array<std::vector<GuardedSlot*>, kCapacities.size()> free_;
 };
@@ -207,14 +208,14 @@ extern "C" void on_fault(int, siginfo_t* info, void* context) {
     errno = error;
     return;
   }
-  // The instruction runs again, into whoever handled faults before.
+  // The instruction runs again, and the handler that was there before handles its fault.
   if (slot == nullptr) slot = all.faulted();
   if (all.note != nullptr && slot != nullptr) {
     const std::size_t size = slot->describe(all.note, kFaultNote - 1);
     all.note[std::min(size, kFaultNote - 1)] = '\0';
   }
   ::sigaction(SIGSEGV, &all.before, nullptr);
-  // One that was sent comes again by no instruction.
+  // A fault sent by another process is not raised again by any instruction.
   if (info->si_code <= 0) ::raise(SIGSEGV);
   errno = error;
 }

@@ -11,29 +11,32 @@ namespace samestate {
 
 struct GuardedSlot;
 
-/// Bytes of a tensor's memory that lie together, counted from its first element.
+/// A contiguous range of bytes of a tensor's memory, relative to its first element.
 struct MemoryBlock {
   std::size_t begin = 0, bytes = 0;
 };
 
-/// How a tensor lies in the pages that hold it.
+/// How a tensor is placed in its pages.
 struct MemoryPlace {
-  std::size_t alignment = 64;  ///< of the first element, in bytes; a power of two, at most a page
+  std::size_t alignment = 64;  ///< alignment of the first element in bytes; a power of two, at most a page
   bool ends_page =
-      false;  ///< flush with the page behind it, as nearly as the alignment allows; else with the page before
+      false;  ///< it ends at the page after it, as closely as the alignment allows; if false, it starts right
+              ///< after the page before it
   std::size_t element = 4;        ///< bytes, for messages
-  std::size_t unused_before = 0;  ///< address space before the first block that belongs to the tensor too
+  std::size_t unused_before = 0;  ///< address space before the first block that also belongs to the tensor
 };
 
 inline constexpr std::size_t kPageBytes = 4096;
 
-/// Memory of one tensor in pages of its own, with address space on both sides that nobody may touch (64 MiB where the machine
-/// gives that much). A kernel that touches it, or that writes to an input, is not ended: the page is opened under it,
-/// so that nothing else is damaged, and trespass() names the place. This works for every thread of the process.
+/// The memory of one tensor in pages of its own, with address space on both sides that nobody may touch (64
+/// MiB if the machine provides it). A kernel that touches that, or writes to an input, is not ended: the page
+/// is made accessible, so that nothing else is damaged, and trespass() names the place. This works for every
+/// thread of the process.
 class GuardedMemory {
  public:
-  /// Blocks in ascending order; at most kMostBlocks of them have closed address space between each other. One block
-  /// without bytes is an empty tensor. Throws Unavailable (harness/run/call_loop.h) where the machine does not give the memory.
+  /// Blocks in ascending order; at most kMostBlocks of them have inaccessible address space in between. One
+  /// block without bytes is an empty tensor. Throws Unavailable (harness/run/call_loop.h) if the machine does
+  /// not provide the memory.
   GuardedMemory(std::vector<MemoryBlock> blocks, const MemoryPlace& place);
   ~GuardedMemory();
   GuardedMemory(GuardedMemory&& other) noexcept;
@@ -45,19 +48,21 @@ class GuardedMemory {
 
   [[nodiscard]] std::byte* data() const;
   [[nodiscard]] const std::vector<MemoryBlock>& blocks() const { return blocks_; }
-  /// The pages of block i. What the block leaves of them can be touched, so that the judge fills and checks it.
+  /// The pages of block i. The part of them outside the block is accessible, so the judge fills and checks
+  /// it.
   [[nodiscard]] std::span<std::byte> pages(std::size_t i) const;
 
-  /// Under which name trespass() speaks of it. From now on what is done to it counts.
+  /// Sets the name that trespass() uses. From now on accesses are recorded.
   void named(std::string_view name, bool input);
-  /// From now on it can only be read.
+  /// Makes the memory read-only from now on.
   void close();
 
-  /// The first thing that was done to it since it was named, as "read outside q: 3 elements behind its end" or "wrote to its
-  /// input q: element 5"; empty: nothing.
+  /// The first violation since the memory was named, for example "read outside q: 3 elements behind its end"
+  /// or "wrote to its input q: element 5"; empty if there is none.
   [[nodiscard]] std::string trespass() const;
 
-  /// Whether the input that holds this address, where one does, can be written: by the judge, between two calls.
+  /// Allows or forbids writing to the input that contains this address, if one does: for the judge, between
+  /// two calls.
   static void let_write(const void* address, bool may);
 
  private:
@@ -65,16 +70,17 @@ class GuardedMemory {
   GuardedSlot* slot_ = nullptr;
 };
 
-/// Blocks of a tensor of that shape and strides, elements of `element` bytes: one, or one for each row where rows lie at
-/// least a MiB apart. Without elements: one block without bytes.
+/// The blocks of a tensor with that shape and strides, and elements of `element` bytes: one block, or one per
+/// row if rows are at least a MiB apart. Without elements, one block without bytes.
 [[nodiscard]] std::vector<MemoryBlock> blocks_of(std::span<const std::int64_t> shape,
                                                  std::span<const std::int64_t> stride, std::size_t element);
 
-/// "outside o: 3 elements behind its last" of an element counted from a tensor's first one, of which it spans `span`.
+/// "outside o: 3 elements behind its last" for an element, counted from the first of a tensor that spans
+/// `span` elements.
 [[nodiscard]] std::string outside(std::string_view name, std::int64_t element, std::int64_t span);
 
-/// Where a fault ends this process, what was done to the tensors before is left in `note`, kFaultNote bytes that another
-/// process reads too; null: nowhere.
+/// If a fault ends this process, a description of what was done to the tensors before is left in `note`,
+/// kFaultNote bytes that another process can read too; null for no description.
 inline constexpr std::size_t kFaultNote = 512;
 void note_faults(char* note);
 

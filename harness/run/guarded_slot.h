@@ -18,7 +18,7 @@ namespace guarded {
 
 using Address = std::uintptr_t;
 
-/// Pages outside that are opened one at a time; a kernel that goes on is given more at once.
+/// Pages outside that are opened one at a time; a kernel that goes on gets more at once.
 inline constexpr int kSinglePages = 16;
 inline constexpr std::size_t kPagesAtOnce = 64;
 
@@ -33,25 +33,26 @@ inline int protect(Address begin, std::size_t bytes, int protection) {
 
 }  // namespace guarded
 
-/// A reservation. While its tensor lives the handler of faults reads it, on whichever thread that runs.
+/// A reservation of address space. While its tensor lives the fault handler reads it, on whichever thread
+/// that runs.
 struct GuardedSlot {
   using Address = guarded::Address;
   using Access = guarded::Access;
   std::atomic<bool> live{false};
-  Address begin = 0, end = 0;       ///< the whole reservation
-  Address first = 0;                ///< the page at which the memory begins
-  std::size_t capacity = 0;         ///< bytes from there for any tensor; 0: it is one tensor's alone
-  std::size_t open = 0;             ///< bytes from there that can be touched; of several blocks: 0
-  std::vector<MemoryBlock> blocks;  ///< where there are several
+  Address begin = 0, end = 0;  ///< the whole reservation
+  Address first = 0;           ///< the page at which the memory starts
+  std::size_t capacity = 0;  ///< bytes from there that any tensor may use; 0 if it belongs to one tensor only
+  std::size_t open = 0;      ///< bytes from there that are accessible; 0 if there are several blocks
+  std::vector<MemoryBlock> blocks;  ///< used if there are several
   Address data = 0;
   std::size_t span = 0, element = 4;
   std::array<char, 64> name{};
   bool input = false;
-  std::atomic<bool> closed{false};  ///< it can only be read
+  std::atomic<bool> closed{false};  ///< it is read-only
   /// The first fault.
   std::atomic<Address> fault{0};
   std::atomic<Access> access{Access::unknown};
-  /// All pages outside that were opened lie between these.
+  /// All pages outside that were opened are between these.
   std::atomic<Address> strayed_begin{0}, strayed_end{0};
   std::atomic<int> strays{0};
 
@@ -82,7 +83,7 @@ struct GuardedSlot {
     return protect_all(write ? PROT_READ | PROT_WRITE : PROT_READ);
   }
 
-  /// How trespass() says it, without a terminating null; the number of characters.
+  /// Writes the text of trespass() without a terminating null, and returns the number of characters.
   std::size_t describe(char* out, std::size_t size) const {
     const Address at = fault.load();
     if (at == 0) return 0;
@@ -105,7 +106,8 @@ struct GuardedSlot {
         .size;
   }
 
-  /// Makes a page of the reservation one that can be touched. False: the machine does not give it, or it is executed.
+  /// Makes a page of the reservation accessible. Returns false if the machine does not allow it, or the
+  /// access is an instruction fetch.
   bool absorb(Address at, Access how) {
     Address none = 0;
     if (fault.compare_exchange_strong(none, at)) access.store(how);
@@ -118,7 +120,7 @@ struct GuardedSlot {
     if (guarded::protect(from, to - from, PROT_READ | PROT_WRITE) != 0) return false;
     if (strayed_begin.load() == 0 || from < strayed_begin.load()) strayed_begin.store(from);
     if (to > strayed_end.load()) strayed_end.store(to);
-    // What is read here shows in the outputs; as an offset of a token it ends a loop.
+    // A value that is visible in the outputs if it is read; as the offset of a token it ends a loop.
     constexpr std::int64_t kNoOffset = -0x5a5a5a5a;
     const float outside = kOutside;
     for (Address a = from; a < to; a += 8) {

@@ -17,7 +17,7 @@
 namespace samestate {
 namespace {
 
-/// The first element that is not kOutside; `all.size()`: none.
+/// Returns the index of the first element that is not kOutside; `all.size()` if there is none.
 std::size_t first_touched(std::span<const float> all) {
   constexpr std::size_t kAtOnce = kPageBytes / sizeof(float);
   static const std::vector<float> outside(kAtOnce, kOutside);
@@ -36,14 +36,15 @@ constexpr std::int64_t kPage = kPageBytes / sizeof(float);
 
 std::int64_t whole_pages(std::int64_t elements) { return (elements + kPage - 1) / kPage * kPage; }
 
-/// An empty dimension counts as one in the strides, as in PyTorch: else that of the batch would be 0 without
-/// tokens.
+/// An empty dimension counts as one in the strides, as in PyTorch: otherwise the batch's stride would be 0
+/// without tokens.
 std::int64_t extent_of(const std::vector<std::int64_t>& shape, std::size_t d) {
   return std::max<std::int64_t>(shape[d], 1);
 }
 
-/// Of mixed tensors every second one is dense, by its number and extents: a kernel that asks one tensor whether its rows lie
-/// together, and takes the answer for all, meets each beside each other in either way.
+/// In the mixed layout every second tensor is dense, by its number and extents: a kernel that checks one
+/// tensor for contiguous rows and assumes the answer for all then meets both kinds side by side, either way
+/// round.
 bool is_dense(Layout layout, std::size_t number, const std::vector<std::int64_t>& shape) {
   if (layout != Layout::mixed) return false;
   std::uint64_t hash = 0x9e3779b97f4a7c15U * (number + 1);
@@ -52,16 +53,17 @@ bool is_dense(Layout layout, std::size_t number, const std::vector<std::int64_t>
   return (hash >> 40 & 1) != 0;
 }
 
-/// Elements between the rows of dimension d of tensor `number` of a call; `columns`: d is the innermost one.
+/// Returns the elements between the rows of dimension d of tensor `number` of a call; `columns` means that d
+/// is the innermost.
 std::int64_t gap_of(Layout layout, std::size_t number, std::size_t d, bool columns) {
   if (layout == Layout::padded) return 3;
-  // Every second tensor's rows stay aligned, as those of a kernel that moves 16 bytes at a time.
+  // The rows of every second tensor stay aligned, as for a kernel that moves 16 bytes at a time.
   if (layout == Layout::sliced) return !columns ? 0 : number % 2 == 0 ? 8 : 3;
-  // 5 generates the numbers modulo 11: of eleven tensors no two have a gap in common.
+  // 5 generates the numbers modulo 11, so that no two of eleven tensors have the same gap.
   return layout == Layout::mixed ? static_cast<std::int64_t>((5 * number + 3 * d + 1) % 11) : 0;
 }
 
-/// The dimensions from the slowest to the fastest.
+/// Returns the dimensions from the slowest to the fastest.
 std::vector<std::size_t> order_of(const TensorPlace& place, Layout layout) {
   std::vector<std::size_t> order(place.shape.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -84,12 +86,13 @@ std::vector<std::int64_t> strides_of(const TensorPlace& place, Layout layout, st
   return stride;
 }
 
-/// The dimension whose rows are far apart: of batch, tokens and heads, or of a state's sequences and heads, one with
-/// two rows or more; which of several, the tensor's number and extents say, so that tensors of one call differ.
+/// Returns the dimension whose rows are far apart: batch, tokens or heads, or a state's sequences or heads,
+/// with two rows or more. The tensor's number and extents choose among several, so that the tensors of one
+/// call differ.
 std::optional<std::size_t> far_dimension(const TensorPlace& place, std::size_t number) {
   const std::size_t leading = place.axis == Axis::state ? 2 : 3;
   std::vector<std::size_t> fit;
-  // Never the innermost: what a kernel reads at once lies together.
+  // It is never the innermost one: what a kernel reads at once lies together.
   for (std::size_t d = 0; d < leading && d + 1 < place.shape.size(); ++d) {
     if (place.shape[d] > 1) fit.push_back(d);
   }
@@ -98,7 +101,7 @@ std::optional<std::size_t> far_dimension(const TensorPlace& place, std::size_t n
   return fit[(number + static_cast<std::size_t>(extents)) % fit.size()];
 }
 
-/// From its first element to behind its last.
+/// Returns the elements from the first to just past the last.
 std::int64_t span_of(const StridedTensor& x) {
   if (x.size() == 0) return 0;
   std::int64_t last = 0;
@@ -106,7 +109,8 @@ std::int64_t span_of(const StridedTensor& x) {
   return last + 1;
 }
 
-/// How many leading dimensions a tensor shares with others in the rows of one buffer; 0: none.
+/// Returns how many leading dimensions a tensor shares with others in the rows of one buffer; 0 if it shares
+/// none.
 std::size_t shared_dimensions(const TensorPlace& place) {
   const std::size_t shared = place.axis == Axis::tokens && place.batched ? 2
                              : place.axis == Axis::state                 ? 1
@@ -124,7 +128,8 @@ std::vector<MemoryBlock> one_block(std::int64_t elements) {
   return {{0, static_cast<std::size_t>(elements) * sizeof(float)}};
 }
 
-/// page_end: to the element; else aligned as what allocators give.
+/// With page_end the tensor ends at the page's last element; otherwise it is aligned as allocators align
+/// memory.
 MemoryPlace place_of(Layout layout, bool ends_page) {
   MemoryPlace place;
   place.ends_page = ends_page;
@@ -156,12 +161,12 @@ StridedTensor StridedTensor::slice(std::size_t d, std::int64_t begin, std::int64
   return part;
 }
 
-/// Memory of one tensor, or of several whose rows lie side by side.
+/// The memory of one tensor, or of several tensors whose rows lie side by side.
 struct GuardedTensor::Buffer {
   Buffer(std::vector<MemoryBlock> blocks, const MemoryPlace& place) : memory(std::move(blocks), place) {
     for (std::size_t i = 0; i < memory.blocks().size(); ++i) std::ranges::fill(elements(i), kOutside);
   }
-  /// Of the pages of block i.
+  /// Returns the pages of block i.
   [[nodiscard]] std::span<float> elements(std::size_t i) const {
     const std::span<std::byte> pages = memory.pages(i);
     return {reinterpret_cast<float*>(pages.data()), pages.size() / sizeof(float)};
@@ -211,7 +216,7 @@ std::vector<GuardedTensor> guarded_tensors(const std::vector<TensorPlace>& place
       out.push_back(GuardedTensor(place, layout, first + i, turn));
       continue;
     }
-    // Where the row of this tensor begins in that of all, and how long that is.
+    // Where this tensor's row begins in the row of all tensors, and how long it is.
     std::int64_t row = 0, begin = 0;
     std::size_t leader = i;
     for (std::size_t j = 0; j < places.size(); ++j) {
@@ -243,14 +248,14 @@ std::vector<GuardedTensor> guarded_tensors(const std::vector<TensorPlace>& place
 std::shared_ptr<GuardedTensor::Buffer> GuardedTensor::far_rows(std::size_t far, bool ends_page) {
   const std::int64_t rows = tensor_.shape[far];
   far_ = far;
-  // One row of it is a block: the other dimensions in their order.
+  // One row of it is a block, with the other dimensions in their order.
   std::int64_t size = 1;
   for (std::size_t d = tensor_.shape.size(); d-- > 0;) {
     if (d == far) continue;
     tensor_.stride[d] = size;
     size *= tensor_.shape[d];
   }
-  // The last row begins after 2^31; of the batch every row after the first does.
+  // The last row begins beyond 2^31 elements; for the batch dimension every row after the first does.
   const std::int64_t step =
       whole_pages(size + 2 * kPage) + whole_pages(far == 0 ? kOverflow : kOverflow / (rows - 1));
   tensor_.stride[far] = step;
@@ -341,7 +346,7 @@ void GuardedTensor::check_surroundings(std::string_view name) const {
     check({all.data(), begin}, all.data());
     check({begin + size, all.data() + all.size()}, begin + size);
     if (blocks.size() == 1 && owned_.size() == size) continue;
-    // Gaps, and tokens of no sequence.
+    // These are gaps and tokens of no sequence.
     copy.assign(begin, begin + size);
     const auto leave_out = [&](StridedTensor inside, std::ptrdiff_t at) {
       inside.data = copy.data() + at;

@@ -12,18 +12,19 @@
 
 namespace samestate {
 
-/// A strided window of any rank on memory owned elsewhere, strides in elements; data null: absent.
+/// A strided window of any rank on memory that it does not own, with strides in elements; absent if data is
+/// null.
 struct StridedTensor {
   float* data = nullptr;
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> stride;
 
   [[nodiscard]] std::int64_t size() const;
-  /// Whether its elements lie together in row-major order.
+  /// True if its elements are contiguous in row-major order.
   [[nodiscard]] bool dense() const;
   /// The elements [begin, end) along dimension `d`; no copy.
   [[nodiscard]] StridedTensor slice(std::size_t d, std::int64_t begin, std::int64_t end) const;
-  /// As a view of fixed rank: the first `Rank` dimensions, those beyond them must be 1.
+  /// The tensor as a view of fixed rank, its first `Rank` dimensions; the others must be 1.
   template <std::size_t Rank>
   [[nodiscard]] View<float, Rank> view() const {
     View<float, Rank> out{data, {}, {}};
@@ -46,54 +47,57 @@ void visit(const StridedTensor& x, Visitor&& visitor, std::size_t d = 0, std::in
   }
 }
 
-/// What a tensor asks of memory.
+/// The memory that a tensor needs.
 struct TensorPlace {
   std::vector<std::int64_t> shape;
   Axis axis = Axis::state;
   bool batched = true;
-  std::int64_t lead = 0, slack = 0;  ///< of its tokens, the first and the last: they belong to no sequence
+  std::int64_t lead = 0, slack = 0;  ///< how many of its first and last tokens belong to no sequence
 };
 
-/// A tensor in pages of its own (harness/run/guarded_memory.h) and, by its layout, with gaps inside it or other tensors
-/// beside its rows. Elements of the pages that are neither its own nor another tensor's are kOutside, those of tokens that
-/// belong to no sequence too. It begins with its first page or ends with its last one, by its number and the turn;
-/// page_end: it ends with it, to the element. far: the rows of one dimension (batch, tokens or heads, of states the first two;
-/// by number and extents) lie in address space of their own, the last more than 2^31 elements after the first, and 2^31
-/// elements before the first row belong to it, so that an offset wrapped to 32 bits hits no other tensor.
+/// A tensor in pages of its own (harness/run/guarded_memory.h) and, depending on its layout, with gaps inside
+/// it or other tensors beside its rows. Elements of the pages that belong neither to it nor to another tensor
+/// are kOutside, and so are those of tokens that belong to no sequence. It starts at its first page or ends
+/// at its last one, depending on its number and the turn; with page_end it ends exactly there. With far, the
+/// rows of one dimension (batch, tokens or heads, for states the first two; chosen by number and extents)
+/// have separate address ranges, the last more than 2^31 elements after the first, and 2^31 elements before
+/// the first row belong to it, so that an offset wrapped to 32 bits hits no other tensor.
 class GuardedTensor {
  public:
-  /// In a buffer of its own. Throws Unavailable (harness/run/call_loop.h) where the machine does not give that
-  /// much address space.
+  /// In a buffer of its own. Throws Unavailable (harness/run/call_loop.h) if the machine does not provide
+  /// that much address space.
   GuardedTensor(std::vector<std::int64_t> shape, Layout layout)
       : GuardedTensor(TensorPlace{std::move(shape)}, layout, 0) {}
-  /// The one of that number among the tensors of a call (Layout::mixed). `turn`: which side of its pages it is flush with.
+  /// The tensor with that number among those of a call (Layout::mixed). `turn` determines the side on which
+  /// it borders inaccessible pages.
   GuardedTensor(const TensorPlace& place, Layout layout, std::size_t number, std::uint64_t turn = 0);
 
-  /// From and to row-major order. Tokens that belong to no sequence are left out, here and below.
+  /// Copies from and to row-major order. Tokens that belong to no sequence are left out, here and below.
   void set(const std::vector<float>& dense);
   [[nodiscard]] std::vector<float> get() const;
   [[nodiscard]] bool same_as(const std::vector<float>& dense) const;
 
-  /// It is an input of that name, and from now on its memory can only be read: a kernel that writes to it is seen, even one
-  /// that puts the old value back before it returns.
+  /// Declares it an input with that name and makes its memory read-only: a kernel that writes to it is
+  /// detected even if it restores the old value before it returns.
   void close_input(std::string_view name);
-  /// It is an output of that name.
+  /// Declares it an output with that name.
   void open_output(std::string_view name);
 
-  /// Fills an output before a call, and reads it after: elements that were not written are kPoison.
+  /// Fills an output with stale values before a call, and reads it afterwards: elements that were not written
+  /// are kPoison.
   void spoil();
   [[nodiscard]] std::vector<float> written() const;
 
-  /// What a kernel sees.
+  /// The tensor as the kernel sees it.
   [[nodiscard]] const StridedTensor& tensor() const { return tensor_; }
   template <std::size_t Rank>
   [[nodiscard]] View<float, Rank> view() const {
     return tensor_.view<Rank>();
   }
 
-  /// Throws Trespass (harness/run/call_loop.h) where the kernel touched closed address space or wrote to an input, where an
-  /// element around the tensor changed, or one of a token that belongs to no sequence. Of tensors in one buffer the first
-  /// speaks for all.
+  /// Throws Trespass (harness/run/call_loop.h) if the kernel touched inaccessible address space or wrote to
+  /// an input, or if an element around the tensor or one of a token that belongs to no sequence has changed.
+  /// For tensors in one buffer, the first one checks for all.
   void check_surroundings(std::string_view name) const;
 
  private:
@@ -109,12 +113,13 @@ class GuardedTensor {
 
   std::shared_ptr<Buffer> buffer_;
   StridedTensor tensor_;
-  StridedTensor owned_;              ///< of it, the tokens of sequences
-  std::size_t token_dimension_ = 0;  ///< where those are fewer
+  StridedTensor owned_;              ///< the part of it that holds the tokens of sequences
+  std::size_t token_dimension_ = 0;  ///< used if there are tokens of no sequence
   std::size_t far_ = 0;              ///< the dimension whose rows are blocks
 };
 
-/// The tensors of one side of a call, in their order; `first`: the number of the first among all of the call.
+/// The tensors on one side of a call, in order; `first` is the number of the first one among all tensors of
+/// the call.
 [[nodiscard]] std::vector<GuardedTensor> guarded_tensors(const std::vector<TensorPlace>& places,
                                                          Layout layout, std::size_t first,
                                                          std::uint64_t turn = 0);

@@ -13,7 +13,7 @@
 namespace samestate {
 namespace {
 
-/// CUuuid of the driver API.
+/// CUuuid in the driver API.
 struct Uuid {
   std::array<unsigned char, 16> bytes{};
 };
@@ -24,7 +24,7 @@ Function function_of(void* library, const char* name) {
   return reinterpret_cast<Function>(::dlsym(library, name));
 }
 
-/// As nvidia-smi prints it: GPU-8f6d0b1e-....
+/// Formats it as nvidia-smi does: GPU-8f6d0b1e-....
 std::string text_of(const Uuid& uuid) {
   std::string out = "GPU-";
   for (std::size_t i = 0; i < uuid.bytes.size(); ++i)
@@ -32,7 +32,7 @@ std::string text_of(const Uuid& uuid) {
   return out;
 }
 
-/// The n-th entry of CUDA_VISIBLE_DEVICES; empty where it has none.
+/// Returns the n-th entry of CUDA_VISIBLE_DEVICES; empty if there is none.
 std::string entry(int n) {
   const char* const all = std::getenv("CUDA_VISIBLE_DEVICES");
   std::istringstream in(all == nullptr ? "" : all);
@@ -44,7 +44,7 @@ std::string entry(int n) {
   return one;
 }
 
-/// Of the driver: what a device has as text.
+/// Returns what the driver says of a device as text.
 std::string said(void* driver, const char* name, int device) {
   const auto ask = function_of<int (*)(char*, int, int)>(driver, name);
   std::array<char, kText> text{};
@@ -75,7 +75,8 @@ std::vector<HostDevice> devices_of_driver() {
     HostDevice d{i, said(driver, "cuDeviceGetName", device), "", said(driver, "cuDeviceGetPCIBusId", device),
                  ""};
     Uuid uuid;
-    // Numbers of the devices behind a lost one change, and UUIDs do not; that of a slice (MIG) has another name there.
+    // When a device is lost, the numbers of the later ones change, but UUIDs do not; a slice (MIG) has
+    // another name there.
     if (const std::string own = entry(i); own.starts_with("MIG")) {
       d.id = d.visible = own;
     } else if (uuid_of != nullptr && uuid_of(&uuid, device) == 0) {

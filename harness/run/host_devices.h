@@ -7,21 +7,23 @@ namespace samestate {
 
 /// A GPU of this host.
 struct HostDevice {
-  int ordinal = 0;      ///< among those that the process sees: of CUDA_VISIBLE_DEVICES where that is set
-  std::string name;     ///< as the driver says it
-  std::string id;       ///< its UUID as `nvidia-smi -L` prints it; of a driver that has none, the PCI address
-  std::string bus;      ///< PCI address; empty where the driver does not say
-  std::string visible;  ///< CUDA_VISIBLE_DEVICES of a process that shall see this one alone
+  int ordinal = 0;   ///< index among the devices that the process sees: those in CUDA_VISIBLE_DEVICES if that
+                     ///< is set
+  std::string name;  ///< as the driver names it
+  std::string id;    ///< its UUID as `nvidia-smi -L` prints it; the PCI address if the driver has no UUIDs
+  std::string bus;   ///< PCI address; empty if the driver does not give it
+  std::string visible;  ///< CUDA_VISIBLE_DEVICES for a process that is to see only this one
 
   /// "0: NVIDIA H100 80GB HBM3, GPU-8f6d.., 0000:1b:00.0"
   [[nodiscard]] std::string text() const;
 };
 
-/// Those that the CUDA driver shows this process, whether this build has CUDA kernels or a plugin brings them; empty
-/// without a driver. Starts the driver: not for a process that forks workers.
+/// The devices that the CUDA driver shows this process, whether the CUDA kernels come from this build or a
+/// plugin; empty without a driver. Starts the driver, so do not call it in a process that forks workers.
 [[nodiscard]] std::vector<HostDevice> devices_of_driver();
 
-/// A line a device, and back: from the process that asked. Throws Error for what is none.
+/// One line per device, and its inverse, for passing the result from the process that asked. Throws Error for
+/// invalid text.
 [[nodiscard]] std::string text_of_devices(const std::vector<HostDevice>& devices);
 [[nodiscard]] std::vector<HostDevice> parse_devices(const std::string& text);
 

@@ -40,18 +40,18 @@ void keep_worst(std::optional<Judgement>& worst, Judgement j) {
   }
 }
 
-/// One piece of a run that was repeated in pieces.
+/// One piece of a run that was repeated piece by piece.
 struct Piece {
   Batch batch;
   Outputs outputs;
-  std::optional<Outputs> twin = {};  ///< where the twin gate asks for it
+  std::optional<Outputs> twin = {};  ///< present if the twin gate asks for it
   std::vector<Outputs> alike =
-      {};  ///< the twin in other orders: of its sums, then of the factors of A and of its decays
+      {};  ///< the twin in other orders: first of its sums, then of the factors of A and of its decays
 };
 
-/// beta and g moved by at most a unit in the last place: what another order of the factors of A, or of the sums of g, makes
-/// of them. And all of q alike, where no operand rounds it and P is rounded: q = k of length one have products about 1, which another
-/// order of their sums puts on either side of a number of P's format.
+/// Moves beta and g by at most a unit in the last place, as another order of the factors of A or of the sums
+/// of g does. Moves all of q by the same step if no operand rounds it and P is rounded: for unit q = k the
+/// products are about 1, and another order of their sums puts them on either side of a number of P's format.
 Batch nudged(Batch batch, std::uint64_t draw, const Contract& contract) {
   std::mt19937_64 bits(draw);
   const auto nudge = [](float& x, std::uint64_t way) {
@@ -66,13 +66,13 @@ Batch nudged(Batch batch, std::uint64_t draw, const Contract& contract) {
   return batch;
 }
 
-/// Row by row, of `alike` what is farthest from the twin: of ties that one order turns in half of the rows another turns
-/// those of the other half, and a kernel's turns some of both.
+/// Takes for every row the one of `alike` that is farthest from the twin: where one order flips the ties in
+/// half of the rows, another flips those in the other half, and a kernel's order flips some of both.
 Matrix<double> farthest(const Matrix<double>& twin, const std::vector<Matrix<double>>& alike) {
   Matrix<double> out = twin;
   for (const Matrix<double>& x : alike) {
     for (Index i = 0; i < twin.rows(); ++i) {
-      // Of one that is not finite, so that the limits are not made of it unseen.
+      // A row that is not finite is returned, so that it cannot enter the limits unseen.
       const double d = (x.row(i) - twin.row(i)).squaredNorm();
       if (!(d <= (out.row(i) - twin.row(i)).squaredNorm())) out.row(i) = x.row(i);
     }
@@ -80,7 +80,7 @@ Matrix<double> farthest(const Matrix<double>& twin, const std::vector<Matrix<dou
   return out;
 }
 
-/// Rows that the twin gate compares, of o or of final states, of a run or of its pieces.
+/// The rows that the twin gate compares: of o or of final states, from a run or from its pieces.
 class TwinRows {
  public:
   TwinRows(const Contract& contract, bool repeated) : contract_(contract), repeated_(repeated) {}
@@ -100,7 +100,8 @@ class TwinRows {
     return judge_twin(all, contract_, runs, joined(&Part::actual));
   }
 
-  /// Of the twin's errors: that of a state is a sum of k_t e_t^T, of as many tokens as its memory holds, however many rows it has.
+  /// The number of independent directions in the twin's errors: a state's error is a sum of k_t e_t^T over as
+  /// many tokens as its memory holds, however many rows it has.
   [[nodiscard]] double directions() const {
     Directions directions;
     for (const Part& x : parts_) {
@@ -160,7 +161,7 @@ class BatchJudge {
       for (std::int64_t h = 0; h < s.Hv; ++h) {
         if (!chosen.takes(n, h)) continue;
         Judgement j = judge_one(n, h);
-        // An empty sequence beside others is no evidence of its own, and no reason to distrust theirs.
+        // An empty sequence beside others proves nothing by itself and is no reason to distrust the others.
         const bool empty = s.begin(n) == s.end(n);
         if (empty && j.verdict == Verdict::vacuous && s.sequences() > 1) continue;
         j.worst.sequence = n;
@@ -177,7 +178,7 @@ class BatchJudge {
   }
 
  private:
-  /// Of many heads also those that float64 shows to be farthest off.
+  /// If there are many heads, it adds those that float64 shows to be farthest off.
   [[nodiscard]] ChosenHeads chosen() {
     const BatchShape& s = batch_.shape;
     const HeadCost cost = mean_cost_of_head(case_.c, family_);
@@ -201,7 +202,8 @@ class BatchJudge {
       }
     }
     const Index before = chosen.count();
-    // By both measures, as many as the time allows: the farthest of each first.
+    // Take as many as the time allows, alternating between both measures and starting with the farthest
+    // heads.
     const std::vector<Index> heads = farthest.heads();
     const Index most = std::max<Index>(heads_to_hold(cost, policy_) / 4, 2);
     for (Index i = 0; i < std::ssize(heads) && chosen.count() < before + most; ++i)
@@ -210,10 +212,11 @@ class BatchJudge {
     return chosen;
   }
 
-  /// The twin on the heads that are held: it takes as long as the kernel does, and no head knows of another.
+  /// The twin runs only on the heads that are held to their tolerance: it takes as long as the kernel, and
+  /// heads are independent.
   struct TwinRun {
     Batch batch;
-    std::vector<std::int64_t> place;  ///< of each value head in `batch`; -1: it is not there
+    std::vector<std::int64_t> place;  ///< the place of each value head in `batch`; -1 if it is not there
     Outputs outputs, reordered;       ///< with its sums in another order
   };
 
@@ -223,7 +226,7 @@ class BatchJudge {
     std::vector<std::int64_t> heads;
     run.place.assign(static_cast<std::size_t>(s.Hv), -1);
     for (std::int64_t h = 0; h < s.Hv; ++h) {
-      bool taken = case_.divides_heads();  // whose cuts are of all heads
+      bool taken = case_.divides_heads();  // true if the cuts run over all heads
       for (std::int64_t n = 0; n < s.sequences() && !taken; ++n) taken = chosen.takes(n, h);
       if (!taken) continue;
       run.place[static_cast<std::size_t>(h)] = std::ssize(heads);
@@ -237,7 +240,8 @@ class BatchJudge {
   }
 
   [[nodiscard]] bool has_twin() const {
-    // Ours has its norm at GDN-32's epsilon, and of a factor of sums none can be taken before the call.
+    // Our twin has its norm at GDN-32's epsilon, and a factor that normalises sums cannot be applied before
+    // the call.
     const bool norm_is_ours =
         !batch_.shape.l2norm || batch_.shape.given.usual_norm() || contract_.norm != Norm::factor;
     return low_precision(contract_) && norm_is_ours && batch_.shape.T >= kTwinTokens &&
@@ -256,8 +260,8 @@ class BatchJudge {
     const HeadOracle oracle = oracle_for(x, path);
     Judgement j = judge_head(oracle, o, state);
     if (j.verdict == Verdict::vacuous && oracle.vacuous) j = judge_pieces(n, h, std::move(j));
-    // A repeating gate such as RetNet's, 1 - 2^-5, puts products on ties, which kernel and twin break as they
-    // like.
+    // A repeating gate such as RetNet's, 1 - 2^-5, puts products on ties, which kernel and twin may break
+    // differently.
     if (twin_ && j.verdict == Verdict::pass && !coherent_decay(x.g)) {
       const std::int64_t place = twin_->place[static_cast<std::size_t>(h)];
       TwinRows rows(contract_, repeated_keys(x));
@@ -269,9 +273,9 @@ class BatchJudge {
                  state_of(twin_->batch, twin_->outputs, n, place),
                  state_of(twin_->batch, twin_->reordered, n, place), state);
       Judgement t = with_states(rows.judge(oracle.vacuous), states, oracle.vacuous);
-      // One rounding that fell the other way early on stays in a long memory and moves every later row. From
-      // the kernel's own state, piece by piece, it moves the rows of its piece alone; an undeclared rounding
-      // is in all of them. There the twin is asked what moved gates do to it, too.
+      // One rounding that went the other way early on stays in a long memory and moves every later row. When
+      // each piece starts from the kernel's own state, it moves only the rows of its piece, while an
+      // undeclared rounding appears in all of them. The twin there is also run with moved gates.
       if (t.verdict == Verdict::fail) t = judge_twin_pieces(n, h, std::move(t));
       if (t.verdict == Verdict::fail && contract_.nearest) {
         j.reason = fmt::format(
@@ -296,8 +300,8 @@ class BatchJudge {
     return bound_of(x, path, sums_only(contract_), family_, oracle.policy.mode, batch_.shape.l2norm);
   }
 
-  /// A rounding on the way to the state, of e^{G_C - G} V' for one, is in no row of o before the next chunk: the worse of
-  /// the twin gate on o and on final states.
+  /// A rounding on the way to the state, for example of e^{G_C - G} V', appears in no row of o before the
+  /// next chunk: this takes the worse result of the twin gate on o and on the final states.
   [[nodiscard]] Judgement with_states(Judgement of_o, const TwinRows& states, bool vacuous = false) const {
     if (states.directions() < kTwinDirections) return of_o;
     Judgement of_states = states.judge(vacuous, true);
@@ -308,7 +312,7 @@ class BatchJudge {
     return of_o;
   }
 
-  /// Decoding is taken apart on its recurrent kernel. A piece over ranks has two of them, so that a state is composed in it;
+  /// Decoded pieces use the recurrent kernel. A piece over ranks has two ranks, so that it composes a state;
   /// ranks that divide heads do so in every piece.
   [[nodiscard]] Path piece_path(Index tokens) const {
     const bool recurrent = case_.unchunked() || case_.form->decodes;
@@ -318,8 +322,8 @@ class BatchJudge {
     return case_.divides_heads() ? case_.ranks() : Ranks{std::min<Index>(case_.c.ranks, 2), false, 0};
   }
 
-  /// Sequence n run again in pieces, each from the state that the kernel left (BOUNDS 10.1), one where that is the run
-  /// itself; empty where the kernel cannot be called.
+  /// Returns sequence n run again in pieces, each from the state that the kernel left (BOUNDS 10.1); one
+  /// piece if it is the run itself; none if the kernel cannot be called.
   std::vector<Piece>& pieces_of(std::int64_t n) {
     const auto [at, added] = pieces_.try_emplace(n);
     if (!added || !policy_.reruns) return at->second;
@@ -341,7 +345,8 @@ class BatchJudge {
   }
 
   Judgement judge_pieces(std::int64_t n, std::int64_t h, Judgement whole_run) {
-    if (whole_run.reason == kOverflowsOnTheWay) return whole_run;  // no piece behind it begins with numbers
+    // no later piece begins with finite numbers
+    if (whole_run.reason == kOverflowsOnTheWay) return whole_run;
     const std::vector<Piece>& pieces = pieces_of(n);
     if (pieces.size() == 1) return whole_run;
     std::optional<Judgement> worst;
@@ -407,7 +412,7 @@ class BatchJudge {
   const TakesTokens& takes_;
   bool exact_;
   std::optional<TwinRun> twin_;
-  Index plain_ = 0;                                    ///< heads that float64 alone looked at
+  Index plain_ = 0;                                    ///< heads that only float64 checked
   std::map<std::int64_t, std::vector<Piece>> pieces_;  ///< by sequence
 };
 

@@ -10,14 +10,14 @@ namespace samestate {
 /// Sizes and settings of the batch of a case of the recurrent family.
 [[nodiscard]] BatchShape batch_shape_of(const Resolved& r);
 
-/// Its inputs, made by `threads` threads.
+/// Its inputs, computed by `threads` threads.
 [[nodiscard]] Batch batch_of(const Resolved& r, const Family& family, int threads = 1);
 
-/// Judges the outputs of a case in the order of DESIGN 5: exact regimes bit for bit; else the oracle's gates,
-/// then the twin for low-precision contracts; where the bound of a whole run is vacuous, segment by segment
-/// from the kernel's own state (BOUNDS 10.1), for which `rerun` runs the kernel again, with as many tokens a segment as
-/// `takes` says that it takes. Under a policy without JudgePolicy::reruns such a run stays vacuous, and `rerun` may be empty. The
-/// case's law is not read.
+/// Judges the outputs of a case in the order of DESIGN 5: exact regimes bit for bit; otherwise the oracle's
+/// gates, then the twin for low-precision contracts; if the bound of the whole run is vacuous, segment by
+/// segment from the kernel's own state (BOUNDS 10.1), for which `rerun` runs the kernel again with numbers of
+/// tokens per segment that `takes` accepts. Under a policy without JudgePolicy::reruns such a run stays
+/// vacuous, and `rerun` may be empty. The case's law is not read.
 [[nodiscard]] Judgement judge_batch(const Resolved& r, const Family& family, const Batch& batch,
                                     const Outputs& outputs, const JudgePolicy& policy, const Runner& rerun,
                                     const TakesTokens& takes = {});

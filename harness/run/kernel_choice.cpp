@@ -12,7 +12,7 @@
 namespace samestate {
 namespace {
 
-/// The key that the kernel does not fit: its form, the ranks or the chunk.
+/// Names the key that the kernel does not fit: its form, the ranks or the chunk.
 std::string why_no_calls(const Resolved& r, const KernelRow& row) {
   const CaseForm& own = *r.system->form(row.form);
   const std::string kernel = fmt::format("kernel={}", row.name);
@@ -38,7 +38,8 @@ std::string why_no_calls(const Resolved& r, const KernelRow& row) {
       kernel, r.c.form, r.c.chunk, row.form, own.chunked ? Case{}.chunk : 0);
 }
 
-/// ", or kernel=NAME": one that evaluates the case, rather of the row's device; empty where none does.
+/// Returns ", or kernel=NAME" for a kernel that evaluates the case, preferably on the row's device; empty if
+/// there is none.
 std::string instead_of(std::span<const KernelRow> all, const KernelRow& row, const Resolved& r) {
   const KernelRow* found = nullptr;
   for (const KernelRow& other : all) {
@@ -52,7 +53,8 @@ std::string instead_of(std::span<const KernelRow> all, const KernelRow& row, con
 
 KernelChoice KernelTable::choose(const Resolved& r) const {
   const std::string& wanted = r.c.kernel;
-  // Without a name the first kernel that evaluates the form; decode and packed runs are calls of other forms.
+  // Without a name, take the first kernel that evaluates the form; decoded and packed runs are calls of other
+  // forms.
   const KernelRow* row = wanted.empty() ? nullptr : &row_named(wanted);
   if (row != nullptr && row->system != r.system) {
     throw Error(fmt::format("kernel={} computes {}, not {}", wanted, row->system->name, r.c.system));
@@ -79,13 +81,14 @@ KernelChoice KernelTable::choose(const Resolved& r) const {
   const KernelRow* other = find(with_form(row->name, chunked                 ? "recurrent"
                                                      : over_ranks != nullptr ? over_ranks->name
                                                                              : "chunked"));
-  // Its calls are judged by the case's contract, so it is asked where it keeps that one.
+  // Its calls are judged by the case's contract, so it is used only if it keeps that contract.
   if (other != nullptr && !keeps(other->form, other->contracts, other->any_contract, r)) other = nullptr;
   return {row, chunked ? row : other, chunked ? other : row};
 }
 
 bool KernelTable::is_standard(const KernelRow& row, Case c) const {
-  // A line that runs on a kernel of a plugin names it: without the name, other commands would look in the plugin for any.
+  // A line that runs on a plugin's kernel names it: without the name, other commands would search the plugin
+  // for any kernel.
   if (std::ranges::find(added(), row.name, &KernelRow::name) != added().end()) return false;
   c.kernel.clear();
   return choose(Resolved(c)).named == &row;

@@ -58,7 +58,7 @@ auto as_given(const Called& row, const KernelCall& call, const Contract& contrac
   return result;
 }
 
-/// The row's limits, read once.
+/// Reads the row's limits once.
 DeclaredLimits limits_of(const CallKernel& row, const System& system) {
   try {
     return {row.limits, system};
@@ -89,7 +89,8 @@ std::vector<std::string> contracts_of(const std::string& kernel, const std::vect
   return out;
 }
 
-/// Oracles of named tensors know 16 bit, fp32 and tf32 operands of fp32, and no storage of 16 bit beside operands of tf32.
+/// Oracles of named tensors cover 16-bit, fp32 and tf32 operands of fp32, but not 16-bit storage beside tf32
+/// operands.
 bool has_bound(const System& system, const std::string& contract) {
   const Contract& c = contract_named(contract);
   const bool between = c.qk == Format::tf32 || c.qk == Format::tf32_truncated;
@@ -101,7 +102,7 @@ KernelRow adapted(const CallKernel& of) {
   const System& system = system_named(kernel.system);
   if (!kernel.packed && std::ranges::any_of(system.forms, &CaseForm::packed)) {
     kernel.limits.emplace_back("form != packed");
-    // It would take the row of all sequences for one.
+    // It would mistake the row of all sequences for one sequence.
     kernel.run = [run = of.run, name = of.name](const KernelCall& call, const Contract& contract) {
       if (!call.cu_seqlens.present()) return run(call, contract);
       return Outcome{Outcome::Kind::unsupported,
@@ -204,8 +205,8 @@ Case as_called(Case c, const KernelRow& kernel, const CallShape& call) {
 
 namespace {
 
-/// Whether calls of the case get rows of tokens before theirs: those of form=decode, and of a law that cuts a sequence where
-/// a call has all keys so far. A limit knows them as form=decode.
+/// Returns true if the case's calls continue earlier tokens: those of form=decode, and those of a law that
+/// cuts a sequence where a call reads all keys so far. A limit refers to them as form=decode.
 bool goes_on(const Resolved& r) {
   if (r.form->decodes && r.form->of_any_form()) return true;
   if (r.law == nullptr || !r.law->resumes) return false;
@@ -223,7 +224,7 @@ bool hold_in_calls(const DeclaredLimits& limits, const KernelRow& kernel, const 
   bool given = c.cached;  // the first call is not made
   for (const Segment& segment : r.path(c.T)) {
     if (std::exchange(given, false) || (segment.tokens == 0 && c.T > 0)) continue;
-    if (!any_form && (segment.chunk > 0) != chunked) continue;  // the other kernel's
+    if (!any_form && (segment.chunk > 0) != chunked) continue;  // this call is the other kernel's
     Case call = c;
     if (!r.form->packed) call.form = decodes ? "decode" : kernel.form;
     call.T = segment.token_by_token ? c.step : segment.tokens;
@@ -272,7 +273,7 @@ void KernelTable::append(const Kernel& row) {
 
 void KernelTable::pair_rows() {
   for (KernelRow& row : all_) {
-    // Calls with and without chunks follow each other where the system has such a form.
+    // If the system has such a form, calls with and without chunks follow each other.
     if (std::ranges::none_of(row.system->forms, [](const CaseForm& f) { return f.decodes && f.chunked; }))
       continue;
     const std::string_view form = row.system->form(row.form)->chunked ? "recurrent" : "chunked";
@@ -293,7 +294,7 @@ void KernelTable::check(const CallKernel& row) const {
         fmt::format("kernel {}: a name is printable ASCII without spaces, as my.gated_delta_rule.chunked",
                     quote(row.name)));
   }
-  // It stands in every line, record and command.
+  // The name appears in every line, record and command.
   constexpr std::size_t kLongestName = 200;
   if (row.name.size() > kLongestName) {
     throw Error(fmt::format("kernel {}: a name of {} characters, at most {}: choose a shorter one",

@@ -18,7 +18,7 @@ LaidOutCall::LaidOutCall(const WholeCall& whole, Layout layout)
       outputs_(guarded_tensors(whole.output_places(), layout, inputs_.size())),
       call_(whole.call()) {
   for (std::size_t i = 0; i < inputs_.size(); ++i) inputs_[i].set(values_of(elements_of(call_.inputs[i])));
-  // Tensors of one buffer are closed together.
+  // All tensors of one buffer are closed at the same time.
   for (std::size_t i = 0; i < inputs_.size(); ++i) inputs_[i].close_input(call_.inputs[i].name);
   for (std::size_t i = 0; i < outputs_.size(); ++i) outputs_[i].open_output(call_.outputs[i].name);
   place_in(call_.inputs, inputs_);

@@ -12,14 +12,14 @@
 /// output by output.
 namespace samestate {
 
-/// One run of the kernel with what is needed to judge it.
+/// One run of the kernel, with what is needed to judge it.
 struct LawRun {
   Batch batch;
   Path path;
   Outputs out;
 };
 
-/// One head of a run, or of what a law says that it must be. A packed run is judged sequence by sequence.
+/// One head of a run, or of the values that a law demands. A packed run is judged sequence by sequence.
 struct LawHead {
   HeadOracle oracle;
   Matrix<double> o, state;
@@ -27,7 +27,8 @@ struct LawHead {
   std::int64_t head = 0;
 };
 
-/// Two heads that must agree: `rows` rows of o from a row of each on, and their states where `states`.
+/// Two heads that must agree: `rows` rows of o, starting at a row of each, and with `states` their final
+/// states.
 struct LawPair {
   LawHead first, second;
   Index first_row = 0, second_row = 0, rows = 0;
@@ -37,10 +38,10 @@ struct LawPair {
 };
 
 struct LawComparison {
-  /// In what the second run is another than the first, where an explanation goes by it.
+  /// How the second run differs from the first, if an explanation needs it.
   enum class Change { other, calls, future, reset, slots };
   std::string first, second;                    ///< what is compared, in words
-  std::optional<LawRun> first_run, second_run;  ///< absent: a formula, or the sum of two runs
+  std::optional<LawRun> first_run, second_run;  ///< absent if the side is a formula or the sum of two runs
   Change change = Change::other;
   Index place = -1;  ///< the token before which calls are cut, from which on tokens changed, or that forgets
   bool at_most = false;  ///< the second may also be less than the first
@@ -49,7 +50,7 @@ struct LawComparison {
 
 struct LawTrace {
   std::vector<LawComparison> comparisons;
-  std::vector<std::string> program;  ///< of `serving`: its calls, up to the first that left something wrong
+  std::vector<std::string> program;  ///< for `serving`: its calls, up to the first that left a wrong result
 };
 
 /// The two runs of a comparison of the rows that no request owns, before and after a call.

@@ -10,7 +10,7 @@ Record first_look(const Case& c, const KernelTable& table, Trace* trace) {
 
 bool leaves_open(const Judgement& first, bool passes) {
   if (first.verdict == Verdict::pass) return passes;
-  // Zeros, a reference without a value, and numbers that leave the format's range stay what they are.
+  // Zeros, a reference without a value, and numbers outside the format's range are left as they are.
   return first.verdict == Verdict::vacuous && first.gate != kZeroGate && first.gate != "reference" &&
          first.reason != kOverflowsOnTheWay;
 }

@@ -13,7 +13,7 @@ namespace {
 
 thread_local OutputHashes* counting = nullptr;
 
-constexpr std::uint64_t kPrime = 0x100000001b3U;  // of FNV-1a
+constexpr std::uint64_t kPrime = 0x100000001b3U;  // the prime of FNV-1a
 
 }  // namespace
 
@@ -30,7 +30,8 @@ void OutputHashes::count(const KernelRow& kernel, const KernelCall& call) {
         std::find_if(hashes.begin(), hashes.end(), [&](const auto& h) { return h.first == output.name; });
     if (found == hashes.end()) found = hashes.insert(hashes.end(), {std::string(output.name), hash_of("")});
     std::uint64_t hash = found->second;
-    // Words and not bytes: a fourth of the time, which for a cache of a model's shape is a second.
+    // It hashes words, since bytes would take four times as long; a cache of a model's shape already takes a
+    // second.
     visit(elements_of(output),
           [&](const float& x) { hash = (hash ^ std::bit_cast<std::uint32_t>(x)) * kPrime; });
     found->second = hash;

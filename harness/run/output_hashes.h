@@ -10,9 +10,10 @@ namespace samestate {
 struct KernelCall;
 struct KernelRow;
 
-/// What the calls of one case wrote on a device, so that two devices can be held against each other bit for bit: of each
-/// output a 64-bit FNV-1a hash over its elements' 32 bits, row-major, call after call, those that are thrown away too
-/// (repeat=1). Counts the calls that this thread makes while it lives (run_row); kernels of the processor are not counted.
+/// Hashes of what the calls of one case wrote on a device, so that two devices can be compared bit for bit:
+/// for each output a 64-bit FNV-1a hash over the 32 bits of its elements, row-major, call after call,
+/// including calls whose results are discarded (repeat=1). It covers the calls that this thread makes while
+/// the object lives (run_row); CPU kernels are not counted.
 class OutputHashes {
  public:
   OutputHashes();
@@ -20,10 +21,11 @@ class OutputHashes {
   OutputHashes(const OutputHashes&) = delete;
   OutputHashes& operator=(const OutputHashes&) = delete;
 
-  /// "o:0123456789abcdef final_state:..", in the order in which they were first written; empty where none was.
+  /// "o:0123456789abcdef final_state:..", in the order in which the outputs were first written; empty if
+  /// there are none.
   [[nodiscard]] std::string text() const;
 
-  /// After a call that ran.
+  /// Adds a call that ran.
   static void count(const KernelRow& kernel, const KernelCall& call);
 
  private:

@@ -13,7 +13,8 @@ std::vector<Index> piece_lengths(Index tokens, Index shortest, const TakesTokens
   for (Index n = shortest; n <= tokens; ++n) {
     if (takes(n)) taken.push_back(n);
   }
-  // Of the token that a piece begins with, the shortest one behind which others go on to the end; 0: there is none.
+  // For each token, the shortest piece that begins there and is followed by pieces up to the end; 0 if there
+  // is none.
   std::vector<Index> next(static_cast<std::size_t>(tokens) + 1, 0);
   const auto at = [&](Index t) -> Index& { return next[static_cast<std::size_t>(t)]; };
   for (Index t = tokens - 1; t >= 0; --t) {

@@ -5,18 +5,19 @@
 
 #include "harness/run/kernel_table.h"
 
-/// A run that is judged again in pieces, each from the state that the kernel left (BOUNDS 10.1).
+/// Lengths for a run that is judged again in pieces, each from the state that the kernel left (BOUNDS 10.1).
 namespace samestate {
 
-/// Says whether a kernel takes a piece of so many tokens; empty: it takes any.
+/// True if the kernel accepts a piece of that many tokens; an empty function accepts any.
 using TakesTokens = std::function<bool(Index tokens)>;
 
-/// Tokens of each piece of a sequence of `tokens` tokens: `shortest` and the rest, where the kernel takes these. Else pieces of at
-/// least `shortest` that it takes, as short as they can be; the first cut again where there is none, of which the call says why.
+/// The numbers of tokens in the pieces of a sequence of `tokens` tokens: `shortest` each and the rest, if the
+/// kernel accepts these. Otherwise pieces of at least `shortest` that it accepts, as short as possible; if
+/// there are none, the first division again, and the call itself then says why it is refused.
 [[nodiscard]] std::vector<Index> piece_lengths(Index tokens, Index shortest, const TakesTokens& takes);
 
-/// Whether the kernel that runs the pieces of a case takes one sequence of so many tokens, with an initial state, inside the limits
-/// that its row declares. Holds references to the rows of `kernels`.
+/// True for the numbers of tokens of one sequence, with an initial state, that the kernel for the pieces of a
+/// case accepts within the limits of its row. Holds references to the rows of `kernels`.
 [[nodiscard]] TakesTokens takes_pieces(const KernelChoice& kernels, const Resolved& r);
 
 }  // namespace samestate

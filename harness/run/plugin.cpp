@@ -11,7 +11,7 @@ namespace samestate {
 
 std::vector<CallKernel> load_plugin(const std::filesystem::path& path) {
   if (path.empty()) throw Error("the name of a plugin is empty: name a shared library");
-  // An absolute name: dlopen would look a bare one up in the system's folders.
+  // dlopen would search the system's folders for a bare name, so the name is made absolute.
   const std::string file = std::filesystem::absolute(path).string();
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -44,7 +44,8 @@ std::vector<CallKernel> load_plugin(const std::filesystem::path& path) {
     for (const Row& row : own) rows.push_back(by_call(row));
   };
   void* const calls = optional(kCallRows);
-  // A plugin lists rows of one kind at least: where it has none it is told of the oldest.
+  // A plugin must list rows of at least one kind; the message about a plugin without any names the oldest
+  // kind.
   if (void* lists = calls != nullptr ? optional(kFamilyRows) : function(kFamilyRows))
     append(lists, std::vector<Kernel>());
   if (void* lists = optional(kTensorRows)) append(lists, std::vector<OperatorKernel>());

@@ -8,8 +8,8 @@
 namespace samestate {
 
 /// The rows of a user's shared library (optimized/plugin.h). The library stays loaded while the process
-/// lives. Throws Error where it cannot be loaded, lacks the functions that it must have, was built against
-/// another layout, or adds no row.
+/// lives. Throws Error if it cannot be loaded, lacks a required function, was built against another layout,
+/// or adds no row.
 [[nodiscard]] std::vector<CallKernel> load_plugin(const std::filesystem::path& path);
 
 }  // namespace samestate

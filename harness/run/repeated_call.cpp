@@ -28,8 +28,9 @@ Values values_of(const std::vector<CallTensor>& tensors) {
   return out;
 }
 
-/// Other data that a kernel must take: those of the tensor in reverse order, half as large. Zeros and ones, as
-/// of a mask, and what belongs to no sequence stay. Not of indices: half of one is none.
+/// Returns other data that the kernel must accept: the tensor's values in reverse order, half as large. Zeros
+/// and ones, as in a mask, and values that belong to no sequence are kept. It does not apply to indices,
+/// since half of an index is not one.
 std::vector<float> others(std::vector<float> values) {
   if (std::ranges::all_of(values, [](float x) { return x == 0.0F || x == 1.0F || from_outside(x); }))
     return values;
@@ -43,7 +44,7 @@ std::vector<float> others(std::vector<float> values) {
   return values;
 }
 
-/// One call with the memory that it reads and writes.
+/// One call together with the memory that it reads and writes.
 class Repetition {
  public:
   Repetition(const OneCall& call, const Segment& segment, const KernelCall& one)
@@ -55,7 +56,8 @@ class Repetition {
   void run() {
     if (one_.tokens > 1 && offsets_.empty()) thrown_away(one_token_less());
     thrown_away(other_settings());
-    // Behind those with other data: what is kept without asking for the data is of them.
+    // This comes after the calls with other data: what a kernel caches without looking at the data is from
+    // those calls.
     one_field_at_a_time();
     call_(segment_, one_);
     const Values once = values_of(one_.outputs);
@@ -65,9 +67,10 @@ class Repetition {
   }
 
  private:
-  /// Calls that differ from the one behind them in one field alone, so that what a kernel keeps for a call whose key lacks that
-  /// field is wrong in it. Each makes the entry that the call would find: none may come between that has all of its fields. What
-  /// is kept of the call before, whatever it was, is of the last of them, which the data draw: over the cases each is the last.
+  /// Makes calls that differ from the next one in a single field, so that anything a kernel caches under a
+  /// key without that field is wrong for it. Each of them fills the cache entry that the call would find: no
+  /// call with exactly its fields may come between. Whatever a kernel caches of the previous call alone comes
+  /// from the last of them, which the data choose, so that over many cases each field is the last one.
   void one_field_at_a_time() {
     std::vector<std::function<void()>> fields;
     const auto with = [&](auto&& change) {
@@ -78,14 +81,15 @@ class Repetition {
       });
     };
     with([](KernelCall& other) { other.set("scale", static_cast<double>(other.scale() * 4.0F)); });
-    // Named tensors have none of the others.
+    // Named tensors have none of the other fields.
     const CallTensor *q = one_.input("q"), *v = one_.input("v");
     if (q != nullptr && v != nullptr && q->shape.size() == 4 && v->shape.size() == 4) {
       with([](KernelCall& other) { other.set("l2norm", other.l2norm() ? 0.0 : 1.0); });
       if (q->shape[2] != v->shape[2]) {
         with([](KernelCall& other) { other.set("tiled", other.head_map() == HeadMap::tiled ? 0.0 : 1.0); });
       }
-      // With the same lengths other strengths, or with the same strengths other lengths: one of both finds no entry.
+      // Other strengths with the same lengths, or other lengths with the same strengths: one of the two finds
+      // no entry.
       fields.emplace_back([this] {
         let_write(true);
         if (offsets_.empty()) {
@@ -99,11 +103,11 @@ class Repetition {
       });
     }
     for (const auto& field : fields) field();
-    // Once more a drawn one of them, behind which nothing else comes.
+    // Repeat one of them, chosen by the data, so that nothing comes after it.
     fields[drawn_below(fields.size())]();
   }
 
-  /// A number below `count` that the data of the call draw.
+  /// Draws a number below `count` from the data of the call.
   [[nodiscard]] std::size_t drawn_below(std::size_t count) const {
     std::uint32_t bits = 0;
     for (const std::vector<float>& values : inputs_) {
@@ -128,13 +132,13 @@ class Repetition {
   [[nodiscard]] KernelCall other_settings() const {
     KernelCall other = one_;
     other.set("scale", static_cast<double>(2.0F * one_.scale()));
-    // Ranks of the same sizes in reverse order.
+    // The ranks' sizes in reverse order.
     for (std::size_t r = 0; r < other.cuts.size(); ++r)
       other.cuts[r] = one_.cuts.back() - one_.cuts[one_.cuts.size() - 1 - r];
     return other;
   }
 
-  /// Inputs, which a call can only read, are the judge's to write between two.
+  /// Lets the judge write to the inputs between two calls, which a call can only read.
   void let_write(bool may) const {
     for (const CallTensor& x : one_.inputs) GuardedMemory::let_write(x.data, may);
     if (!offsets_.empty()) GuardedMemory::let_write(offset(0), may);
@@ -149,7 +153,7 @@ class Repetition {
     call_thrown_away(other);
   }
 
-  /// An offset of the call, which is the judge's to write between two.
+  /// Returns an offset of the call, which the judge may write between two calls.
   [[nodiscard]] std::int64_t* offset(std::size_t n) const {
     return const_cast<std::int64_t*>(&one_.cu_seqlens(n));
   }
@@ -160,7 +164,7 @@ class Repetition {
     }
   }
 
-  /// A call that the kernel may refuse, and the memory as it was.
+  /// Makes a call that the kernel may refuse, and restores the memory.
   void call_thrown_away(const KernelCall& other) const {
     let_write(false);
     try {
@@ -170,7 +174,7 @@ class Repetition {
     restore();
   }
 
-  /// Outputs first: an input may be in the memory of one.
+  /// Outputs come first, since an input may lie in the memory of one.
   void restore() const {
     let_write(true);
     for (std::size_t i = 0; i < outputs_.size(); ++i) put(one_.outputs[i], outputs_[i]);
@@ -193,7 +197,7 @@ class Repetition {
   const OneCall& call_;
   const Segment& segment_;
   const KernelCall& one_;
-  Values inputs_, outputs_;  ///< as the call finds them
+  Values inputs_, outputs_;  ///< the values that the call finds
   std::vector<std::int64_t> offsets_;
 };
 

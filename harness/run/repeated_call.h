@@ -2,18 +2,20 @@
 
 #include "harness/run/call_loop.h"
 
-/// One call made several times.
+/// Repeats a call to detect kernels that keep something between calls.
 namespace samestate {
 
-/// Before each call others on the same memory, whose results are thrown away. First two with other data and another scale, and
-/// one token less (not packed) or other lengths (packed) of the same shape. Then calls that differ from it in one field
-/// alone: the scale, whether q and k are normalised, the map of heads, beta or, of packed sequences, the lengths.
-/// Indices stay: others may be none. Then the call, and once more, which must give the same bits. What is kept by address,
-/// by shape, by a key that lacks one of these fields, or by the number of calls is wrong in one of them. A kernel may refuse
-/// the calls that are thrown away. Throws Unrepeatable.
+/// Precedes each call by others on the same memory whose results are discarded. The first two have other data
+/// and another scale, and one token less (not packed) or other lengths (packed) with the same shape. Then
+/// come calls that differ from it in only one field: the scale, whether q and k are normalised, the map of
+/// heads, beta or, for packed sequences, the lengths. Indices are kept, because others may be invalid. Then
+/// the call itself is made, twice, and must give the same bits. Anything that is cached by address, by shape,
+/// by a key that lacks one of these fields, or by the number of calls is wrong in one of them. A kernel may
+/// refuse the calls whose results are discarded. Throws Unrepeatable.
 [[nodiscard]] OneCall repeated(OneCall call);
 
-/// Each call without final_state, and again with it: o is that of the first, the state that of the second.
+/// Makes each call without final_state, and again with it: o is taken from the first, the state from the
+/// second.
 [[nodiscard]] OneCall without_state(OneCall call);
 
 }  // namespace samestate

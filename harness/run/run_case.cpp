@@ -32,12 +32,13 @@ Record record_of(const Resolved& r, const KernelRow& kernel) {
   return record;
 }
 
-/// A kernel says which calls it does not take before it is asked (Kernel::limits). What lies inside and is refused is
-/// not computed, and a suite that counted it as unsupported would pass a kernel that refuses what it computes wrongly.
+/// A kernel declares beforehand which calls it does not take (Kernel::limits). If it refuses a call inside
+/// its limits, nothing is computed; a suite that counted this as unsupported would pass a kernel that refuses
+/// what it computes wrongly.
 Judgement judge_refusal(const Resolved& r, const Refused& refused) {
   const KernelRow& kernel = *refused.kernel;
   const bool no_device = refused.kind == Outcome::Kind::no_device;
-  // A law may ask the other form's kernel, whose row need not promise the contract.
+  // A law may call the other form's kernel, whose row need not promise the contract.
   const bool promised =
       std::find(kernel.contracts.begin(), kernel.contracts.end(), r.c.contract) != kernel.contracts.end();
   if (!no_device && (!promised || !kernel.limits.hold(as_called(r.c, kernel, refused.call)))) throw refused;

@@ -35,7 +35,8 @@ void WholeCall::lay_out(const CallLoop& loop, const std::vector<std::vector<floa
 }
 
 void WholeCall::input(const RunTensor& of, TensorPlace place, const std::vector<float>& data) {
-  // A KernelCall has one type of tensor; run_calls checks that inputs stay as they are, and bench times them.
+  // A KernelCall has only one kind of tensor; run_calls checks that inputs stay unchanged, and bench only
+  // times calls.
   const TensorRole role = place.axis == Axis::whole ? TensorRole::weight : TensorRole::input;
   call_.inputs.push_back(
       with_elements({.name = of.name, .role = role, .axis = place.axis, .indices = of.indices},
@@ -60,7 +61,8 @@ void WholeCall::no_tensors() {
 void require_one_call(const Resolved& r) {
   const Case& c = r.c;
   if (r.law != nullptr) throw Error("law=" + c.law + " is a relation between runs; leave it out");
-  // Of named tensors the last call is timed, whose caches the others fill. The family's is one of form=recurrent.
+  // For named tensors the last call is timed, since the calls before it fill the caches. The family's call is
+  // one of form=recurrent.
   const bool last_of_several = r.form->decodes && r.form->of_any_form();
   if ((r.form->decodes && !last_of_several) || r.form->whole) {
     std::vector<std::string_view> forms;

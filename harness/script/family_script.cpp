@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kNone = std::numeric_limits<float>::infinity();
 
-/// An exact run may differ by this much, since the judge takes what is below for zero.
+/// An exact run may differ by this much, since the judge treats smaller values as zero.
 constexpr double kFlushed = 0x1p-40;
 
 struct Place {
@@ -42,7 +42,7 @@ Limits limits_of(const Resolved& r, const RecurrentSystem& system, const Sequenc
     return limits;
   }
   const HeadOracle oracle = oracle_of(x, path, r.promised, system.family, l2norm);
-  // Where the statistical bound says nothing the worst case still does.
+  // If the statistical bound is vacuous, the worst case still gives one.
   const Vector<double>& rows = oracle.vacuous ? oracle.row_hard : oracle.row;
   for (const double limit : rows) limits.rows.push_back(rounded_up(limit));
   if (!oracle.vacuous) limits.head = rounded_up(head_bound(oracle));
@@ -50,7 +50,7 @@ Limits limits_of(const Resolved& r, const RecurrentSystem& system, const Sequenc
   return limits;
 }
 
-/// The lines of `expected` that read what the kernel was given as the equation has it.
+/// Returns the lines of `expected` that convert what the kernel was given into the terms of the equation.
 std::string reading(const Given& given, const RecurrentSystem& system, const BatchShape& shape) {
   std::string out;
   const auto line = [&](const char* text) { out += fmt::format("    {}\n", text); };
@@ -124,7 +124,7 @@ constexpr const char* kFamilyMain = R"py(    o, final_state = results()
         hold("final_state", "state, Frobenius norm", [norm], DATA["limit state"][i:i + 1], lambda _: where)
 )py";
 
-/// Of what is compared, whether a script fails.
+/// Returns true if a script fails on the values that it compares.
 bool fails_here(const Limits& limits, const Trajectory<double>& exact, const Matrix<double>& o,
                 const Matrix<double>& state) {
   const Vector<double> error = (o - exact.o).rowwise().norm();
@@ -135,7 +135,7 @@ bool fails_here(const Limits& limits, const Trajectory<double>& exact, const Mat
   return fails;
 }
 
-/// All heads of a few, else the worst and others spread over them.
+/// Returns all heads if there are few, otherwise the worst one and others spread over the rest.
 std::vector<Place> places_of(const BatchShape& shape, const Location& worst) {
   std::vector<Place> places;
   const std::int64_t first =

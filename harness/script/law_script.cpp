@@ -8,7 +8,7 @@
 #include "oracles/numbers.h"
 #include "reference/error.h"
 
-/// Scripts of laws: two runs of one kernel that have to agree.
+/// Scripts of laws, which compare two runs of one kernel.
 namespace samestate::script_detail {
 namespace {
 
@@ -59,7 +59,7 @@ constexpr const char* kLimits =
     "two right runs "
     "by no more than the sum of both";
 
-/// Pairs that a script compares, the worst first.
+/// The number of pairs that a script compares, the worst one first.
 constexpr std::size_t kPairs = 4;
 
 float limit_of(double first, double second) { return rounded_up(first + second); }
@@ -83,7 +83,7 @@ Of worst_of(const LawPair& pair) {
   return of;
 }
 
-/// The values of both sides, and the limits of rows and state.
+/// Adds the values of both sides and the limits of rows and state.
 void add_pair(Parts& parts, const LawPair& pair, std::size_t i, bool recorded) {
   const std::vector<std::int64_t> rows{pair.rows, pair.first.o.cols()};
   const std::vector<std::int64_t> state{pair.first.state.rows(), pair.first.state.cols()};
@@ -116,7 +116,7 @@ void add_pair(Parts& parts, const LawPair& pair, std::size_t i, bool recorded) {
                              values(pair.states ? pair.second.state : pair.first.state));
 }
 
-/// "(n, h, row of the batch, first token)" of one side.
+/// Returns "(n, h, row of the batch, first token)" for one side.
 std::string side_of(const LawHead& head, const std::optional<LawRun>& run, Index row) {
   std::int64_t b = head.sequence, begin = 0;
   if (run && !run->batch.shape.offsets.empty()) b = 0, begin = run->batch.shape.begin(head.sequence);

@@ -104,7 +104,7 @@ constexpr const char* kTable = R"py(
 
 )py";
 
-/// Inputs that a call wrote to are a failure too.
+/// Writing to an input counts as a failure too.
 constexpr const char* kEdited = R"py(
     beyond += [f"the kernel wrote to its input {name}" for name in sorted(EDITED)])py";
 
@@ -118,7 +118,7 @@ if __name__ == "__main__":
     sys.exit(main())
 )py";
 
-/// A docstring's text: no quotes that end it, no escapes that change it.
+/// Returns the text for a docstring: without quotes that would end it or escapes that would change it.
 std::string in_docstring(std::string text) {
   std::string out;
   for (const char c : text) {
@@ -128,7 +128,7 @@ std::string in_docstring(std::string text) {
   return out;
 }
 
-/// The same broken into lines, at spaces.
+/// Returns the same text broken into lines at spaces.
 std::string wrapped(const std::string& text, std::size_t columns) {
   std::string out;
   std::size_t column = 0;
@@ -149,7 +149,7 @@ std::string wrapped(const std::string& text, std::size_t columns) {
 
 constexpr std::size_t kProseColumns = 118;
 
-/// What of the line a script does not repeat.
+/// Says which parts of the line a script does not repeat.
 std::string left_out(const Resolved& r, bool called) {
   std::string out;
   const auto add = [&](const std::string& what) { out += (out.empty() ? "" : "; ") + what; };
@@ -161,8 +161,8 @@ std::string left_out(const Resolved& r, bool called) {
   return out;
 }
 
-/// In the reason of a failure by the memory guards that a script's own look at the inputs shows, and of a crash that ended
-/// the process which the kernel ran in.
+/// Phrases in the reason of a failure: the first for one that the memory guards found and that a script can
+/// find by checking its inputs; the second for a crash that ended the process in which the kernel ran.
 constexpr std::string_view kItsInput = "its input ", kItsProcess = "the subject's process";
 
 std::string source_of(const Resolved& r, const Record& record, const ScriptWords& words, const Parts& parts) {
@@ -265,8 +265,8 @@ std::string script_of(const Record& record, const Trace& trace, const ScriptWord
         "--script: the kernel gave no outputs ({}: {}), and nothing that Python can call; give the issue "
         "the case line and `samestate repro`",
         name_of(j.verdict), j.reason));
-  // A script has no guards around memory, and looks at inputs alone; what ended the process by a signal ends it where the
-  // memory happens to lie so.
+  // A script has no guards around memory and checks only the inputs; a kernel that was ended by a signal ends
+  // the script only if the memory happens to be laid out in the same way.
   const bool by_guard =
       j.gate == "environment" || (j.gate == "memory" && j.reason.find(kItsInput) == j.reason.npos);
   const bool ended = j.verdict == Verdict::crash && j.reason.find(kItsProcess) != j.reason.npos;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kColumns = 120;
 
-/// Lines of base64 (RFC 4648).
+/// Returns lines of base64 (RFC 4648).
 std::string base64(std::span<const unsigned char> bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string out;
@@ -55,20 +55,20 @@ std::string row(const std::string& name, std::string_view kind, std::span<const 
                      text);
 }
 
-/// Of values that are all one, bit for bit. A NaN may have any bits, and is written as data.
+/// Returns true if all values are equal, bit for bit. A NaN may have any bits and is written as data.
 template <class Real>
 bool all_alike(std::span<const Real> values) {
   return !values.empty() && !std::isnan(values.front()) &&
          std::ranges::all_of(values, [&](Real x) { return same_bits(x, values.front()); });
 }
 
-/// inf and -0.0 as float() of Python reads them.
+/// Writes inf and -0.0 so that Python's float() reads them.
 template <class Real>
 std::string number(Real x) {
   return fmt::format("\"{}\"", x);
 }
 
-/// The bits of x in fp16, which holds it.
+/// Returns the bits of x in fp16, which holds it exactly.
 std::uint16_t half_bits(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = bits >> 16U & 0x8000U;
@@ -83,7 +83,7 @@ std::uint16_t half_bits(float x) {
                                     static_cast<std::uint32_t>(std::lround(std::ldexp(std::fabs(x), 24))));
 }
 
-/// What a NaN's bits are says nothing of the data, but a script's are the run's.
+/// The bits of a NaN say nothing about the data, but a script's bits must be those of the run.
 bool bf16_holds(float x) { return (std::bit_cast<std::uint32_t>(x) & 0xFFFFU) == 0; }
 bool fp16_holds(float x) {
   return std::isinf(x) ||
@@ -131,7 +131,7 @@ std::string python_tuple(std::span<const std::int64_t> values) {
 }
 
 std::string python_string(std::string_view text) {
-  // Strings of JSON are strings of Python too.
+  // JSON strings are valid Python strings too.
   return nlohmann::json(text).dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
 }
 

@@ -14,7 +14,8 @@
 namespace samestate::script_detail {
 namespace {
 
-/// The sequences of a packed batch lie one after another in rows of tokens; a batch has a row for each.
+/// The sequences of a packed batch lie one after another in rows of tokens; other batches have one row per
+/// sequence.
 constexpr const char* kPacked = R"py(
 def part(name, x, b):
     """Sequence b of a tensor: its tokens, or its state."""
@@ -73,7 +74,7 @@ constexpr const char* kMain = R"py(    outputs = results()
             hold(name, "element", np.abs(actual - exact), limits, place)
 )py";
 
-/// What a script says of a tensor's rows.
+/// Returns a script's name for the rows of a tensor.
 std::string_view kind_of(Axis axis) {
   switch (axis) {
     case Axis::tokens:
@@ -89,12 +90,12 @@ std::string_view kind_of(Axis axis) {
 
 std::vector<float> floats_of(const Matrix<double>& x) { return {x.data(), x.data() + x.size()}; }
 
-/// The sequences of a batch that a script has, and how it finds each of them.
+/// The sequences of a batch that a script contains, and how it finds each of them.
 struct ScriptedBatch {
   const Case& c;
   bool packed = false;
-  std::int64_t first = 0, count = 0;   ///< its sequences, of those of the case
-  std::vector<std::int64_t> compared;  ///< of the case; of these alone a batch that is not packed has limits
+  std::int64_t first = 0, count = 0;   ///< its sequences among those of the case
+  std::vector<std::int64_t> compared;  ///< of the case; in a batch that is not packed, only these have limits
 
   [[nodiscard]] std::vector<std::int64_t> offsets() const {
     std::vector<std::int64_t> ends{0};
@@ -106,7 +107,7 @@ struct ScriptedBatch {
     return packed && (axis == Axis::tokens || axis == Axis::prefix);
   }
 
-  /// The shape of a tensor that `sequences` sequences have, all of them where it is packed.
+  /// Returns the shape of a tensor for `sequences` sequences; a packed tensor always contains all of them.
   [[nodiscard]] std::vector<std::int64_t> shape(const TensorSpec& spec, bool batched,
                                                 std::int64_t sequences) const {
     std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
@@ -118,7 +119,7 @@ struct ScriptedBatch {
     return shape;
   }
 
-  /// The values of its sequences, of all of the case's.
+  /// Returns the values of the script's sequences out of all values of the case.
   [[nodiscard]] std::span<const float> values(const CaseTensor& x) const {
     const std::span<const float> all = x.data;
     if (!x.batched) return all;
@@ -132,7 +133,7 @@ struct ScriptedBatch {
     return all.subspan(each(before), each(offsets().back()));
   }
 
-  /// A text with how it reads sequence b.
+  /// Formats a text with the expression that reads sequence b.
   [[nodiscard]] std::string read(const char* text) const {
     const auto at = [&](const std::string& x) {
       return packed ? fmt::format("part(name, {}, b)", x) : x + "[b]";
@@ -162,7 +163,8 @@ Parts tensor_parts(const TensorSystem& system, const Resolved& r, const Record& 
     batch.compared.resize(1);
     batch.first = batch.compared.front(), batch.count = 1;
   }
-  // Limits of a packed batch lie as its tensors do, those of sequences that are not compared infinite.
+  // Limits of a packed batch have the layout of its tensors; they are infinite for sequences that are not
+  // compared.
   std::vector<std::int64_t> limited = batch.compared;
   if (batch.packed) {
     limited.resize(static_cast<std::size_t>(batch.count));
@@ -184,7 +186,7 @@ Parts tensor_parts(const TensorSystem& system, const Resolved& r, const Record& 
   for (const TensorSpec& spec : signature.outputs) {
     outputs.push_back(fmt::format("\"{}\"", spec.name));
     kind(spec);
-    // Rows of tokens whose call is not made are nobody's.
+    // Token rows whose call is not made belong to nobody.
     const Index given = r.c.cached && r.c.T > 0 ? spec.size() / r.c.T * r.c.prefill : 0;
     std::vector<float> limits, got;
     std::vector<double> exact_values;

@@ -28,7 +28,7 @@ std::string text_of(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// Text of somebody else's for a message of one line.
+/// Shortens foreign text so that it fits into a message of one line.
 std::string shortened(std::string text) {
   constexpr std::size_t kLongest = 400;
   text.resize(std::min(text.size(), kLongest));
@@ -39,7 +39,7 @@ std::string shortened(std::string text) {
 
 std::string short_text(const Json& object, const char* key) { return shortened(text_of(object, key)); }
 
-/// Reads {"by": "first", "configurations": ["scan: BLOCK=64", ..]}, of which anything else counts as nothing.
+/// Reads {"by": "first", "configurations": ["scan: BLOCK=64", ..]}; anything else is ignored.
 void read_tuned(const Json& answer, SubjectAnswer& out) {
   constexpr std::size_t kMost = 8;
   const auto tuned = answer.find("tuned");
@@ -53,7 +53,7 @@ void read_tuned(const Json& answer, SubjectAnswer& out) {
   if (!out.configurations.empty()) out.tuned_by = short_text(*tuned, "by");
 }
 
-/// A number from 0 to a day of seconds; 0 for anything else.
+/// Reads a number between 0 and the seconds of a day; 0 for anything else.
 double amount_in(const Json& object, const char* key) {
   constexpr double kMost = 86400.0;
   const auto found = object.find(key);

@@ -23,10 +23,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The message of a call as the structs of C; the strings are the message's.
+/// A call's message as the structs of C; the strings belong to the message.
 class CCall {
  public:
-  /// Offsets count from `memory`, of the device, where there is a stream; else they are addresses of the host.
+  /// With a stream, offsets count from `memory` on the device; otherwise they are addresses of the host.
   CCall(const Json& message, std::byte* memory, void* stream) : message_(message) {
     call_.memory = stream != nullptr ? SAMESTATE_CUDA : SAMESTATE_HOST;
     call_.stream = stream;
@@ -105,7 +105,7 @@ class CCall {
   samestate_call call_{};
 };
 
-/// The memory of a call, each tensor in pages of its own, inputs such that they can only be read.
+/// The memory of a call: each tensor has pages of its own, and inputs are read-only.
 struct HostMemory {
   explicit HostMemory(EdgeCall& call) {
     for (const EdgeRegion& region : call.regions()) {
@@ -120,7 +120,7 @@ struct HostMemory {
       if (call.regions()[i].only_read) memories[i].close();
     }
   }
-  /// Throws Trespass.
+  /// Reads the outputs. Throws Trespass.
   void read(EdgeCall& call) const {
     for (const GuardedMemory& one : memories) {
       if (const std::string what = one.trespass(); !what.empty()) throw Trespass("the kernel " + what);
@@ -132,7 +132,7 @@ struct HostMemory {
   std::vector<EdgePlace> places;
 };
 
-/// Throws what a kernel throws.
+/// Throws whatever a kernel throws.
 Outcome outcome_of(int said, CCall& call) {
   switch (said) {
     case SAMESTATE_RAN:

@@ -17,7 +17,7 @@ void put(C& conventions, int value) {
   of = static_cast<std::remove_reference_t<decltype(of)>>(value);
 }
 
-/// Words that stand in another table, or here.
+/// Returns the words of a table that is kept elsewhere or here.
 template <class Words>
 std::vector<ConventionValue> words(const Words& rows) {
   std::vector<ConventionValue> out;

@@ -31,7 +31,7 @@ Clock::duration seconds(double s) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
 }
 
-/// What a person can do about a Python that ended before it spoke.
+/// Says what the user can do about a Python that ended before it answered.
 std::string remedy(const std::string& how, const std::string& last, const std::string& python) {
   constexpr std::string_view kNotFound = "exit code 127", kFailed = "exit code 1";
   if (how == kNotFound)
@@ -43,7 +43,7 @@ std::string remedy(const std::string& how, const std::string& last, const std::s
       quote(python), python);
 }
 
-/// The reason of an "error" that came instead of "ready"; empty for any other line.
+/// Returns the reason of an "error" that came instead of "ready"; empty for any other line.
 std::string reason_of_no_start(const std::string& line) {
   if (!nested_within(line)) return "";
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -81,13 +81,13 @@ Conversation::Conversation(const std::string& spec, const SubjectPatience& patie
   const Json hello{
       {"type", "hello"}, {"protocol", 1}, {"samestate", SAMESTATE_VERSION}, {"memory", memory_.path()}};
   LineProcess::Said said = process_.send(hello.dump(), patience.start);
-  // One that cannot start may have said why before it read anything.
+  // A subject that cannot start may have said why before it read anything.
   if (said.wrong.empty() || said.kind == LineProcess::Said::Kind::ended)
     said = process_.receive(patience.start, patience.stop);
   if (!said.wrong.empty()) {
     const bool late = said.kind == LineProcess::Said::Kind::late;
     const std::string how = process_.stop(late || said.kind == LineProcess::Said::Kind::stopped);
-    // Its output says why, and a person who only sees the error would have to look for it.
+    // Its output says why, and a user who sees only the error would have to look for it.
     if (std::ranges::count(process_.printed().text(), '\n') > 1)
       fmt::print(own_stderr(), "{}", process_.printed().text());
     const std::string last = process_.printed().last_line();
@@ -100,7 +100,7 @@ Conversation::Conversation(const std::string& spec, const SubjectPatience& patie
   }
   if (const std::string why = reason_of_no_start(said.line); !why.empty()) {
     (void)process_.stop();
-    // More than the line that says the same: a traceback.
+    // Its output has more than the one line that says the same: a traceback.
     const std::string printed(process_.printed().text());
     if (std::ranges::count(printed, '\n') > 1) fmt::print(own_stderr(), "{}", printed);
     throw Error(fmt::format("{}: not ready: {}", option, why));
@@ -131,7 +131,7 @@ bool Conversation::has_compiled(const std::string& variant) const {
 std::unique_lock<std::timed_mutex> Conversation::turn() {
   std::unique_lock<std::timed_mutex> own(speaking_, std::try_to_lock);
   if (own) return own;
-  // The call that it waits for keeps its own limits of time.
+  // The call that it waits for has its own time limits.
   const ExcusedTime excused;
   while (!own.try_lock_for(std::chrono::milliseconds(200))) {
     if (patience_.stop && patience_.stop())
@@ -181,7 +181,7 @@ Outcome Conversation::called(EdgeCall& call, const std::string& kernel, Call& ma
   try {
     Outcome outcome = answered(call, kernel, places, made, work);
     now_good();
-    // The next call may run while this one's results are read.
+    // The next call may run while the results of this one are read.
     own.unlock();
     if (outcome.kind == Outcome::Kind::ran) call.read(places);
     return outcome;
@@ -195,12 +195,12 @@ Outcome Conversation::called(EdgeCall& call, const std::string& kernel, Call& ma
   }
 }
 
-/// A call whose tensors are written, until they may be read.
+/// Returns the answer to a call whose tensors are written, up to the point where the outputs may be read.
 Outcome Conversation::answered(EdgeCall& call, const std::string& kernel,
                                const std::vector<EdgePlace>& places, Call& made, Work& work) {
   require_object();
   const std::int64_t id = made.number = ++id_;
-  // A call that compiles has the time of a start, whatever a case's is.
+  // A call that compiles has the time limit of a start, whatever the case's limit is.
   const std::string variant = variant_of_call(kernel);
   const bool first = !has_compiled(variant);
   const double patience = first ? patience_.start : patience_.call;
@@ -218,7 +218,7 @@ Outcome Conversation::answered(EdgeCall& call, const std::string& kernel,
     } catch (const Error& error) {
       lose(error.what());
     }
-    // A choice that did not run is taken back by the next message.
+    // A choice of configuration that did not run is withdrawn by the next message.
     if (!answer.configurations.empty())
       work.tuned_by = answer.tuned_by, work.configurations = answer.configurations;
     if (answer.kind != SubjectAnswer::Kind::busy) work.spent = answer.spent;

@@ -33,7 +33,7 @@ constexpr std::array<Word<Dtype>, 5> kDtypes{{{"fp32", Dtype::fp32},
                                               {"int32", Dtype::int32},
                                               {"int64", Dtype::int64}}};
 constexpr std::array<Word<bool>, 2> kMemories{{{"host", false}, {"cuda", true}}};
-/// Below it, squares that underflow count beside an epsilon outside the root.
+/// With a smaller one, squares that underflow matter beside an epsilon outside the root.
 constexpr double kLeastOutside = 1e-9;
 
 [[noreturn]] void refuse(const std::string& of, const std::string& what) {
@@ -43,13 +43,13 @@ constexpr double kLeastOutside = 1e-9;
 std::string text_of(const Json& value, const std::string& of, std::string_view key) {
   if (!value.is_string()) refuse(of, fmt::format("\"{}\" is {}, not a string", key, quote(value.dump(), 60)));
   std::string text = value.get<std::string>();
-  // What is quoted of it later has to stay a line.
+  // Messages quote it later, so it must stay one line.
   if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
     refuse(of, fmt::format("\"{}\" is {}, which holds a control character", key, quote(text, 60)));
   return text;
 }
 
-/// The row whose word the value is.
+/// Returns the row whose word the value is.
 template <class Rows, class WordOf>
 const auto& row_of(const Rows& rows, WordOf word_of, const Json& value, const std::string& of,
                    std::string_view key) {
@@ -156,7 +156,7 @@ Declaration declaration_of(const Json& object, std::size_t number) {
 
 Ready parse_ready(std::string_view line) {
   const std::string shown = quote(line, 120);
-  // What is wrong in it is printed, by recursion.
+  // The message prints the wrong part of it recursively.
   if (!nested_within(line))
     throw Error(fmt::format("it began with {}, which is nested deeper than {}", shown, kDeepestNesting));
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -181,7 +181,7 @@ Ready parse_ready(std::string_view line) {
 
 void require_conventions(const Declaration& declaration, bool family, bool pool) {
   const std::string of = quote(declaration.name, 60);
-  // What rounds outputs, states and operands of the family is the contract.
+  // The contract defines how the family's outputs, states and operands are rounded.
   for (const std::string_view own : {"q", "k", "v", "o", "initial_state", "final_state"}) {
     const auto found = declaration.conventions.dtypes.find(own);
     if (family && found != declaration.conventions.dtypes.end() && found->second != Dtype::fp32)

@@ -17,27 +17,27 @@
 namespace samestate {
 namespace {
 
-using Pointer = unsigned long long;  ///< CUdeviceptr
+using Pointer = unsigned long long;  ///< CUdeviceptr in the driver API
 
 constexpr int kOutOfMemory = 2;
 constexpr unsigned kNonBlocking = 1;
 constexpr unsigned char kStale = 0xff;
-/// How long the inputs are kept back: longer than a launch takes that does not wait for them.
+/// How long the inputs are held back: longer than the launch of a kernel that does not wait for them takes.
 constexpr std::chrono::microseconds kBehind{200};
 
 [[noreturn]] void no_device(const std::string& why) { throw Unavailable({Outcome::Kind::no_device, why}); }
 
-/// The driver's functions, by their names in the library.
+/// The driver's functions under their names in the library.
 class Driver {
  public:
-  /// Of this process, started at the first call.
+  /// Returns the driver of this process, which the first call starts.
   static const Driver& of_this_process() {
     static const Driver driver;
     if (!driver.missing_.empty()) no_device(driver.missing_);
     return driver;
   }
 
-  /// Every thread that calls needs the context.
+  /// Every thread that makes calls needs the context.
   void use_here() const { check(set_context(context_), "cuCtxSetCurrent"); }
 
   void check(int status, const char* call) const {
@@ -136,7 +136,7 @@ DeviceMemory::DeviceMemory(std::span<const std::byte> bytes) : size_(bytes.size(
 
 DeviceMemory::~DeviceMemory() { free(); }
 
-/// Of a context that the kernel broke nothing can be given back, and its process ends.
+/// If a kernel broke the context, nothing can be freed; its process ends.
 void DeviceMemory::free() {
   const Driver& driver = Driver::of_this_process();
   if (stream_ != nullptr) {

@@ -33,7 +33,7 @@ void swap_axes(StridedTensor& x, std::size_t a, std::size_t b) {
   std::swap(x.stride[a], x.stride[b]);
 }
 
-/// Heads h = k R + r as [R, Hk], which is the order of the other map; or back.
+/// Rearranges heads h = k R + r as [R, Hk], which is the order of the other head map, or back.
 void split_heads(StridedTensor& x, std::size_t axis, std::int64_t outer, std::int64_t inner) {
   const std::int64_t step = x.stride[axis];
   const auto at = static_cast<std::ptrdiff_t>(axis);
@@ -43,14 +43,14 @@ void split_heads(StridedTensor& x, std::size_t axis, std::int64_t outer, std::in
   x.stride.insert(x.stride.begin() + at + 1, inner * step);
 }
 
-/// Each key head as many times as value heads read it.
+/// Repeats each key head once for every value head that reads it.
 void repeat_heads(StridedTensor& x, std::size_t axis, std::int64_t times, bool tiled) {
   const auto at = static_cast<std::ptrdiff_t>(axis) + (tiled ? 0 : 1);
   x.shape.insert(x.shape.begin() + at, times);
   x.stride.insert(x.stride.begin() + at, 0);
 }
 
-/// The family's tensors in the subject's order of axes.
+/// The family's tensors in the order of axes that the subject uses.
 class FamilyEdge {
  public:
   FamilyEdge(const Arguments& call, const Conventions& conventions)
@@ -61,14 +61,14 @@ class FamilyEdge {
                  (conventions.heads == Conventions::Heads::tiled && !tiled));
   }
 
-  /// Whether the subject's map of heads is tiled.
+  /// Returns true if the subject's head map is tiled.
   [[nodiscard]] bool tiled() const {
     if (conventions_.heads == Conventions::Heads::interleaved) return false;
     if (conventions_.heads == Conventions::Heads::tiled) return true;
     return conventions_.heads == Conventions::Heads::both && call_.head_map == HeadMap::tiled;
   }
 
-  /// A tensor with tokens, [B, T, H] or [B, T, H, D].
+  /// Returns a tensor with tokens, [B, T, H] or [B, T, H, D].
   template <class T, std::size_t Rank>
   EdgeTensor tokens(std::string name, const View<T, Rank>& view, bool keys, std::int64_t begin,
                     std::int64_t end) const {
@@ -88,11 +88,12 @@ class FamilyEdge {
     return x;
   }
 
-  /// [N, Hv, dk, dv].
+  /// Returns a state, [N, Hv, dk, dv].
   template <class T>
   EdgeTensor state(std::string name, const View<T, 4>& view) const {
     EdgeTensor x{.name = std::move(name), .call = strided(view)};
-    // Kernels that keep [N, Hv, dv, dk] ask for contiguous states: a dense one is not handed over as a transposed view.
+    // Kernels that keep [N, Hv, dv, dk] expect contiguous states: a dense state is not passed as a transposed
+    // view.
     x.dense = x.call.stride == row_major_strides(x.call.shape);
     if (conventions_.values_first) swap_axes(x.call, 2, 3);
     x.shape = x.call.shape;
@@ -107,7 +108,7 @@ class FamilyEdge {
       x.shape[axis] = value_heads_;
       repeat_heads(x.call, axis, times, call_.head_map == HeadMap::tiled);
     } else if (!keys && reorders_) {
-      // Interleaved h = k R + r, tiled h = r Hk + k.
+      // Interleaved means h = k R + r, tiled means h = r Hk + k.
       const bool from_tiled = call_.head_map == HeadMap::tiled;
       split_heads(x.call, axis, from_tiled ? times : key_heads_, from_tiled ? key_heads_ : times);
     }
@@ -161,7 +162,7 @@ EdgeCall::EdgeCall(const Arguments& call, const Contract& contract, const Declar
   const bool packed = call.cu_seqlens.present();
   const std::int64_t B = call.q.shape[0];
   std::int64_t begin = 0, end = call.q.shape[1];
-  // Tokens that belong to no sequence are shown to those who take strides, as part of the tensors.
+  // Subjects that accept strides see tokens that belong to no sequence as part of the tensors.
   if (packed && !declaration.strided)
     begin = call.cu_seqlens(0), end = call.cu_seqlens(call.cu_seqlens.shape[0] - 1);
   const auto put = [&](EdgeTensor x, Format format, bool output) {
@@ -172,7 +173,7 @@ EdgeCall::EdgeCall(const Arguments& call, const Contract& contract, const Declar
   put(family.tokens("q", call.q, true, begin, end), contract.input, false);
   put(family.tokens("k", call.k, true, begin, end), contract.input, false);
   put(family.tokens("v", call.v, false, begin, end), contract.input, false);
-  // Where no token belongs to a sequence there is no element that a view could point at.
+  // If no token belongs to a sequence, there is no element that a view could point at.
   View<const float, 3> g = call.g, beta = call.beta;
   const Family& system = family_named(declaration.system);
   const std::array<std::int64_t, 3> gates{B, call.q.shape[1], call.v.shape[2]};
@@ -200,7 +201,8 @@ EdgeCall::EdgeCall(const Arguments& call, const Contract& contract, const Declar
     EdgeTensor x = family.state(
         "final_state", call.final_state.present() ? call.final_state : row_major<float>(nullptr, shape));
     if (in_place) {
-      // One region: the initial state is written into it, and the final one, wanted or not, read from it.
+      // One region serves both: the initial state is written into it, and the final one, wanted or not, is
+      // read from it.
       x.dtype = dtype_for(conventions, "initial_state", contract.state);
       x.output = true;
       tensors_.push_back(std::move(x));

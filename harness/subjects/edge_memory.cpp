@@ -11,17 +11,20 @@
 #include "harness/subjects/edge.h"
 #include "harness/subjects/edge_parts.h"
 
-/// The memory of a call: where its tensors lie, what is written before it, and what is read and checked after it.
+/// The memory of a call: where its tensors lie, what is written before the call, and what is read and checked
+/// after it.
 namespace samestate {
 namespace {
 
 using namespace edge_detail;
 
-/// Of a device's memory; around each tensor there it has kPackedGap bytes, which are compared after the call.
+/// Alignment of a device's memory; each tensor there has kPackedGap bytes around it, which are compared after
+/// the call.
 constexpr std::size_t kAlignment = 256, kPackedGap = 65536;
-/// NaN in every format, and no offset of a token.
+/// NaN in every format, and never an offset of a token.
 constexpr int kAroundByte = 0xff;
-/// Writes bf16 without a look at each element: false, and nothing written, where one of them is rounded or no number.
+/// Writes bf16 without checking each element separately; returns false and writes nothing if an element would
+/// be rounded or is not a number.
 bool write_exact_bf16(const float* values, std::int64_t count, std::byte* to) {
   std::uint32_t rounded = 0, none = 0;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -37,13 +40,13 @@ bool write_exact_bf16(const float* values, std::int64_t count, std::byte* to) {
   return true;
 }
 
-/// Elements that follow each other at one distance, in the call's tensor and in the memory.
+/// Elements at a constant distance, both in the call's tensor and in the memory.
 struct Piece {
   std::int64_t from, to, count, from_step, to_step;
   [[nodiscard]] bool dense() const { return from_step == 1 && to_step == 1; }
 };
 
-/// Calls f(Piece) for all of them, in row-major order.
+/// Calls f(Piece) for all pieces in row-major order.
 template <class F>
 void pieces(const EdgeTensor& x, F&& f, std::size_t d = 0, std::int64_t from = 0, std::int64_t to = 0) {
   const std::vector<std::int64_t>& shape = x.call.shape;
@@ -59,8 +62,8 @@ void pieces(const EdgeTensor& x, F&& f, std::size_t d = 0, std::int64_t from = 0
 
 }  // namespace
 
-/// As the judge's tensor lies in its pages, so does the subject's in its own; layout=page_end ends with the last one to the
-/// element.
+/// Places the subject's tensor in its pages as the judge's tensor lies in its own; with layout=page_end it
+/// ends with the page's last element.
 MemoryPlace EdgeCall::place_of(const EdgeTensor& x) const {
   MemoryPlace place;
   place.element = size_of(x.dtype);
@@ -74,7 +77,7 @@ void EdgeCall::make_regions() {
   std::optional<std::size_t> initial;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     EdgeTensor& x = tensors_[i];
-    if (x.name == "final_state" && x.memory_stride.empty() && initial) {  // in place
+    if (x.name == "final_state" && x.memory_stride.empty() && initial) {  // the final state is in place
       const EdgeTensor& first = tensors_[*initial];
       x.region = first.region, x.stride = first.stride, x.memory_stride = row_major_strides(x.call.shape);
       if (first.call.data != nullptr) x.memory_stride = first.memory_stride;
@@ -85,10 +88,10 @@ void EdgeCall::make_regions() {
     if (x.name == "initial_state") initial = i;
     EdgeRegion region{x.name, x.input && !x.output, place_of(x),
                       blocks_of(x.shape, x.stride, size_of(x.dtype))};
-    // What is no tensor of the judge's is flush with the other side than the tensor before it.
+    // A tensor that the judge does not have is flush with the opposite side from the tensor before it.
     if (!x.whole_numbers.empty() && i > 0)
       region.place.ends_page = !regions_[tensors_[i - 1].region].place.ends_page;
-    // An offset that 32 bits do not hold, wrapped, hits nothing.
+    // An offset that does not fit 32 bits then hits nothing when it wraps.
     if (region.blocks.size() > 1) region.place.unused_before = std::size_t{1} << 33;
     regions_.push_back(std::move(region));
   }
@@ -110,7 +113,7 @@ std::vector<EdgePlace> EdgeCall::packed(std::span<std::byte> memory) const {
     EdgePlace place{memory.data() + at, at};
     const std::size_t size = region.blocks.back().begin + region.blocks.back().bytes;
     at += (size + kAlignment - 1) / kAlignment * kAlignment + kPackedGap;
-    // Blocks that lie apart have nothing to stand for what is between them here.
+    // For blocks that lie apart, this memory has nothing in place of the gap between them.
     for (std::size_t b = 0; b < region.blocks.size(); ++b) {
       const std::size_t to = b + 1 < region.blocks.size() ? place.offset + region.blocks[b + 1].begin : at;
       place.around.push_back(memory.subspan(from, to - from));
@@ -137,7 +140,7 @@ void EdgeCall::write(std::span<const EdgePlace> places) {
   for (const EdgeTensor& x : tensors_) {
     std::byte* const data = places[x.region].data;
     std::byte* const base = data + static_cast<std::size_t>(x.begin) * size_of(x.dtype);
-    // What is not to be read stays NaN; a state of nobody's that a kernel goes on from is zero.
+    // Values that must not be read stay NaN; a null state that a kernel starts from is zero.
     if (x.input && null_slot_ == Conventions::NullSlot::none)
       each_null_row(
           x, [&](std::size_t from, std::size_t size) { std::fill_n(data + from, size, std::byte{0}); });
@@ -147,7 +150,7 @@ void EdgeCall::write(std::span<const EdgePlace> places) {
       std::memcpy(base + i * size_of(x.dtype),
                   x.dtype == Dtype::int64 ? static_cast<const void*>(&wide) : &narrow, size_of(x.dtype));
     }
-    // Another name for the initial state's memory.
+    // The output is another name for the initial state's memory.
     const bool again = !x.input && x.name == "final_state" &&
                        std::any_of(tensors_.begin(), tensors_.end(), [&](const EdgeTensor& other) {
                          return other.input && other.region == x.region;
@@ -199,7 +202,7 @@ void EdgeCall::put(const EdgeTensor& x, std::byte* base, Converted&& converted) 
       }
       const std::uint16_t bits = x.input ? bits_of(value, x.dtype) : stale_bits(x.dtype);
       if (x.input && value == value && value_of(bits, x.dtype) != value)
-        // As where a law halves what is small already.
+        // This happens if a law halves a value that is already small.
         throw Unavailable({Outcome::Kind::unsupported,
                            fmt::format("{} holds {}, which is no {}: name it in `dtypes`, as fp32", x.name,
                                        value, name_of(x.dtype))});
@@ -234,7 +237,7 @@ void EdgeCall::read(std::span<const EdgePlace> places) {
         }
         std::uint16_t bits = 0;
         std::memcpy(&bits, memory + place, sizeof bits);
-        // What was not written stays what the judge put there.
+        // An element that was not written still holds what the judge put there.
         if (x.input || bits != stale_bits(x.dtype)) value = value_of(bits, x.dtype);
       }
     });

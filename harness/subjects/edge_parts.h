@@ -7,13 +7,14 @@
 #include "harness/run/sixteen_bit.h"
 #include "harness/subjects/edge.h"
 
-/// What both kinds of calls need to be laid out.
+/// Helpers for laying out both kinds of calls.
 namespace samestate::edge_detail {
 
-/// Of systems with a pool: which slot of it a request's state lies in, the states, and the size that says how many there are.
+/// For systems with a pool: the tensor that says which slot holds a request's state, the tensor of states,
+/// and the size that counts the slots.
 inline constexpr std::string_view kSlot = "slot", kPool = "pool", kSlots = "P";
 
-/// Of a tensor of a call, where the contract has it in that format.
+/// The dtype of a tensor of a call for which the contract has that format.
 [[nodiscard]] inline Dtype dtype_for(const Conventions& conventions, std::string_view tensor,
                                      Format contract) {
   const auto found = conventions.dtypes.find(tensor);
@@ -27,7 +28,7 @@ inline constexpr std::string_view kSlot = "slot", kPool = "pool", kSlots = "P";
   return out;
 }
 
-/// Calls f(first byte of the tensor's memory, bytes) for each slot that is nobody's.
+/// Calls f(first byte of the tensor's memory, bytes) for each unused slot.
 template <class F>
 void each_null_row(const EdgeTensor& x, F&& f) {
   const std::size_t size = size_of(x.dtype);

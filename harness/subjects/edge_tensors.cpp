@@ -17,7 +17,8 @@ EdgeCall::EdgeCall(const OperatorArguments& call, const Contract& contract, cons
   if (null_slot_ != Conventions::NullSlot::minus_one) slots_ = call.parameter(kSlots);
   const bool packed = call.cu_seqlens.present();
   const std::int64_t N = packed ? call.cu_seqlens.shape[0] - 1 : 0;
-  // Tokens that belong to no sequence are not shown: of named tensors nothing says which have tokens.
+  // Tokens that belong to no sequence are not shown: for named tensors nothing says which of them have
+  // tokens.
   const std::int64_t begin = packed ? call.cu_seqlens(0) : 0;
   const auto put = [&](const auto& of, bool output) {
     EdgeTensor x{.name = std::string(of.name),

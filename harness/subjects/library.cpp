@@ -23,18 +23,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostBytes = 16 << 20;  ///< of a declaration
+constexpr std::size_t kMostBytes = 16 << 20;  ///< most bytes of a declaration
 constexpr std::size_t kMostRows = 10'000;
 
-/// A library in the process that calls its kernels.
+/// A library loaded in the process that calls its kernels.
 struct Loaded {
-  std::vector<CallKernel> rows;  ///< of a plugin
-  SubjectCall call;              ///< of a library in C
+  std::vector<CallKernel> rows;  ///< rows of a plugin
+  SubjectCall call;              ///< the function of a library in C
   std::string problem;           ///< why it cannot be called
-  std::string environment;       ///< what its loading changed (FloatEnvironment::changed)
+  std::string environment;       ///< what loading it changed (FloatEnvironment::changed)
 };
 
-/// Loads it in the calling process, for good.
+/// Loads it into the calling process, where it stays.
 Loaded load(const std::filesystem::path& path, bool in_c) {
   Loaded loaded;
   const FloatEnvironment environment;
@@ -53,13 +53,14 @@ Loaded load(const std::filesystem::path& path, bool in_c) {
   return loaded;
 }
 
-/// A library, of which each process that calls has its own: loaded by the first call, within `start` seconds.
+/// A library that every calling process loads for itself, at its first call and within `start` seconds.
 class Lazily {
  public:
   Lazily(std::filesystem::path path, bool in_c, double start)
       : path_(std::move(path)), in_c_(in_c), start_(start) {}
 
-  /// Throws runtime_error where it cannot be loaded, and ChangedEnvironment where its loading changed that.
+  /// Throws runtime_error if it cannot be loaded, and ChangedEnvironment if loading it changed the float
+  /// environment.
   const Loaded& get() {
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || !loaded_) {
@@ -75,7 +76,7 @@ class Lazily {
     return *loaded_;
   }
 
-  /// The row in that place. Throws runtime_error where another stands there than was declared.
+  /// Returns the row at that index. Throws runtime_error if its name is not the declared one.
   const CallKernel& row(std::size_t index, const std::string& name) {
     const std::vector<CallKernel>& all = get().rows;
     if (index < all.size() && all[index].name == name) return all[index];
@@ -114,13 +115,13 @@ Json json_of_plugin(const std::vector<CallKernel>& rows) {
   return out;
 }
 
-/// In the child: what it declares, or why it does not, as JSON.
+/// Runs in the child: returns what the library declares, or why it declares nothing, as JSON.
 std::string declared_here(const std::filesystem::path& path) {
   Json out{{"in_c", false}};
   try {
     const std::filesystem::path folder = std::filesystem::current_path();
     out["in_c"] = is_elf(path) && is_c_subject(path);
-    // Its constructors may have gone to another folder, and the path may be relative.
+    // Its constructors may have changed the folder, and the path may be relative.
     std::filesystem::current_path(folder);
     if (out["in_c"]) {
       out["ready"] = open_c_subject(path).declaration;
@@ -132,11 +133,12 @@ std::string declared_here(const std::filesystem::path& path) {
   } catch (...) {
     out["problem"] = path.string() + ": its declaration threw something that is no std::exception";
   }
-  // Names of somebody else's may be any bytes; the table refuses those that are no names.
+  // Foreign names may consist of any bytes; the table refuses those that are not valid names.
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// The function of the row in that place, which the calling process looks up in its own library; null where the row has none.
+/// Sets a function of the row so that the calling process looks it up in its own library; null if the row has
+/// none.
 template <class Result, class... Given>
 void forward(std::function<Result(Given...)> CallKernel::*function, CallKernel& row, bool there,
              std::size_t index, const std::shared_ptr<Lazily>& library) {
@@ -146,7 +148,7 @@ void forward(std::function<Result(Given...)> CallKernel::*function, CallKernel& 
   };
 }
 
-/// Throws Json::exception for what is no row.
+/// Throws Json::exception if it is not a list of rows.
 std::vector<CallKernel> rows_of(const Json& plugin, const std::shared_ptr<Lazily>& library) {
   std::vector<CallKernel> rows;
   if (plugin.size() > kMostRows) throw Error(fmt::format("more than {} rows", kMostRows));
@@ -165,7 +167,7 @@ std::vector<CallKernel> rows_of(const Json& plugin, const std::shared_ptr<Lazily
       const auto texts = v.get<std::array<std::string, 4>>();
       row.variants.push_back({texts[0], texts[1], texts[2], texts[3]});
     }
-    // A name of this program's, since the plugin's own is text of its process.
+    // The name is one of this program's strings, since the plugin's own is text in its process.
     for (const std::string_view known : {kFamilyRows, kTensorRows, kCallRows}) {
       if (x.at("listed_by").get<std::string>() == known) row.listed_by = known;
     }
@@ -177,7 +179,7 @@ std::vector<CallKernel> rows_of(const Json& plugin, const std::shared_ptr<Lazily
   return rows;
 }
 
-/// Throws Error, and Json::exception for what is no declaration.
+/// Throws Error, and Json::exception if it is not a declaration.
 void read_declaration(const std::string& text, const std::filesystem::path& file, double start,
                       Library& library) {
   if (text.size() > kMostBytes)

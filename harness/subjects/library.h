@@ -7,23 +7,25 @@
 
 namespace samestate {
 
-/// A shared library of kernels, a plugin in C++ or a library in C, as the judge knows it. Its code never runs in the calling
-/// process: a child loads it, asks it for its rows and hands them over as data, and each process that calls a kernel loads the
-/// library itself, after its fork. So threads that start when it is loaded are there in the process that calls, and what a
-/// library does to its process (exit, a crash, handlers, the working folder, control registers) ends with that process.
+/// A shared library of kernels, either a C++ plugin or a C library, as the judge knows it. Its code never
+/// runs in the calling process: a child loads it, asks for its rows and returns them as data, and each
+/// process that calls a kernel loads the library itself, after its fork. Threads that start when it is loaded
+/// therefore exist in the process that calls, and whatever a library does to its process (exit, a crash,
+/// handlers, the working folder, control registers) ends with that process.
 struct Library {
   bool in_c = false;  ///< it defines samestate_subject_declare
-  /// Its rows; of a plugin `kernels` and `about` are empty.
+  /// Its rows; for a plugin `kernels` and `about` are empty.
   Subject subject;
   std::string
-      problem;  ///< why it has none: it cannot be loaded, ended its process or took too long; else empty
+      problem;  ///< why it has none: it cannot be loaded, ended its process, or took too long; otherwise
+                ///< empty
 };
 
-/// Whether the file begins as a shared library or a program of this system does (ELF). Loads nothing.
+/// True if the file starts like a shared library or program of this system (ELF). Loads nothing.
 [[nodiscard]] bool is_elf(const std::filesystem::path& path);
 
-/// What the library declares. `patience`: start bounds the loading, here and in each process that calls; stop gives it up.
-/// Throws Error only where no process can be made.
+/// The declaration of the library. In `patience`, start bounds the loading, here and in each process that
+/// calls, and stop abandons it. Throws Error only if no process can be created.
 [[nodiscard]] Library declared_library(const std::filesystem::path& path, const SubjectPatience& patience);
 
 }  // namespace samestate

@@ -17,28 +17,28 @@
 
 namespace samestate {
 
-/// Which texts were said already: by this process, or by one that was forked off after it was made. Kept until the process
-/// ends, as whoever was forked off may still ask.
+/// Records which texts were already printed, by this process or by one that was forked after this object was
+/// made. It is kept until the process ends, because forked processes may still ask.
 class SaidOnce {
  public:
-  static constexpr std::size_t kMost = 16;  ///< different texts that are said
+  static constexpr std::size_t kMost = 16;  ///< the number of different texts that are printed
 
   enum class Answer {
-    new_text,  ///< say it
-    last_new,  ///< say it, and that others are left out from now on
-    nothing    ///< it was said, or kMost others were
+    new_text,  ///< print it
+    last_new,  ///< print it, and add that others are left out from now on
+    nothing    ///< it was printed before, or kMost others were
   };
 
-  /// Throws Error where there is no memory that processes share.
+  /// Throws Error if there is no memory that processes can share.
   SaidOnce() {
     void* shared = ::mmap(nullptr, sizeof(Hashes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) throw Error(std::string("no memory to share (") + std::strerror(errno) + ")");
     hashes_ = new (shared) Hashes{};
   }
 
-  /// Of processes that ask at the same time about the same text one is told to say it.
+  /// If several processes ask about the same text at once, one is told to print it.
   [[nodiscard]] Answer say(std::string_view text) {
-    const std::uint64_t hash = std::max<std::uint64_t>(hash_of(text), 1);  // 0: nothing is there
+    const std::uint64_t hash = std::max<std::uint64_t>(hash_of(text), 1);  // 0 marks an empty entry
     for (std::size_t i = 0; i < kMost; ++i) {
       std::uint64_t there = 0;
       if ((*hashes_)[i].compare_exchange_strong(there, hash))

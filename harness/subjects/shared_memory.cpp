@@ -16,8 +16,8 @@
 namespace samestate {
 namespace {
 
-/// Between two tensors at least, and what each begins at a multiple of: so small tensors lie at the same places in every
-/// call, and their pages need not be given back.
+/// The least distance between two tensors, and the multiple at which each begins: small tensors then lie at
+/// the same places in every call, and their pages need not be given back.
 constexpr std::size_t kHole = std::size_t{4} << 20, kStep = std::size_t{8} << 20;
 
 std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
@@ -40,7 +40,7 @@ SharedMemory::SharedMemory(int lanes)
     : file_(::memfd_create("samestate", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
       lanes_(static_cast<std::size_t>(lanes)) {
   if (file_ < 0) throw Error(fmt::format("no memory object ({})", std::strerror(errno)));
-  // Or a subject that truncates it would end the judge.
+  // Otherwise a subject that truncates it would end the judge.
   ::fcntl(file_, F_ADD_SEALS, F_SEAL_SHRINK);
   seals_ = ::fcntl(file_, F_GET_SEALS);
 }
@@ -58,10 +58,11 @@ void SharedMemory::unmap() {
   size_ = 0;
 }
 
-/// `bytes`: of a lane.
+/// `bytes` is the size of a lane.
 void SharedMemory::grow(std::size_t bytes) {
   const std::size_t wanted = rounded_up(bytes + bytes / 4, std::size_t{64} << 20) * lanes_.size();
-  // An object that nobody can map is not to be made: it cannot shrink again, and who maps it next maps all of it.
+  // An object that nobody can map must not be created: it cannot shrink again, and whoever maps it next maps
+  // all of it.
   void* room = ::mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) refuse(wanted, "mapped");
   ::munmap(room, wanted);
@@ -72,7 +73,7 @@ void SharedMemory::grow(std::size_t bytes) {
   unmap();
   void* begin = ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
   if (begin == MAP_FAILED) refuse(wanted, "mapped");
-  // A huge page would be there in full, hole and tensor alike.
+  // A huge page would be allocated in full, gap and tensor alike.
   (void)::madvise(begin, wanted, MADV_NOHUGEPAGE);
   begin_ = static_cast<std::byte*>(begin);
   size_ = wanted;
@@ -129,7 +130,7 @@ std::vector<EdgePlace> SharedMemory::place(std::span<const EdgeRegion> regions, 
   const std::size_t begin_of_lane = static_cast<std::size_t>(lane) * (size_ / lanes_.size());
   for (std::size_t& offset : offsets) offset += begin_of_lane;
   for (Pages& each : pages) each.begin += begin_of_lane, each.end += begin_of_lane;
-  // What a call before had elsewhere goes back.
+  // Pages that an earlier call used elsewhere are given back.
   auto now = pages.begin();
   for (const Pages& old : own.held) {
     std::size_t begin = old.begin;
@@ -181,7 +182,7 @@ std::string SharedMemory::touched(std::span<const EdgeRegion> regions, int lane)
   const bool wrote = written != there.end();
   const auto place =
       static_cast<std::int64_t>(stray + (wrote ? static_cast<std::size_t>(written - there.begin()) : 0));
-  // The tensor that is nearest to it, and how far outside it is at least.
+  // Names the nearest tensor and the least distance outside it.
   std::string words;
   std::int64_t nearest = INT64_MAX;
   for (std::size_t r = 0; r < regions.size(); ++r) {
@@ -197,7 +198,7 @@ std::string SharedMemory::touched(std::span<const EdgeRegion> regions, int lane)
     const std::string where = outside(regions[r].name, element, (span + size - 1) / size);
     words = wrote ? "wrote " + where : "read, or wrote zeros to, the page " + where;
   }
-  // Whatever else is there, but for what the other lanes hold.
+  // This frees everything else, except what the other lanes hold.
   own.held.clear();
   std::size_t begin = 0;
   for (const Pages& pages : this->held()) {

@@ -11,32 +11,33 @@
 
 namespace samestate {
 
-/// The memory object that judge and subject map: a sparse file, each tensor in pages of its own and MiB of holes around
-/// them. A page of a hole is there once a process touched it, to read or to write, which is how that is found out in whatever
-/// process it happened.
+/// The memory object that judge and subject map: a sparse file in which each tensor has pages of its own with
+/// MiB of holes around them. A page of a hole exists once a process has touched it, to read or to write,
+/// which reveals the access whichever process made it.
 class SharedMemory {
  public:
-  /// `lanes`: calls whose tensors may lie in it at a time, each in a part of its own. Throws Error where there is none.
+  /// `lanes` is the number of calls whose tensors may be in it at once, each in its own part. Throws Error if
+  /// it cannot be created.
   explicit SharedMemory(int lanes = 1);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// To be opened by the subject.
+  /// The path that the subject opens.
   [[nodiscard]] std::string path() const;
   [[nodiscard]] std::size_t size() const { return size_; }
 
-  /// Where the tensors of a call lie until leave(); only their pages are there. A call that is larger than a lane waits until the
-  /// others have left theirs, since it moves them. Throws Unavailable.
+  /// Places the tensors of a call until leave(); only their pages exist. A call that is larger than a lane
+  /// waits until the others have left theirs, because it moves them. Throws Unavailable.
   [[nodiscard]] std::vector<EdgePlace> place(std::span<const EdgeRegion> regions, int lane = 0);
-  /// The places of the lane are read no more.
+  /// The places of the lane will not be read any more.
   void leave(int lane = 0);
 
-  /// The first page of a hole that somebody touched since, as "wrote outside o: 20 elements behind its last"; empty: none.
-  /// `regions`: as place() got them.
+  /// The first page of a hole that was touched since, for example "wrote outside o: 20 elements behind its
+  /// last"; empty if there is none. `regions` are those passed to place().
   [[nodiscard]] std::string touched(std::span<const EdgeRegion> regions, int lane = 0);
 
-  /// What somebody else did to the object itself, as "sealed the memory object"; empty: nothing.
+  /// What another process did to the object itself, for example "sealed the memory object"; empty if nothing.
   [[nodiscard]] std::string changed() const;
 
  private:
@@ -45,7 +46,7 @@ class SharedMemory {
   };
   struct Lane {
     std::vector<Pages> held;           ///< in ascending order
-    std::vector<std::size_t> offsets;  ///< of the regions' first elements
+    std::vector<std::size_t> offsets;  ///< offsets of the regions' first elements
     bool placed = false;
   };
   void grow(std::size_t bytes);
@@ -56,10 +57,10 @@ class SharedMemory {
   int file_;
   int seals_ = 0;
   std::byte* begin_ = nullptr;
-  std::size_t size_ = 0;      ///< that are mapped
-  std::size_t made_ = 0;      ///< of the object
-  std::vector<Lane> lanes_;   ///< each has the same part of what is mapped
-  mutable std::mutex mutex_;  ///< of all lanes
+  std::size_t size_ = 0;      ///< bytes that are mapped
+  std::size_t made_ = 0;      ///< bytes of the object
+  std::vector<Lane> lanes_;   ///< each has an equal part of what is mapped
+  mutable std::mutex mutex_;  ///< guards all lanes
   std::condition_variable left_;
 };
 

@@ -39,35 +39,37 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// The conversations of a process: each process that calls has its own, and each of its threads a seat in one while it calls. Where
-/// they are limited, a thread that calls waits for a seat, and other threads judge meanwhile what came of their calls.
+/// The conversations of a process. Every calling process has its own, and each of its threads has a seat in
+/// one during a call. If their number is limited, a thread waits for a seat before it calls, while other
+/// threads judge the results of their calls.
 class Line {
-  /// A subject's process with its conversation, and that it gets no more calls.
+  /// A subject's process with its conversation; it may be marked as taking no more calls.
   struct Talk {
     Conversation conversation;
     bool retired = false;
   };
-  /// A lane of a conversation; a null `talk`: of one that is to be started.
+  /// A lane of a conversation; a null `talk` means one that is yet to be started.
   struct Seat {
     std::shared_ptr<Talk> talk;
     int lane = 0;
   };
 
   static constexpr int kMostFailures = 3;
-  /// Processes that are started to try a call which threw, and seconds that they took: once both are spent no other is.
+  /// Limits on the processes that are started to retry a call that threw, and on their seconds: beyond either
+  /// no more are started.
   static constexpr int kMostTried = 20;
   static constexpr double kMostTrying = 60.0;
 
-  /// Of all processes that were forked off.
+  /// Shared by all processes that were forked off.
   struct Shared {
-    std::atomic<int> failures = 0;  ///< starts running that failed
+    std::atomic<int> failures = 0;  ///< consecutive failed starts
     std::atomic<int> tried = 0;
     std::atomic<double> trying = 0.0;
   };
 
  public:
   Line(std::string spec, const SubjectPatience& patience) : spec_(std::move(spec)), patience_(patience) {
-    // Kept while the process lives, as the rows are.
+    // It is kept while the process lives, as the rows are.
     void* shared = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) throw Error(fmt::format("no memory to share ({})", std::strerror(errno)));
     shared_ = new (shared) Shared();
@@ -89,16 +91,18 @@ class Line {
     }
   }
 
-  /// Before it is first called. `most`: conversations at a time, 0: no limit; `lanes`: calls in each.
+  /// To be called before the first call. `most` is the number of conversations at a time, 0 for no limit;
+  /// `lanes` is the number of calls in each.
   void limit(int most, int lanes) {
     most_ = most;
     lanes_ = lanes;
   }
 
  private:
-  /// Calls. Where the kernel throws after other calls of its process, at a place where none is known to throw that had run nothing
-  /// before, a new process takes the place of that one and is given the same call. If it throws there too, that is the kernel's own
-  /// way. If not, the calls before damaged the other process, whose later answers would say nothing about the kernel.
+  /// Makes a call. If the kernel throws after other calls of its process, at a place where it is not known to
+  /// throw in a process that had run nothing before, a new process takes the place of that one and gets the
+  /// same call. If it throws there too, that is how the kernel behaves. Otherwise the earlier calls damaged
+  /// the first process, whose later answers would say nothing about the kernel.
   Outcome run_in(Seat& own, EdgeCall& call, const std::string& kernel) {
     Conversation::Call made{.lane = own.lane};
     try {
@@ -145,7 +149,7 @@ class Line {
     }
   }
 
-  /// A conversation in the place of one that open_ counts already; its other lanes are free from now on.
+  /// Starts a conversation in the place of one that open_ already counts; its other lanes become free.
   Seat started() {
     Seat own{std::shared_ptr<Talk>(new Talk{{spec_, patience_, &traces_, lanes_}})};
     {
@@ -156,7 +160,7 @@ class Line {
     return own;
   }
 
-  /// Under the lock: it gets no more calls, and another may be started in its place.
+  /// Called under the lock: the process gets no more calls, and another may be started in its place.
   void retire(Talk& talk) {
     if (talk.retired) return;
     talk.retired = true;
@@ -179,12 +183,13 @@ class Line {
     free_.notify_all();
   }
 
-  /// A free seat: of a process that has compiled the call where there is such, else where nobody talks; null: one may be started.
+  /// Returns a free seat: one whose process has compiled the call if possible, otherwise an idle one; null
+  /// means that a new one may be started.
   Seat idle_one(const std::string& kernel) {
     const std::string variant = variant_of_call(kernel);
     std::unique_lock lock(mutex_);
     if (process_ != ::getpid()) {
-      // Of the parent: its ends are not this process's to close.
+      // They belong to the parent, and closing them is not up to this process.
       (void)new std::vector<Seat>(std::exchange(idle_, {}));
       compiling_.clear();
       open_ = 0;
@@ -194,7 +199,7 @@ class Line {
     const auto silent = [&](const Seat& seat) {
       return std::ranges::count(idle_, seat.talk, &Seat::talk) == lanes_;
     };
-    // A variant that one of several is compiling is compiled once, and the others load it from the cache of its package.
+    // When one of several is compiling a variant, the others wait and load it from the cache of its package.
     const auto free = [&] {
       return most_ <= 0 || std::ranges::any_of(idle_, compiled) ||
              ((!idle_.empty() || open_ < most_) && !compiling_.contains(variant));
@@ -202,7 +207,7 @@ class Line {
     if (!free()) {
       const ExcusedTime excused;
       const auto began = Clock::now();
-      // The process that it waits for keeps its own limits of time.
+      // The process that it waits for has its own time limits.
       while (!free_.wait_for(lock, std::chrono::milliseconds(200), free)) {
         if (patience_.stop && patience_.stop())
           throw Unavailable({Outcome::Kind::no_device, "interrupted while it waited for the subject"});
@@ -254,7 +259,7 @@ class Line {
       if (patience_.stop && patience_.stop())
         throw Unavailable({Outcome::Kind::no_device, "interrupted while the subject started"});
       shared_->failures.fetch_add(1);
-      // A case's, here.
+      // It is an error of this case only.
       throw std::runtime_error(error.what());
     }
   }
@@ -266,17 +271,17 @@ class Line {
   std::condition_variable free_;
   pid_t process_ = ::getpid();
   std::vector<Seat> idle_;
-  std::set<std::string> compiling_;  ///< variants whose first call is under way
-  int open_ = 0;                     ///< idle ones, and those that are talked to
-  int most_ = 0;                     ///< 0: no limit
+  std::set<std::string> compiling_;  ///< variants whose first call is running
+  int open_ = 0;                     ///< conversations that are idle or in use
+  int most_ = 0;                     ///< 0 means no limit
   int lanes_ = 1;
-  std::set<std::string> known_;  ///< kernels and where they threw in a process that had run nothing before
+  std::set<std::string> known_;  ///< kernels, and where they threw in a process that had run nothing before
   Shared* shared_ = nullptr;
 };
 
 bool is_family(const Declaration& d) { return system_named(d.system).of_family(); }
 
-/// The rows of one name but for the form serve one decoded case, whose oracle reads its inputs in one way.
+/// Rows that differ only in their form serve one decoded case, whose oracle reads its inputs in one way.
 void require_alike(const std::vector<Declaration>& declared) {
   const auto stem = [](const Declaration& d) { return d.name.substr(0, d.name.rfind('.')); };
   for (const Declaration& a : declared) {
@@ -316,7 +321,7 @@ Subject subject_rows(Ready ready, SubjectCall call) {
       const std::vector<std::string> own = limits_of(d.conventions);
       row.limits.insert(row.limits.end(), own.begin(), own.end());
     }
-    // Gigabytes lie between far rows, and a device would have to hold them.
+    // Far rows lie gigabytes apart, and a device would have to hold all of that.
     if (d.device_memory) row.limits.emplace_back("layout != far");
     row.run = [call, d, family](const KernelCall& of, const Contract& contract) {
       if (!family) {
@@ -337,11 +342,11 @@ Subject subject_rows(Ready ready, SubjectCall call) {
 
 Subject load_subject(const std::string& spec, const SubjectPatience& patience) {
   const auto line = std::make_shared<Line>(spec, patience);
-  // Ended here: the processes that call are forked off, and have their own.
+  // The process ends here: the processes that make calls are forked off and have their own.
   Ready ready = Conversation(spec, patience, nullptr).ready;
   const bool on_device =
       std::ranges::all_of(ready.kernels, [](const Declaration& d) { return d.device != "cpu"; });
-  // A kernel of a device has none of the judge's memory, so that another call's tensors may change beside its own.
+  // A device's kernel uses none of the judge's memory, so another call's tensors may change at the same time.
   line->limit(patience.processes > 0 ? patience.processes : on_device ? 1 : 0, on_device ? 2 : 1);
   try {
     return subject_rows(std::move(ready), [line](EdgeCall& call, const std::string& kernel) {

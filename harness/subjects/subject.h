@@ -10,40 +10,43 @@
 
 namespace samestate {
 
-/// How long a subject may take; seconds.
+/// How long a subject may take, in seconds.
 struct SubjectPatience {
   double start = 120.0;             ///< until it is ready
-  double call = 600.0;              ///< one call; "busy" prolongs it, to kBusyTimes of this at most
-  std::function<bool()> stop = {};  ///< asked while it starts: once it is true, the start is given up
-  /// Processes of it that a process which calls may have at a time, beyond which calls wait for one; 0: one where all its
-  /// kernels run on a device, since each would import and compile the same, else as many as there are calls at a time.
+  double call = 600.0;              ///< one call; "busy" prolongs it, to at most kBusyTimes this value
+  std::function<bool()> stop = {};  ///< asked while it starts: once it returns true, the start is abandoned
+  /// The number of subject processes that one calling process may have; calls beyond that wait. 0 means one
+  /// if all its kernels run on a device, since each would import and compile the same, and otherwise as many
+  /// as there are concurrent calls.
   int processes = 0;
-  std::string log = {};  ///< a file to which all that its processes print is appended; empty: stderr
+  std::string log = {};  ///< a file to which the output of all its processes is appended; empty means stderr
 };
 inline constexpr double kBusyTimes = 10.0;
 
-/// The kernels of a program that was not built for this one (docs/subjects.md), as rows of the table whose functions talk
-/// to it: a process of its own a process that calls, and a call at a time. What it does to itself is a verdict of its case.
+/// The kernels of an external program (docs/subjects.md), as rows of the table whose functions talk to it:
+/// one subject process for each process that calls, one call at a time. Whatever it does to itself becomes a
+/// verdict of its case.
 struct Subject {
   std::vector<CallKernel> rows;
-  std::vector<Declaration> kernels;  ///< by row: those of the family first, as in `rows`
-  std::string about;                 ///< what it said of itself, as JSON
+  std::vector<Declaration> kernels;  ///< one per row: those of the family first, as in `rows`
+  std::string about;                 ///< what it says about itself, as JSON
 };
 
-/// How a call of a kernel of that name reaches it. Throws Trespass, and what a kernel throws.
+/// Passes a call to the kernel of that name. Throws Trespass, and what a kernel throws.
 using SubjectCall = std::function<Outcome(EdgeCall& call, const std::string& kernel)>;
 
-/// The rows of what was declared. Throws Error: a system that is not there, kernels that decode together and get their
-/// inputs in different ways.
+/// The rows of a declaration. Throws Error for an unknown system, and for kernels that decode together but
+/// receive their inputs in different ways.
 [[nodiscard]] Subject subject_rows(Ready ready, SubjectCall call);
 
-/// Starts or connects to it and reads what it declares. SPEC: python:NAME, socket:PATH, or a command line of /bin/sh.
-/// Throws Error that holds the spec: it does not start, ends before it is ready, or declares what is none; at `stop` it is
-/// ended, with all that it started, before the Error is thrown; a call for which it would be started again does not run then.
+/// Starts the subject or connects to it, and reads its declaration. SPEC is python:NAME, socket:PATH, or a
+/// command line for /bin/sh. Throws Error, with the spec, if it does not start, ends before it is ready, or
+/// its declaration is invalid. When `stop` returns true it is ended with everything that it started before
+/// the Error is thrown, and a call that would need it to be restarted then does not run.
 [[nodiscard]] Subject load_subject(const std::string& spec, const SubjectPatience& patience);
 
-/// SAMESTATE_START_TIMEOUT, SAMESTATE_CALL_TIMEOUT, SAMESTATE_SUBJECTS and SAMESTATE_SUBJECT_LOG where they are set. Throws
-/// Error for what is no time, and no number of processes.
+/// Reads SAMESTATE_START_TIMEOUT, SAMESTATE_CALL_TIMEOUT, SAMESTATE_SUBJECTS and SAMESTATE_SUBJECT_LOG, if
+/// they are set. Throws Error for an invalid time or number of processes.
 [[nodiscard]] SubjectPatience patience_of_environment();
 
 }  // namespace samestate

@@ -23,14 +23,14 @@
 namespace samestate {
 namespace {
 
-/// The tokens whose calls are made: those after the cached ones.
+/// Returns the tokens whose calls are made: those after the cached ones.
 std::vector<Index> tokens_made(const Case& c) {
   std::vector<Index> tokens(static_cast<std::size_t>(c.T - c.prefill));
   std::iota(tokens.begin(), tokens.end(), c.prefill);
   return tokens;
 }
 
-/// The case of one of its sequences, without what goes beside its judgement.
+/// Returns the case of one of its sequences, without the parts that do not concern its judgement.
 Case alone(Case c, Index sequence) {
   c.T = tokens_of(c, sequence);
   c.B = 1;
@@ -40,14 +40,14 @@ Case alone(Case c, Index sequence) {
   return c;
 }
 
-/// Of many sequences also those that float64 shows to be farthest off.
+/// Returns the chosen sequences; if there are many, including those that float64 shows to be farthest off.
 ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call call,
                              const std::vector<CaseTensor>& inputs,
                              const std::vector<Tensors<double>>& outputs, const JudgePolicy& policy) {
   const Index most = system.sequences_to_hold(c, policy);
   const Index all = sequences_of(c);
   const bool few = most < std::min(all, policy.held_heads);
-  // Where few can be held, one of them is the farthest.
+  // If only a few can be held to their tolerance, one of them is the farthest.
   ChosenHeads chosen(
       all, 1, c.seed, [](Index) { return true; }, policy, few ? most - 1 : policy.held_heads);
   if (chosen.all()) return chosen;
@@ -99,7 +99,7 @@ void add_farthest(ChosenTokens& chosen, const Operator& row, Call call, const Te
   for (const Index token : farthest.heads()) chosen.add(token);
 }
 
-/// Tokens of tensors that have a row, or several, a token; `whole` are those that have none.
+/// Returns the rows of these tokens in tensors with one or more rows per token; tensors in `whole` have none.
 Tensors<double> rows_of_tokens(const std::vector<TensorSpec>& specs, const Tensors<double>& from,
                                const std::vector<Index>& tokens, Index of) {
   Tensors<double> out;
@@ -120,7 +120,8 @@ Tensors<double> rows_of_tokens(const std::vector<TensorSpec>& specs, const Tenso
   return out;
 }
 
-/// The parts of a sequence: of tokens that do not meet one, of those that meet rows of a prefix one for each span within a call.
+/// Returns the parts of a sequence: parts of independent tokens, or, where tokens read the rows of a prefix,
+/// one part for each span within a call.
 std::vector<SequencePart> parts_of(const Operator& row, const Call& call, const std::vector<Index>& cuts,
                                    const Tensors<double>& inputs, const Tensors<double>& outputs,
                                    const ChosenTokens& chosen) {
@@ -140,7 +141,7 @@ std::vector<SequencePart> parts_of(const Operator& row, const Call& call, const 
   return parts;
 }
 
-/// The place of a part in its sequence.
+/// Moves a part's location to its place in the sequence.
 void place_in_sequence(Location& at, const SequencePart& part, const TensorSystem& system) {
   if (part.tokens.empty() || at.token < 0) return;
   // A row is a token, or one of its heads.
@@ -149,7 +150,7 @@ void place_in_sequence(Location& at, const SequencePart& part, const TensorSyste
   at.token = part.tokens[static_cast<std::size_t>(at.token / rows)] * rows + at.token % rows;
 }
 
-/// The judgement of one run, sequence by sequence.
+/// Judges one run, sequence by sequence.
 class TensorsJudge {
  public:
   TensorsJudge(const Resolved& r, const TensorSystem& system, const TensorCalls& calls,
@@ -189,7 +190,8 @@ class TensorsJudge {
   }
 
  private:
-  /// A failure of a sequence before any had a twin: a twin that later sequences have may be this one's too.
+  /// A failure in a sequence before any had a twin: a twin found for a later sequence may explain this one
+  /// too.
   struct Early {
     SequencePart part;
     Index b;
@@ -220,7 +222,8 @@ class TensorsJudge {
   }
 
   [[nodiscard]] bool may_draw(double work, bool points, Verdict worst_case) const {
-    // Samples of a large chunk, as its form computes it, take a minute where the running error takes a tenth of a second.
+    // Samples of a large chunk, as its form computes it, take a minute, while the running error takes a tenth
+    // of a second.
     const double tiles =
         std::max(1.0, static_cast<double>(r_.c.chunk) / static_cast<double>(policy_.large_chunk));
     const double vacuous =
@@ -229,17 +232,18 @@ class TensorsJudge {
         .takes(looked_, worst_case);
   }
 
-  /// Few correct runs are in doubt, and drawing fails a wrong one: they share the work of one case.
+  /// Correct runs are rarely in doubt, and drawing only helps to fail a wrong one: all runs share the work of
+  /// one case.
   [[nodiscard]] bool may_draw_in_doubt(double work, Index tokens) {
-    // With a few tokens most of the work is reading a layer's weights, which a sample does once; with more tokens each sample
-    // takes as long as the running error.
+    // With a few tokens most of the work is reading a layer's weights, which a sample does once; with more
+    // tokens each sample takes as long as the running error.
     if (tokens > policy_.few_tokens) work *= policy_.many_tokens_factor;
     if (work > doubt_left_) return false;
     doubt_left_ -= work;
     return true;
   }
 
-  /// The gates that this part may be asked; `twins` and `draws` are its work for either.
+  /// Returns the gates that this part may use; `twins` and `draws` give its work for either.
   [[nodiscard]] GatesAsked asked(const SequencePart& part, bool points, double twins, double draws) {
     return {[=, this](Verdict v) { return may_seek_twin(twins, points, v); },
             [=, this](Verdict v) { return may_draw(draws, points, v); },
@@ -264,10 +268,10 @@ class TensorsJudge {
     return judgement;
   }
 
-  /// Adds those of a layer to the judgement of the whole.
+  /// Adds the judgements of a layer's stages to the judgement of the whole.
   void judge_stages_of(const SequencePart& part, bool points, double work, Judgement& judgement) {
     const double share = policy_.stage_share;
-    // The inverse of a large chunk is all of the layer's.
+    // The inverse of a large chunk takes as much drawing as the whole layer.
     const double drawn = large_chunk() ? 1.0 : share;
     add_stages(judgement,
                judge_stages(system_.row, part.call, part.inputs, part.outputs, part.cuts, *r_.contract,
@@ -286,7 +290,8 @@ class TensorsJudge {
           judge_part(part, b, operator_oracle(system_.row, part.call, part.inputs, part.cuts, *r_.contract),
                      work_ / static_cast<double>(parts.size())));
     }
-    // As of the rows of a sequence that is held whole: a bound that says nothing of some leaves the others judged.
+    // This follows the rule for the rows of a sequence held whole: a vacuous bound for some of them leaves
+    // the others judged.
     if (std::ranges::any_of(of_parts, [](const Judgement& j) { return j.verdict == Verdict::pass; }))
       std::erase_if(of_parts, [](const Judgement& j) {
         return j.verdict == Verdict::vacuous && j.gate != kInDoubtGate;
@@ -323,7 +328,8 @@ class TensorsJudge {
   }
 
   void add(Judgement judgement) {
-    // An output that is zero by right (a request of no slot) is no evidence of its own, and no reason to distrust the others'.
+    // An output that is zero by definition (a request without a slot) proves nothing by itself and is no
+    // reason to distrust the others.
     const bool zero =
         judgement.verdict == Verdict::vacuous && judgement.gate == kZeroGate && judgement.stages.empty();
     std::optional<Judgement>& to = zero ? zeros_ : worst_;
@@ -334,7 +340,7 @@ class TensorsJudge {
     }
   }
 
-  /// With what was held.
+  /// Returns the worst judgement, with what was held to its tolerance.
   [[nodiscard]] Judgement worst() {
     if (!worst_) worst_ = zeros_ ? std::move(*zeros_) : Judgement{};
     chosen_.note(*worst_, chosen_.others());
@@ -351,20 +357,20 @@ class TensorsJudge {
   const JudgePolicy& policy_;
   std::vector<OperatorOracle>* oracles_;
   const Call whole_;
-  Call call_;  ///< of the sequence that is judged: of a packed batch each has its own tokens
+  Call call_;  ///< of the sequence being judged: in a packed batch each has its own tokens
   const std::vector<Index> cuts_;
   const ChosenHeads chosen_;
-  Index held_;         ///< sequences, or parts of all of them
-  Index looked_ = 0;   ///< of these
-  double work_ = 0.0;  ///< of the sequence that is judged, without taps
+  Index held_;         ///< sequences held, or held in part
+  Index looked_ = 0;   ///< how many of these have been judged
+  double work_ = 0.0;  ///< work for the sequence being judged, without taps
   const bool by_token_;
-  double doubt_left_;               ///< work for runs in doubt
-  std::vector<TwinVariant> known_;  ///< twins that sequences were found to have
+  double doubt_left_;               ///< work left for runs in doubt
+  std::vector<TwinVariant> known_;  ///< twins found for earlier sequences
   std::vector<Early> early_;
   std::optional<Judgement> worst_, zeros_;
-  std::string which_;    ///< tokens that are held, of the first sequence that is held in part
-  Index of_tokens_ = 0;  ///< how many they are
-  Index of_all_ = 0;     ///< and it has
+  std::string which_;    ///< the tokens held, for the first sequence that is held in part
+  Index of_tokens_ = 0;  ///< the number of these tokens
+  Index of_all_ = 0;     ///< the number of tokens it has
 };
 
 }  // namespace
@@ -383,7 +389,7 @@ SequencePart part_of(const Operator& row, const Call& call, const std::vector<In
   const auto end = std::ranges::upper_bound(cuts, last);
   part.call.behind = (end == cuts.end() ? call.tokens : *end) - last - 1;
   for (std::size_t i = 1; i < part.tokens.size(); ++i) {
-    // Calls that end between two of them.
+    // The calls that end between two of them.
     const auto ends = [&](Index cut) { return cut > part.tokens[i - 1] && cut <= part.tokens[i]; };
     if (std::ranges::any_of(cuts, ends)) part.cuts.push_back(static_cast<Index>(i));
   }

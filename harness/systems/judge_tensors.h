@@ -8,15 +8,16 @@
 
 namespace samestate {
 
-/// What is judged of a sequence by itself: all of it, or some tokens that depend on no other's result.
+/// The part of a sequence that is judged by itself: all of it, or some tokens that depend on no other's
+/// result.
 struct SequencePart {
   Call call;
   std::vector<Index> cuts;
   Tensors<double> inputs, outputs;
-  std::vector<Index> tokens;  ///< of the sequence, in the order of the part's; empty: all of it
+  std::vector<Index> tokens;  ///< indices in the sequence, in the order of the part; empty means all of it
 };
 
-/// Tokens of a sequence whose calls end at `cuts`, of a system that is held_by_token().
+/// Some tokens of a sequence whose calls end at `cuts`, for a system that is held_by_token().
 [[nodiscard]] SequencePart part_of(const Operator& row, const Call& call, const std::vector<Index>& cuts,
                                    const Tensors<double>& inputs, const Tensors<double>& outputs,
                                    std::vector<Index> tokens);

@@ -6,8 +6,8 @@ namespace samestate {
 
 std::span<const ModelShape> model_shapes() {
   static const std::vector<ModelShape> rows = {
-      // Qwen3-Next-80B-A3B: width 2048, 16 query and 2 key heads of 256, 32 of whose pairs turn; Gated DeltaNet
-      // with 16 key and 32 value heads of 128; 512 experts of width 512, 10 a token.
+      // Qwen3-Next-80B-A3B: width 2048, 16 query and 2 key heads of 256, 32 rotated pairs in each; Gated
+      // DeltaNet with 16 key and 32 value heads of 128; 512 experts of width 512, 10 per token.
       {"rms_norm", 1, 1024, {{"H", 1}, {"D", 2048}}},
       {"zero_centred_rms_norm", 1, 1024, {{"H", 1}, {"D", 2048}}},
       {"residual_rms_norm", 1, 1024, {{"H", 1}, {"D", 2048}}},
@@ -16,13 +16,13 @@ std::span<const ModelShape> model_shapes() {
       {"activation_gates", 1, 4096, {{"H", 32}}},
       {"short_convolution", 1, 128, {{"C", 8192}, {"W", 4}}},
       {"short_convolution", 16, 1, {{"C", 8192}, {"W", 4}}},
-      // Channels and taps of no kernel's tiles, and a history behind the longest of them.
+      // Numbers of channels and taps that no kernel's tiles have, and a history after the longest taps.
       {"short_convolution", 1, 9, {{"C", 3000}, {"W", 13}, {"bias", 1}}, true},
       {"short_convolution", 2, 9, {{"C", 3072}, {"W", 4}, {"bias", 1}}, true},
       {"short_convolution", 1, 1100, {{"C", 40}, {"W", 4}}, true},
       {"short_convolution", 1, 4100, {{"C", 24}, {"W", 4}, {"bias", 1}}, true},
       {"short_convolution", 1, 9, {{"C", 8192}, {"W", 4}, {"bias", 1}}, true},
-      // More rows than a grid's second dimension has, of more columns than a vector.
+      // More rows than a grid's second dimension can have, with more columns than a vector.
       {"rms_norm", 1, 2051, {{"H", 33}, {"D", 32}}, true},
       {"l2norm", 1, 2051, {{"H", 33}, {"D", 32}}, true},
       {"gated_rms_norm", 1, 2051, {{"H", 33}, {"D", 32}}, true},
@@ -30,7 +30,8 @@ std::span<const ModelShape> model_shapes() {
       {"rotary_embedding", 1, 4, {{"H", 40}, {"d", 128}, {"pairs", 64}, {"interleaved", 1}}, true},
       {"expert_router", 1, 4099, {{"D", 8}, {"N", 16}, {"K", 2}}, true},
       {"selective_scan", 1, 2100, {{"D", 16}, {"N", 16}}, true},
-      // Mamba's own states of 16 and Mamba-2's heads of 64 with states of 128, in a batch, of few channels and heads.
+      // Mamba's states of 16 and Mamba-2's heads of 64 with states of 128, in a batch with few channels and
+      // heads.
       {"selective_scan", 2, 70, {{"D", 128}, {"N", 16}}, true},
       {"mamba_mixer", 2, 70, {{"D", 8}, {"Di", 128}, {"N", 16}, {"R", 2}, {"W", 4}}, true},
       {"state_space_duality", 2, 300, {{"H", 1}, {"G", 1}, {"P", 16}, {"N", 16}, {"chunk", 256}}, true},
@@ -41,12 +42,12 @@ std::span<const ModelShape> model_shapes() {
       {"normalised_retention", 1, 520, {{"H", 8}, {"dk", 2}, {"dv", 2}}, true},
       {"normalised_retention_recurrence", 2, 260, {{"H", 2}, {"dk", 4}, {"dv", 65}}, true},
       {"rotary_embedding", 1, 256, {{"H", 16}, {"d", 256}, {"pairs", 32}}},
-      // Many pairs at positions that turn them: the first of a text does not.
+      // Many pairs at positions that rotate them: the first position of a text does not.
       {"rotary_embedding", 2, 7, {{"H", 2}, {"d", 1040}, {"pairs", 509}}, true},
       {"softmax_attention", 1, 128, {{"H", 16}, {"Hkv", 2}, {"d", 256}, {"dv", 256}}},
       {"gated_attention", 1, 4, {{"D", 2048}, {"H", 16}, {"Hkv", 2}, {"d", 256}, {"pairs", 32}}},
       {"gated_delta_net", 1, 4, {{"D", 2048}, {"Hk", 16}, {"R", 2}, {"dk", 128}, {"dv", 128}, {"W", 4}}},
-      // Its heads behind a hidden state of few, whose maps take no time, and tokens of two tiles.
+      // Its heads after a narrow hidden state, whose projections take no time, and tokens for two tiles.
       {"gated_attention", 2, 5, {{"D", 16}, {"H", 16}, {"Hkv", 2}, {"d", 256}, {"pairs", 32}}, true},
       {"gated_attention", 1, 66, {{"D", 8}, {"H", 2}, {"Hkv", 1}, {"d", 256}, {"pairs", 32}}, true},
       {"gated_attention", 1, 260, {{"D", 8}, {"H", 1}, {"Hkv", 1}, {"d", 64}, {"pairs", 8}}, true},
@@ -56,28 +57,28 @@ std::span<const ModelShape> model_shapes() {
       {"latent_attention", 2, 70, {{"D", 8}, {"q_lora", 0}}, true},
       {"rotary_embedding", 2, 70, {{"H", 2}, {"d", 128}, {"pairs", 64}}, true},
       {"residual_rms_norm", 2, 3, {{"H", 1}, {"D", 4104}}, true},
-      // Heads of models in a batch, in grouped queries, behind a thousand keys.
+      // Models' heads in a batch, in grouped queries, after a thousand keys.
       {"softmax_attention", 2, 70, {{"H", 8}, {"Hkv", 1}, {"d", 128}, {"dv", 128}}, true},
       {"softmax_attention", 1, 66, {{"H", 3}, {"Hkv", 1}, {"d", 65}, {"dv", 65}}, true},
       {"softmax_attention", 1, 1026, {{"H", 1}, {"Hkv", 1}, {"d", 64}, {"dv", 8}}, true},
       {"gated_delta_net", 1, 70, {{"D", 32}, {"Hk", 1}, {"R", 3}, {"dk", 72}, {"dv", 72}, {"W", 4}}, true},
       {"gated_delta_step", 1, 2, {{"P", 2}, {"Hk", 16}, {"Hv", 32}, {"dk", 128}, {"dv", 128}}},
-      // What is served of it: drafted tokens of several requests, a slot far away, more requests than threads.
+      // Its use in serving: drafted tokens of several requests, a slot far away, more requests than threads.
       {"gated_delta_step", 6, 4, {{"P", 4}, {"Hk", 16}, {"Hv", 32}, {"dk", 128}, {"dv", 128}}, true},
       {"gated_delta_step", 3, 2, {{"P", 300}, {"Hk", 1}, {"Hv", 2}, {"dk", 64}, {"dv", 64}}, true},
       {"gated_delta_step", 1027, 1, {{"P", 2}, {"Hk", 1}, {"Hv", 2}, {"dk", 4}, {"dv", 4}}, true},
       {"gated_delta_net_output", 1, 16, {{"D", 2048}, {"Hv", 32}, {"dv", 128}}},
       {"gated_delta_net_output", 1, 3, {{"D", 264}, {"Hv", 33}, {"dv", 128}}, true},
       {"expert_router", 1, 32, {{"D", 2048}, {"N", 512}, {"K", 10}}},
-      // DeepSeek-V3's, and GLM 4.5's, which has one group.
+      // DeepSeek-V3's router, and GLM 4.5's, which has one group.
       {"group_limited_router", 1, 8, {{"D", 7168}, {"N", 256}, {"K", 8}, {"G", 8}, {"M", 4}, {"bias", 1}}},
       {"group_limited_router",
        1,
        2,
        {{"D", 5120}, {"N", 160}, {"K", 8}, {"G", 1}, {"M", 1}, {"bias", 1}},
        true},
-      // Many tokens of groups limited under every contract. All experts of the groups kept, an odd number of them; groups of
-      // one; the most of everything.
+      // Many tokens with limited groups under every contract: all experts of the groups kept, an odd number
+      // of them, groups of one, and the largest sizes of all.
       {"group_limited_router", 1, 70, {{"D", 72}, {"N", 144}, {"K", 20}, {"G", 12}, {"M", 5}, {"bias", 1}}},
       {"group_limited_router", 1, 9, {{"D", 40}, {"N", 77}, {"K", 33}, {"G", 7}, {"M", 3}}, true},
       {"group_limited_router",
@@ -90,7 +91,8 @@ std::span<const ModelShape> model_shapes() {
        3,
        {{"D", 8}, {"N", 1024}, {"K", 64}, {"G", 64}, {"M", 32}, {"bias", 1}},
        true},
-      // Groups wider than a warp twice over; one expert in all, whose score may underflow; groups of an odd width.
+      // Groups more than twice as wide as a warp; one expert in all, whose score may underflow; groups of an
+      // odd width.
       {"group_limited_router",
        1,
        9,
@@ -101,24 +103,24 @@ std::span<const ModelShape> model_shapes() {
       {"group_limited_router", 1, 4099, {{"D", 8}, {"N", 16}, {"K", 2}, {"bias", 1}}, true},
       {"load_balance", 1, 1024, {{"N", 512}, {"K", 10}}},
       {"load_balance", 1, 4099, {{"N", 8}, {"K", 2}}, true},
-      // Its widths with 16 of its experts: all of them are 6.4 GB.
+      // Its widths with 16 of its experts, since all of them take 6.4 GB.
       {"mixture_of_experts", 1, 2, {{"D", 2048}, {"N", 16}, {"K", 10}, {"F", 512}}},
       {"mixture_of_experts", 1, 3, {{"D", 264}, {"N", 3}, {"K", 2}, {"F", 264}}, true},
       {"mixture_of_experts", 1, 3, {{"D", 16}, {"N", 512}, {"K", 10}, {"F", 8}}, true},
       {"qwen3_next_moe", 1, 3, {{"D", 264}, {"N", 3}, {"K", 2}, {"F", 264}, {"Fs", 264}}, true},
       {"qwen3_next_moe", 1, 2, {{"D", 2048}, {"N", 16}, {"K", 10}, {"F", 512}, {"Fs", 512}}},
-      // RetNet of 1.3 billion parameters: width 2048, 8 heads, values twice as wide as keys.
+      // RetNet with 1.3 billion parameters: width 2048, 8 heads, values twice as wide as keys.
       {"normalised_retention", 1, 64, {{"H", 8}, {"dk", 256}, {"dv", 512}}},
       {"normalised_retention_recurrence", 1, 8, {{"H", 8}, {"dk", 256}, {"dv", 512}}},
       {"normalised_retention_recurrence", 1, 2051, {{"H", 20}, {"dk", 2}, {"dv", 2}}, true},
       {"multi_scale_retention", 1, 4, {{"D", 2048}, {"H", 8}, {"dk", 256}, {"dv", 512}}},
-      // Heads of a linear transformer.
+      // Heads as in a linear transformer.
       {"linear_attention_bidirectional", 1, 128, {{"H", 8}, {"dk", 64}, {"dv", 64}}},
       {"linear_attention_bidirectional", 1, 600, {{"H", 1}, {"dk", 16}, {"dv", 16}}, true},
       {"linear_attention_bidirectional", 1, 300, {{"H", 1}, {"dk", 64}, {"dv", 64}}, true},
       {"linear_attention_bidirectional", 1, 4099, {{"H", 2}, {"dk", 4}, {"dv", 4}}, true},
       {"linear_attention_normalised", 1, 128, {{"H", 8}, {"dk", 64}, {"dv", 64}}},
-      // Mamba and Mamba-2 of 130 million parameters: width 768.
+      // Mamba and Mamba-2 with 130 million parameters: width 768.
       {"selective_scan", 1, 128, {{"D", 1536}, {"N", 16}}},
       {"mamba_mixer", 1, 16, {{"D", 768}, {"Di", 1536}, {"N", 16}, {"R", 48}}},
       {"state_space_duality", 1, 128, {{"H", 24}, {"G", 1}, {"P", 64}, {"N", 128}}},
@@ -130,7 +132,8 @@ std::span<const ModelShape> model_shapes() {
       {"latent_cache", 1, 16, {{"D", 2048}, {"dc", 512}, {"dr", 64}}},
       {"latent_cache", 1, 20, {{"D", 64}, {"dc", 512}, {"dr", 64}}},
       {"latent_cache", 1, 3, {{"D", 7168}, {"dc", 512}, {"dr", 64}}, true},  // DeepSeek-V3's
-      // An eighth of those widths: of the whole ones the worst case says nothing, and drawn roundings take some ten seconds.
+      // An eighth of those widths: for the full ones the worst-case bound is vacuous, and drawn roundings
+      // take some ten seconds.
       {"latent_attention",
        1,
        16,
@@ -144,7 +147,7 @@ std::span<const ModelShape> model_shapes() {
        1,
        2,
        {{"D", 2048}, {"H", 8}, {"N", 2}, {"stride", 96}, {"O", 64}, {"dv", 256}, {"K", 2}, {"idle", 5}}},
-      // Wider than all of those: rows of which a block's threads hold more than one vector each.
+      // Wider than all of the above: rows for which the threads of a block hold more than one vector each.
       {"rms_norm", 1, 2, {{"H", 1}, {"D", 4097}}},
       {"rms_norm", 1, 2, {{"H", 1}, {"D", 8193}}},
       {"rms_norm", 1, 1, {{"H", 1}, {"D", 16384}}},
@@ -168,7 +171,8 @@ std::span<const ModelShape> model_shapes() {
       {"expert_router", 1, 1, {{"D", 16384}, {"N", 8}, {"K", 2}}},
       // Keys and values of latent attention without its cache.
       {"softmax_attention", 1, 70, {{"H", 2}, {"Hkv", 2}, {"d", 192}, {"dv", 128}}},
-      // Heads as they are in models, one or two of them: what a layer's other widths would cost says nothing of those.
+      // One or two heads as they are in models; the layers' other widths would add cost and test nothing of
+      // the heads.
       {"gated_delta_net", 1, 3, {{"D", 8}, {"Hk", 1}, {"R", 1}, {"dk", 128}, {"dv", 128}, {"W", 4}}, true},
       {"gated_attention", 1, 70, {{"D", 32}, {"H", 2}, {"Hkv", 1}, {"d", 128}, {"pairs", 32}}, true},
       {"state_space_duality", 1, 150, {{"H", 1}, {"G", 1}, {"P", 64}, {"N", 64}}, true},
@@ -191,7 +195,7 @@ std::span<const ModelShape> model_shapes() {
       {"rotary_embedding", 1, 4, {{"H", 2}, {"d", 192}, {"pairs", 32}}, true},
       {"rotary_embedding", 1, 4, {{"H", 2}, {"d", 64}, {"pairs", 32}, {"interleaved", 1}}, true},
       {"rotary_embedding", 1, 4, {{"H", 2}, {"d", 34}, {"pairs", 17}, {"interleaved", 1}}, true},
-      // More keys than a tile list, a split or 12 bits of an index hold.
+      // More keys than a tile list, a split or a 12-bit index holds.
       {"softmax_attention", 1, 4100, {{"H", 1}, {"Hkv", 1}, {"d", 2}, {"dv", 1}}, true},
   };
   return rows;
@@ -205,7 +209,7 @@ std::span<const HeadWidths> head_widths() {
 std::span<const FamilyCall> family_calls() {
   using enum FamilyCall::Tried;
   static constexpr std::array rows{
-      // One chunk that is the whole call.
+      // A single chunk that covers the whole call.
       FamilyCall{every_regime, "chunk=128 T=128 dk=16 dv=8 state=random"},
       FamilyCall{every_regime, "chunk=64 T=193 dk=64 dv=16 Hk=1 Hv=2 state=random"},
       FamilyCall{every_regime, "chunk=128 T=200 dk=16 dv=8 state=random"},
@@ -229,12 +233,13 @@ std::span<const FamilyCall> family_calls() {
       FamilyCall{one_contract, "dk=64 dv=192 chunk=64 T=9 Hk=3 Hv=6"},
       FamilyCall{one_contract, "dk=128 dv=256 chunk=64 T=9 Hk=3 Hv=6 heads=tiled"},
       FamilyCall{one_contract, "dk=64 dv=256 chunk=64 T=9 Hk=5 Hv=5"},
-      // Beyond a tile in several ways at once: chunks and widths, sequences of several chunks, a text's length.
+      // Larger than a tile in several ways at once: chunks and widths, sequences of several chunks, the
+      // length of a text.
       FamilyCall{one_contract, "dk=192 dv=128 chunk=256 T=350 l2norm=1"},
       FamilyCall{one_contract, "dk=192 dv=128 chunk=256 T=350 regime=slow"},
       FamilyCall{one_contract, "dk=128 dv=128 chunk=128 form=packed lengths=70,200,300"},
       FamilyCall{one_contract, "dk=64 dv=64 chunk=64 T=4357"},
-      // The last rows of a chunk that is not full, of decays that let them see its first.
+      // The last rows of a chunk that is not full, with decays that let them see its first row.
       FamilyCall{one_contract, "dk=16 dv=16 chunk=64 T=63 regime=slow"},
       FamilyCall{one_contract, "dk=16 dv=16 chunk=64 T=113 regime=slow Hk=1 Hv=2"},
       FamilyCall{one_contract, "dk=16 dv=8 chunk=64 T=9 Hk=3 Hv=15"},
@@ -250,7 +255,8 @@ std::span<const FamilyCall> family_calls() {
       FamilyCall{divided_as_well, "dk=128 dv=16 chunk=64 B=2 T=130 Hk=2 Hv=4 l2norm=1"},
       FamilyCall{divided_as_well, "dk=16 dv=128 chunk=64 B=2 T=131 Hk=2 Hv=6 layout=padded"},
       FamilyCall{divided_as_well, "dk=128 dv=8 chunk=64 T=300 Hk=2 Hv=6 final=none"},
-      // All at once of few columns, in smaller chunks: what goes wrong where four or five ordinary things come together.
+      // Everything at once with few columns and smaller chunks: errors that need four or five ordinary
+      // features together.
       FamilyCall{divided_as_well, "dk=4 dv=3 chunk=16 B=2 T=67 Hk=2 Hv=4 l2norm=1"},
       FamilyCall{divided_as_well,
                  "dk=4 dv=3 chunk=16 B=2 T=67 Hk=2 Hv=4 heads=tiled l2norm=1 final=in_place layout=permuted"},

@@ -10,24 +10,26 @@ namespace {
 
 using Sizes = std::vector<std::pair<std::string_view, std::int64_t>>;
 
-/// The facts of one layer on one device.
+/// The sizes of one layer on one device.
 class Layer {
  public:
   Layer(const Model& model, const Model::Facts& facts, std::int64_t divided)
       : model_(model), facts_(facts), divided_(divided) {}
 
-  /// A fact as the configuration states it; 0 where it states none.
+  /// Returns a fact as the configuration states it; 0 if it does not.
   [[nodiscard]] std::int64_t at(std::string_view fact) const {
     const auto found = facts_.find(fact);
     return found == facts_.end() ? 0 : found->second;
   }
   [[nodiscard]] std::int64_t hidden() const { return model_.hidden; }
-  /// The device's part of what the layer divides. Where the division leaves a remainder, whole() becomes false.
+  /// Returns the device's part of something that the layer divides. If the division leaves a remainder,
+  /// whole() becomes false.
   [[nodiscard]] std::int64_t part(std::string_view fact) const {
     if (at(fact) % divided_ != 0) whole_ = false;
     return at(fact) / divided_;
   }
-  /// The device's part of what every device needs one of: key heads and groups are copied where there are too few.
+  /// Returns the device's part of something of which every device needs at least one: key heads and groups
+  /// are copied if there are too few.
   [[nodiscard]] std::int64_t shared(std::string_view fact) const {
     return at(fact) % divided_ == 0 ? at(fact) / divided_ : std::max<std::int64_t>(at(fact) / divided_, 1);
   }

@@ -9,8 +9,8 @@
 
 namespace samestate {
 
-/// The sizes that a layer of a public model gives a system, on one of `divided` devices that share the layer's heads, experts'
-/// columns or channels (tensor parallelism).
+/// The sizes that a layer of a public model gives a system, on one of `divided` devices that share the
+/// layer's heads, expert columns or channels (tensor parallelism).
 struct ModelSizes {
   const Model* model = nullptr;
   std::int64_t divided = 1;
@@ -18,8 +18,9 @@ struct ModelSizes {
   bool normalises = false;  ///< the layer normalises q and k inside its kernel
 };
 
-/// Every layer of the catalogue (fixtures/models.h) that contains the system, undivided and, where the division leaves whole heads,
-/// divided among 2, 4 and 8 devices. Layers whose sizes the system does not take, and equal sizes of one model, are left out.
+/// Every layer of the catalogue (fixtures/models.h) that contains the system, undivided and, if the division
+/// leaves whole heads, divided among 2, 4 and 8 devices. Layers whose sizes the system does not support, and
+/// equal sizes of one model, are left out.
 [[nodiscard]] std::vector<ModelSizes> model_sizes(const System& system);
 
 }  // namespace samestate

@@ -8,7 +8,7 @@
 #include "oracles/contracts.h"
 #include "reference/costs/call.h"
 
-/// One call of a system of the recurrent family: what it costs, and its tensors for a clock.
+/// One call of a system of the recurrent family: what it costs, and its tensors for timing.
 namespace samestate {
 namespace {
 
@@ -22,7 +22,7 @@ costs::RecurrenceConfig head_of(const Case& c, const Family& family) {
   return head;
 }
 
-/// What is multiplied in a call of the case; none where no rate of it is measured.
+/// Returns the format of the operands that the case's calls multiply; none if no rate is measured for it.
 Format operands_of(const Resolved& r) {
   if (r.unchunked()) return Format::fp32;
   const Format operand = r.promised.state_operand;
@@ -30,14 +30,14 @@ Format operands_of(const Resolved& r) {
   return operand == Format::fp32 ? operand : Format::none;
 }
 
-/// Value head h of sequence n with the key head that serves it, as a batch and a case of one head.
+/// Value head h of sequence n with the key head that serves it, as a batch and a case with one head.
 struct OneHead {
   Case c;
   Batch batch;
   Outputs outputs;
 };
 
-/// Elements [begin, end) of tokens, head `h` of `heads`, `width` wide.
+/// Returns elements [begin, end) of tokens, of head `h` out of `heads`, each `width` wide.
 std::vector<float> head_rows(const std::vector<float>& from, std::int64_t begin, std::int64_t end,
                              std::int64_t h, std::int64_t heads, std::int64_t width) {
   std::vector<float> rows;
@@ -111,7 +111,7 @@ class RecurrentCall final : public WholeCall {
   const Family& family_;
   Batch batch_;
   Outputs outputs_;
-  CallLoop loop_;  ///< of one call
+  CallLoop loop_;  ///< the loop of one call
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace samestate {
 
 namespace {
 
-/// More than 4096 packed sequences, most of them empty, some of one token, and tokens to the last of them.
+/// More than 4096 packed sequences: most are empty, some have one token, and the last one has tokens too.
 std::string many_sequences() {
   constexpr int kSequences = 4101;
   std::string text = "dk=4 dv=2 chunk=16 form=packed lengths=";
@@ -61,20 +61,20 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
   laws = laws_on_heads(properties);
   plan = {
       .start = "T=33 chunk=16 state=random",
-      // Long and wide enough for the twin's statistics; sequences of one token, and of more chunks than there
-      // are sequences whose last row is the last of all (BUGS M25, M37, M41).
+      // Long and wide enough for the twin's statistics; sequences of one token; and more chunks than
+      // sequences, with the last row overall belonging to the last of them (BUGS M25, M37, M41).
       .every = {"T=130 dk=32 dv=40 chunk=64", "form=packed lengths=0,17,1,0,16,15,0",
                 "form=packed lengths=1,52 state=none", "form=packed lengths=7,0,26 unowned=3,5"},
       .shapes =
           {"Hk=2 Hv=6", "Hk=2 Hv=6 heads=tiled", "Hv=8", "dk=1 dv=1", "dk=3 dv=70", "dk=70 dv=3",
            "dk=128 dv=128 T=70", "dk=160 dv=96 T=40", "dk=256 dv=256 T=20", "dv=16",
-           // Qwen3-Next's and DendAttn's heads.
+           // Heads of Qwen3-Next and DendAttn.
            "dk=128 dv=128 Hv=2 T=321 l2norm=1", "dk=160 dv=512 T=200", "B=3 Hk=2 Hv=4 layout=padded",
            "l2norm=1 regime=tiny_norms",
-           // Widths of models that are no powers of two, and their tiles, normalised.
+           // Widths of models that are not powers of two, with their tiles, normalised.
            "dk=96 dv=96 T=9 l2norm=1", "dk=192 dv=192 T=9 l2norm=1", "dk=64 dv=128 T=9 l2norm=1",
-           // Many chunks of wide heads, whose tiles a kernel serves with, and wide heads packed; whole chunks behind
-           // one another for as long as what 16 bits do to every 64th state shows.
+           // Many chunks of wide heads with the tiles that a kernel serves, and wide heads packed; and enough
+           // whole chunks in a row for the effect of 16-bit storage on every 64th state to show.
            "dk=128 dv=128 T=529 chunk=64", "dk=128 dv=128 T=401 chunk=128",
            "dk=128 dv=128 T=113 chunk=32 l2norm=1", "dk=192 dv=192 T=209 chunk=64 l2norm=1",
            "dk=256 dv=64 T=145 chunk=64", "dk=64 dv=257 T=145 chunk=64", "dk=16 dv=16 T=2100 chunk=128 Hv=2",
@@ -83,12 +83,13 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
            "B=257 T=130 dk=4 dv=4 chunk=64",
            "form=packed lengths=70,9,0,71,3,66,1,69,2,75,67 dk=128 dv=32 chunk=64",
            "form=packed lengths=70,17 dk=192 dv=64 chunk=32 l2norm=1",
-           // A scale that is neither the default nor one: left out, squared, or taken off by l2norm.
+           // A scale that is neither the default nor one: kernels may omit it, square it, or lose it with
+           // l2norm.
            "scale=2", "scale=2 l2norm=1 Hk=2 Hv=4", "scale=0", "scale=0 B=2 Hk=2 Hv=4 dk=128 dv=64",
-           // Heads that are several, in every order of memory.
+           // Several heads in every memory order.
            "B=2 Hk=2 Hv=4 layout=mixed", "B=2 Hk=2 Hv=4 layout=fused", "B=2 Hk=2 Hv=4 layout=permuted",
            "B=2 Hk=2 Hv=4 layout=sliced",
-           // Tokens of no sequence on one side alone, at a chunk's end, and a whole chunk of them.
+           // Tokens of no sequence on one side only, ending at a chunk's end, and a whole chunk of them.
            "form=packed lengths=16,17 unowned=1,0 repeat=1", "form=packed lengths=16,17 unowned=130,65",
            "form=packed lengths=16,32 unowned=0,17", "form=packed lengths=19,14 final=none",
            "form=packed lengths=19,14 final=in_place",
@@ -97,27 +98,31 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
       .ranks =
           {"Hk=2 Hv=6 cuts=drawn", "Hk=2 Hv=6 heads=tiled", "dk=1 dv=1", "dk=3 dv=70 cuts=drawn",
            "dk=128 dv=128 T=70 l2norm=1", "B=3 Hk=2 Hv=4 layout=padded ranks=2",
-           // As long and wide as the twin's statistics ask for, with the states of many ranks in a row.
+           // As long and wide as the twin's statistics need, with the states of many ranks in a row.
            "T=130 dk=32 dv=40 chunk=16 ranks=7 regime=slow", "T=201 dk=32 dv=40 chunk=16 ranks=7 cuts=drawn",
            "T=130 dk=32 dv=40 chunk=16 ranks=5 cuts=drawn regime=slow state=none", "T=5 ranks=9 chunk=2",
-           // Sequences that begin inside ranks, end at cuts, have ranks of their own, and none.
+           // Sequences that begin inside ranks, that end at cuts, that have ranks of their own, and that have
+           // no tokens.
            "form=packed lengths=0,17,1,0,16,15,0 ranks=4 cuts=drawn",
            "form=packed lengths=16,16,40 ranks=9 chunk=8",
            "form=packed lengths=7,0,90 unowned=3,5 ranks=6 chunk=8",
            "form=packed lengths=130,70 ranks=5 cuts=drawn dk=32 dv=40 regime=slow",
            "T=70 ranks=7 chunk=8 regime=exact", "T=70 ranks=7 cuts=drawn chunk=8 regime=exact",
-           // Drawn cuts against equal parts: by itself the law holds equal parts against each other.
+           // Drawn cuts against equal parts: by default the law compares equal parts with each other.
            "T=70 ranks=4 chunk=8 cuts=drawn law=path_equivalence",
-           // Beyond what a kernel may hold of ranks, of tokens in all and in one part, and of a state's rows and columns.
+           // Beyond what a kernel may hold: of ranks, of tokens in total and in one part, and of a state's
+           // rows and columns.
            "ranks=40 chunk=1 T=40 dk=4 dv=3", "ranks=300 chunk=1 T=300 dk=2 dv=2", "T=8200 ranks=3 dk=4 dv=4",
            "T=2560 ranks=2 dk=4 dv=4", "dk=257 dv=3 T=33 ranks=2 chunk=16",
            "dk=3 dv=257 T=33 ranks=2 chunk=16", "dk=129 dv=3 T=33 ranks=2 chunk=16",
-           // All at once: a batch, shared key heads, norms, a state in place, more ranks than eight.
+           // Everything at once: a batch, shared key heads, norms, a state in place, and more than eight
+           // ranks.
            "B=2 T=200 ranks=9 dk=4 dv=3 chunk=16 Hk=1 Hv=2",
            "form=packed lengths=30,40 ranks=3 cuts=drawn chunk=16 Hk=1 Hv=2 dk=4 l2norm=1",
            "B=2 T=60 ranks=3 chunk=16 Hk=1 Hv=2 dk=4 l2norm=1 final=in_place"},
-      // Cuts inside groups of value heads that share a key head, by both maps; a short last rank and empty ones behind it;
-      // more ranks than heads; one head a rank, and one rank with all; packed sequences inside, and a prefill.
+      // Cuts inside groups of value heads that share a key head, under both head maps; a short last rank and
+      // empty ones after it; more ranks than heads; one head per rank, and one rank with all heads; packed
+      // sequences, and a prefill.
       .heads = {"cuts=drawn",
                 "cuts=drawn law=path_equivalence",
                 "heads=tiled",
@@ -145,15 +150,16 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
                 "form=packed lengths=19,14 final=in_place cuts=heads ranks=3",
                 "form=decode prefill=20 cuts=heads",
                 "form=decode prefill=17 cuts=heads heads=tiled ranks=5"},
-      // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis
-      // (M39), that no longer fit 16 bits; sequences and the longest of them; widths, and heads of many tokens.
+      // With a tail of one token: T (BUGS M12) and sequences times heads, the limit of a CUDA grid's y axis
+      // (M39), that no longer fit 16 bits; many sequences and the longest of them; widths, and heads with
+      // many tokens.
       .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 Hv=2 T=65811 chunk=128",
                  "dk=2 dv=2 chunk=64 form=packed lengths=66000,70",
                  "dk=2 dv=2 chunk=64 form=packed lengths=66000,70 state=none",
                  "dk=2 dv=2 T=2 B=16400 Hk=4 Hv=4 chunk=64", "dk=2 dv=1 T=8193 Hk=2 Hv=4 chunk=64",
                  "dk=2049 dv=3 T=2 chunk=64", "dk=3 dv=2056 T=5 chunk=64",
                  "dk=8 dv=4 chunk=64 form=packed lengths=3,0,600,1", many_sequences()},
-      // Qwen3-Next's.
+      // Qwen3-Next's sizes.
       .models = {"Hk=16 Hv=32 dk=128 dv=128 T=65 chunk=64 l2norm=1"},
       .regime = "T=80 Hv=2",
       .law = "B=2 T=35 Hk=2 Hv=4",
@@ -175,11 +181,13 @@ Signature RecurrentSystem::signature(const Case& c) const {
 }
 
 double RecurrentSystem::work(const Case& c, const JudgePolicy& policy) const {
-  // In microseconds: what judging the heads takes (head_cost.h), and drawing, copying and comparing all data.
+  // In microseconds: the time to judge the heads (head_cost.h), and the time to draw, copy and compare all
+  // data.
   const HeadCost cost = mean_cost_of_head(c, family);
   const Index sequences = sequences_of(c);
   const Index all = sequences * c.Hv;
-  // Of many heads few are held to their tolerance (ChosenHeads), the others, or some of them, evaluated in float64.
+  // If there are many heads, a few are held to their tolerance (ChosenHeads), and all or some of the others
+  // are evaluated in float64.
   const Index held = c.law.empty() ? std::min(all, heads_to_hold(cost, policy)) : all;
   const double plain = share_in_float64(cost, all - held, policy) * static_cast<double>(all - held);
   const auto tokens = static_cast<double>(c.lengths.empty() ? c.B * c.T : c.T);
@@ -200,7 +208,7 @@ std::vector<float>& tensor_in(Batch& batch, std::string_view name) {
   return name == "beta" ? batch.beta : batch.initial_state;
 }
 
-/// [B, ...], states [sequences, ...].
+/// Returns a tensor [B, ...]; states are [sequences, ...].
 CaseTensor case_tensor(const Resolved& r, const TensorSpec& spec, std::vector<float> data) {
   std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
   const std::int64_t sequences = sequences_of(r.c);
@@ -261,7 +269,7 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
     return judge_batch(r, family, batch, outputs, policy, runner, takes_pieces(kernels, r));
   };
   if (trace == nullptr) return judged();
-  // What there is when a kernel fails is kept too.
+  // If a kernel fails, what exists at that point is kept too.
   const auto keep = [&] {
     const Given given = batch.shape.given;
     *trace = {tensors_of(r, std::move(batch)),
@@ -293,7 +301,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Of an oracle that says nothing.
+/// Returns the limits that a vacuous oracle leaves, which are infinite.
 Held held_to_nothing(Held held) {
   held.allowed = Vector<double>::Constant(held.exact.rows(), kInfinity);
   held.limit = Matrix<double>::Constant(held.exact.rows(), held.exact.cols(), kInfinity);

@@ -8,10 +8,11 @@
 
 namespace samestate {
 
-/// A system of the recurrent family: tensors q, k, v, g, beta and a state, bounds and laws of its own, a twin.
+/// A system of the recurrent family: tensors q, k, v, g, beta and a state, with its own bounds and laws and a
+/// twin.
 class RecurrentSystem final : public System {
  public:
-  /// `parallel`: has the form of one chunk, which needs no inverse.
+  /// `parallel` is true if it has the form with a single chunk, which needs no inverse.
   RecurrentSystem(const Family& row, bool parallel);
 
   [[nodiscard]] Signature signature(const Case& c) const override;
@@ -34,7 +35,7 @@ class RecurrentSystem final : public System {
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 
-  /// The batch of such inputs, as oracles and laws hold it.
+  /// These inputs as a batch, the form that oracles and laws use.
   [[nodiscard]] Batch batch(const Resolved& r, const std::vector<CaseTensor>& inputs,
                             const Given& given) const;
 
@@ -45,10 +46,10 @@ class RecurrentSystem final : public System {
 [[nodiscard]] std::vector<CaseTensor> tensors_of(const Resolved& r, Batch batch);
 [[nodiscard]] std::vector<CaseTensor> tensors_of(const Resolved& r, Outputs outputs);
 
-/// Returns the properties of a system of the family.
+/// The properties of a system of the family.
 [[nodiscard]] Properties properties_of(const Family& family);
 
-/// The outputs of a run; empty where the kernel returned nothing.
+/// The outputs of a run; empty if the kernel returned nothing.
 [[nodiscard]] Outputs outputs_of(const std::vector<CaseTensor>& outputs);
 
 }  // namespace samestate

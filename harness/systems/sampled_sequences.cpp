@@ -16,7 +16,7 @@ SampledSequences::SampledSequences(Index batch, double one, double usual, double
 bool SampledSequences::takes(Index b, Verdict worst_case) const {
   const Index count = worst_case == Verdict::vacuous ? most_ : usual_;
   if (count < 2) return count == 1 && b == 0;
-  // The i-th of `count` is floor(i (batch - 1) / (count - 1)): from 0 to batch - 1.
+  // The i-th of `count` samples is floor(i (batch - 1) / (count - 1)), which runs from 0 to batch - 1.
   const Index i = (b * (count - 1) + batch_ - 2) / (batch_ - 1);
   return i * (batch_ - 1) / (count - 1) == b;
 }

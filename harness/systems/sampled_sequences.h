@@ -5,11 +5,12 @@
 
 namespace samestate {
 
-/// Which sequences of a batch are held against drawn roundings or a twin: as many as the work allows that a case may
-/// take, the first and the last among them, the others evenly between.
+/// Which sequences of a batch are compared with drawn roundings or a twin: as many as the work allowed for a
+/// case permits, including the first and the last, with the others evenly spaced between them.
 class SampledSequences {
  public:
-  /// `one`: work of one sequence; `usual` and `most`: of a case, the latter where the worst case says nothing.
+  /// `one` is the work of one sequence; `usual` and `most` are those of a case, the latter if the worst case
+  /// is vacuous.
   SampledSequences(Index batch, double one, double usual, double most);
   [[nodiscard]] bool takes(Index b, Verdict worst_case) const;
 

@@ -23,7 +23,7 @@ auto* find(Rows& rows, std::string_view name) {
 const std::vector<std::unique_ptr<const System>>& table() {
   static const std::vector<std::unique_ptr<const System>> rows = [] {
     std::vector<std::unique_ptr<const System>> all;
-    // `parallel` is the chunked form with one chunk: it needs no inverse only where there is no delta rule.
+    // `parallel` is the chunked form with one chunk: without a delta rule it needs no inverse.
     for (const Family& row : families()) all.push_back(std::make_unique<RecurrentSystem>(row, !row.delta));
     for (const Operator& row : operators()) all.push_back(std::make_unique<TensorSystem>(row));
     return all;
@@ -92,7 +92,7 @@ bool System::has(Property wanted) const { return properties.has(wanted); }
 bool System::evaluates(const Resolved& r, std::string_view kernel_form) const {
   if (native(r.form->name)) return kernel_form == r.form->name;
   if (r.form->whole) return kernel_form == "chunked";
-  // Calls that have chunks or none, as the line says; else calls of any form.
+  // The line decides between calls with chunks and calls without; if it does not, any form will do.
   if (r.form->chunked) {
     const CaseForm* own = form(kernel_form);
     if (own != nullptr && own->ranked)

@@ -11,17 +11,19 @@
 #include "oracles/systems/input_format.h"
 #include "oracles/systems/judge_sequence.h"
 
-/// A call of a system of named tensors, of a case that decodes the last one: what it costs, and its tensors for a clock.
+/// A call of a system of named tensors, the last one in a decoded case: what it costs, and its tensors for
+/// timing.
 namespace samestate {
 namespace {
 
-/// The format in which a tensor travels on a device.
+/// Returns the format in which a tensor travels on a device.
 Format output_format(const TensorSpec& spec, const Contract& contract) {
   if (spec.axis == Axis::state) return contract.state;
   return spec.axis == Axis::tokens ? contract.output : Format::fp32;
 }
 
-/// Of matrix products on operands of the contract's input format; none where no rate of it is measured.
+/// Returns the format of matrix products on operands in the contract's input format; none if no rate is
+/// measured for it.
 Format operands_of(const Contract& contract) {
   if (contract.input == Format::bf16 || contract.input == Format::fp16) return Format::bf16;
   return contract.input == Format::fp32 ? contract.input : Format::none;
@@ -43,7 +45,7 @@ class TensorCall final : public WholeCall {
   }
 
   void prepare(const KernelChoice& kernels) override {
-    round_inputs(inputs_, kernels.named->formats);  // in place: the call's tensors are these
+    round_inputs(inputs_, kernels.named->formats);  // in place: the call's tensors refer to these
     if (!r_.form->of_any_form()) return;
     call_of_ = system_.call(r_.c, kernels.named->form);
     if (cuts_.empty()) return make_whole();
@@ -66,12 +68,12 @@ class TensorCall final : public WholeCall {
     const Operator& row = system_.row;
     SequencePart of{
         call_of_sequence(call_of_, r_.c, part), cuts_, sequence_of(inputs_, part), written_of(part), {}};
-    // What earlier calls wrote is no part of what was timed.
+    // What earlier calls wrote was not timed and is not judged here.
     if (!cuts_.empty() && by_token()) of = part_of(row, call_of_, cuts_, of.inputs, of.outputs, {r_.c.T - 1});
     const auto begin = std::chrono::steady_clock::now();
     const OperatorOracle oracle = operator_oracle(row, of.call, of.inputs, of.cuts, contract_);
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    // No count of work holds for the last call of a timed case alone.
+    // No measured amount of work applies to only the last call of a timed case.
     const GatesAsked asked{
         [&](Verdict) { return oracle.points && taken.count() <= policy.timed_twin_seconds; },
         [&](Verdict v) { return v == Verdict::vacuous && taken.count() <= policy.timed_draw_seconds; }};
@@ -84,7 +86,7 @@ class TensorCall final : public WholeCall {
   }
 
  private:
-  /// Whether the last call needs nothing that the calls before it wrote.
+  /// Returns true if the last call needs nothing that the calls before it wrote.
   [[nodiscard]] bool by_token() const { return held_by_token(system_.row, system_.row.signature(call_of_)); }
 
   void make_whole() {
@@ -94,7 +96,7 @@ class TensorCall final : public WholeCall {
     lay_out(loop_, outputs);
   }
 
-  /// The call of the last token, on parts of whole tensors.
+  /// Returns the call of the last token, on parts of whole tensors.
   [[nodiscard]] KernelCall last_alone() const {
     KernelCall one = loop_.settings;
     one.tokens = 1;
@@ -109,7 +111,7 @@ class TensorCall final : public WholeCall {
     return one;
   }
 
-  /// Of a call its own tensors, that may be made again; its outputs are as they were written.
+  /// Keeps the call's own tensors, so that it can be made again; its outputs stay as they were written.
   void keep(const KernelCall& one) {
     const int threads = call_.threads;
     call_ = one;
@@ -126,8 +128,8 @@ class TensorCall final : public WholeCall {
       output(one.outputs[i].name, {one.outputs[i].shape, specs_[i].axis}, outputs_[i]);
   }
 
-  /// Sequence `part` of all outputs: of rows of tokens the last ones by the call that is timed, those before it by the calls
-  /// before.
+  /// Returns sequence `part` of all outputs: the last rows of tokens were written by the timed call, the
+  /// earlier ones by the calls before it.
   [[nodiscard]] Tensors<double> written_of(std::int64_t part) const {
     if (r_.form->packed) {
       std::vector<CaseTensor> outputs;
@@ -153,11 +155,11 @@ class TensorCall final : public WholeCall {
 
   Resolved r_;
   const TensorSystem& system_;
-  std::vector<Index> cuts_;  ///< where the calls before it end
+  std::vector<Index> cuts_;  ///< where the calls before the timed one end
   Call call_of_;
   std::vector<CaseTensor> inputs_;
-  std::vector<TensorSpec> specs_;  ///< of the outputs
-  CallLoop loop_;                  ///< whose names the call has
+  std::vector<TensorSpec> specs_;  ///< specs of the outputs
+  CallLoop loop_;                  ///< owns the names that the call refers to
   std::vector<std::vector<float>> written_, last_inputs_, outputs_;
 };
 
@@ -178,7 +180,7 @@ CaseCost TensorSystem::cost(const Resolved& r, bool on_device) const {
     }
   }
   const std::vector<Index> cuts = cuts_of(r);
-  if (!cuts.empty()) {  // the last call: of the tokens behind the cut, with what the others left
+  if (!cuts.empty()) {  // the last call: the tokens after the cut, with the states that the others left
     Call before = one;
     before.tokens = cuts.back();
     const Cost earlier = row.cost(before);

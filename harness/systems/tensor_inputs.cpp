@@ -11,17 +11,18 @@
 namespace samestate {
 namespace {
 
-/// Inputs saturate at so much less than the largest number of their format: what overflows at once is not a test of the kernel.
+/// Inputs saturate this far below the largest number of their format: an immediate overflow does not test the
+/// kernel.
 constexpr double kRoom = 32.0;
 
-/// The position of a sequence's first token, which its rotation tables begin with: the first sequence of a batch begins
-/// at 0, the others in the middle of a text.
+/// Returns the position of a sequence's first token, where its rotation tables begin: the first sequence of a
+/// batch begins at 0, the others in the middle of a text.
 Index first_position(const Case& c, Index sequence) {
   constexpr Index kLongest = 4096;
   return sequence == 0 ? 0 : 1 + Counter(c.seed, c.system + "/position").below({sequence, 0, 0, 0}, kLongest);
 }
 
-/// The tokens before a sequence's states, where they go on: three sequences in four.
+/// Returns the number of tokens before a sequence's states: three sequences in four continue a text.
 Index tokens_before(const Case& c, const TensorDraws& draws, Index sequence) {
   constexpr Index kMost = 4096, kLong = 8;
   const Counter counter(c.seed, c.system + "/trained");
@@ -30,19 +31,20 @@ Index tokens_before(const Case& c, const TensorDraws& draws, Index sequence) {
   return before + 1 + counter.below({sequence, 0, 0, 1}, kMost);
 }
 
-/// softplus of it is a step as models begin with and keep it, uniform in its logarithm.
+/// Its softplus is a step as models initialise and keep it, uniform in its logarithm.
 double step_bias(const Counter& counter, const Coordinates& at) {
   return std::log(std::expm1(std::pow(10.0, -4.0 + 3.0 * counter.uniform(at))));
 }
 
-/// One request in four has none, one in eight the last one, which lies farthest away.
+/// One request in four has no slot; one in eight has the last slot, which lies farthest away.
 double slot_of(const TensorSpec& spec, const Counter& counter, Index sequence) {
   const Index kind = counter.below({sequence, 0, 0, 1}, 8);
   if (kind < 2) return -1.0;
   return static_cast<double>(kind == 2 ? spec.slots - 1 : counter.below({sequence, 0, 0, 0}, spec.slots));
 }
 
-/// One element before it is rounded; `position`: of the sequence's first token; `before`: the tokens before its states.
+/// Returns an element before rounding; `position` is that of the sequence's first token, `before` the number
+/// of tokens before its states.
 double element(const TensorSpec& spec, const Counter& counter, const TensorDraws& draws,
                const Coordinates& place, Index columns, Index position, Index before) {
   Coordinates at = place;
@@ -77,7 +79,7 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
       return slot_of(spec, counter, place.sequence);
     case Content::features:
       return draws.feature(counter, at);
-    case Content::key:  // of the recurrent family, which makes its own
+    case Content::key:  // the recurrent family draws its own
       return 0.0;
     case Content::zeros:
       return before > 0 ? draws.activation(counter, at) : 0.0;
@@ -104,7 +106,7 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
     const Counter counter(c.seed, c.system + "/" + spec.name);
     const Index columns = spec.columns();
     const Index batch = tensor.batched ? sequences_of(c) : 1;
-    const Index each = of_tokens && c.T > 0 ? spec.rows() / c.T : 1;  // rows of one token
+    const Index each = of_tokens && c.T > 0 ? spec.rows() / c.T : 1;  // number of rows per token
     std::int64_t size = 1;
     for (const std::int64_t extent : tensor.shape) size *= extent;
     tensor.data.reserve(static_cast<std::size_t>(size));
@@ -129,7 +131,7 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
         }
       }
     }
-    // No batch is without any state.
+    // No batch is entirely without states.
     if (spec.content == Content::slot && std::ranges::all_of(tensor.data, [](float x) { return x < 0.0F; }))
       tensor.data.back() = static_cast<float>(counter.below({batch, 0, 0, 0}, spec.slots));
     out.push_back(std::move(tensor));

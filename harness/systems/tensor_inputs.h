@@ -10,15 +10,16 @@
 
 namespace samestate {
 
-/// The tensor of every system with time steps that is added before their softplus.
+/// The tensor that every system with time steps adds before their softplus.
 inline constexpr std::string_view kStepBias = "dt_bias";
 
-/// The inputs of a case of named tensors, each element a function of (seed, tensor, coordinates), rounded to
-/// the contract's input format where it is data or a weight.
+/// The inputs of a case of named tensors: each element is a function of (seed, tensor, coordinates), rounded
+/// to the contract's input format if it is data or a weight.
 [[nodiscard]] std::vector<CaseTensor> tensor_inputs(const Resolved& r);
 
-/// Rounds the inputs that a kernel is given in formats of its own (KernelRow::formats), so that oracles read what it does;
-/// what is too large for one becomes its largest. Slots are numbers of rows, and stay.
+/// Rounds the inputs that a kernel receives in other formats (KernelRow::formats), so that oracles read the
+/// same values; values that are too large for a format become its largest. Slots are row numbers and are not
+/// rounded.
 void round_inputs(std::vector<CaseTensor>& inputs, const std::map<std::string, Format, std::less<>>& formats);
 
 }  // namespace samestate

@@ -33,7 +33,7 @@ Tensors<double> sequence_of(const std::vector<CaseTensor>& inputs, Index b) {
     if (packed) {
       const auto first = tensor.lengths.begin();
       const Index all = std::reduce(first, tensor.lengths.end(), Index{0});
-      const Index each = all > 0 ? rows / all : 0;  // rows of one token
+      const Index each = all > 0 ? rows / all : 0;  // number of rows per token
       rows = each * tensor.lengths[static_cast<std::size_t>(b)];
       before = each * std::reduce(first, first + b, Index{0});
     }

@@ -34,7 +34,8 @@
 namespace samestate {
 namespace {
 
-/// What a kernel wrote: the outputs of its system, and the taps that the case asks for and its row hands out.
+/// What a kernel wrote: the outputs of its system, and the taps that the case asks for and the kernel's row
+/// offers.
 struct Written {
   std::vector<CaseTensor> outputs, taps;
 };
@@ -74,7 +75,7 @@ bool held_by_token(const Operator& row, const Signature& signature) {
 
 namespace {
 
-/// `signature`: of a call of one token.
+/// `signature` is that of a call of one token.
 Properties properties_of(const Operator& row, const Signature& signature, bool packs) {
   const auto any = [&](auto&& wanted) { return std::ranges::any_of(signature.inputs, wanted); };
   const bool reads_earlier =
@@ -106,7 +107,7 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   for (const Parameter& size : of.parameters) least.parameters.emplace(size.name, size.standard);
   const Signature signature = of.signature(least);
   const std::vector<TensorSpec>& tensors = signature.inputs;
-  // Where no token meets another, sequences one after another are one.
+  // If tokens are independent, sequences placed one after another count as one.
   const bool packs =
       of.streams || (!of.token_wise && std::ranges::all_of(signature.outputs, [](const TensorSpec& x) {
         return x.axis == Axis::tokens;
@@ -121,10 +122,11 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
     (shape.once ? plan.limits : plan.models).push_back(std::move(part));
   }
   for (const OperatorForm& form : of.forms) forms.push_back({.name = form.name, .chunked = form.chunked});
-  // Its calls are those of any form, so that the chunk is theirs.
+  // Its calls may be of any form and have the chunk of that form.
   if (of.streams) {
     forms.push_back({.name = "decode", .decodes = true});
-    // A batch that is served: a token each of more sequences than a block has threads, all else as models have it.
+    // A batch as in serving: one token of each of more sequences than a block has threads, with models' sizes
+    // otherwise.
     plan.limits.push_back("B=257 T=1");
   }
   if (stages != nullptr) {
@@ -225,7 +227,8 @@ std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return t
 
 namespace {
 
-/// Fills rows that no call was meant to write with exact values, so that an explanation does not report them as wrong.
+/// Fills rows that no call was meant to write with exact values, so that an explanation does not report them
+/// as wrong.
 void fill_given(const Resolved& r, Trace& trace) {
   for (CaseTensor& y : trace.outputs) {
     const auto each = static_cast<std::size_t>(y.spec.size());
@@ -307,7 +310,7 @@ std::vector<Held> TensorSystem::held(const Resolved& r, const Trace& trace) cons
                 .actual = get(actual[b], spec.name),
                 .limit = get(oracle.tolerance, spec.name)};
       held.allowed = held.limit.rowwise().squaredNorm();
-      // An element without a bound stands apart: the others' are the limit.
+      // An element without a bound is left out; the limit comes from the others.
       const Matrix<double> finite = held.limit.unaryExpr([](double x) { return std::isfinite(x) ? x : 0.0; });
       held.row_limit = finite.rows() > 0 ? finite.rowwise().norm().maxCoeff() : 0.0;
       held.worst_case = held.row_limit;

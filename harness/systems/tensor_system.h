@@ -17,14 +17,14 @@ struct TensorCalls {
   Signature signature;      ///< of that call
 };
 
-/// A system of named tensors: its row says which, and evaluates its reference in float64 and with the running
-/// error, by which every element is judged.
+/// A system of named tensors: its row describes it, and evaluates its reference in float64 and with the
+/// running error, by which every element is judged.
 class TensorSystem final : public System {
  public:
   explicit TensorSystem(const Operator& row);
 
   [[nodiscard]] Signature signature(const Case& c) const override;
-  /// Infinite where the sizes are impossible together.
+  /// Infinite if the sizes are impossible together.
   [[nodiscard]] double work(const Case& c, const JudgePolicy& policy) const override;
   [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
   [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
@@ -45,40 +45,45 @@ class TensorSystem final : public System {
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 
-  /// Returns how many of a case's sequences are held to their tolerance: all, or without a law JudgePolicy::held_heads, or as many
-  /// as its `sequence_seconds` allow, but at least one.
+  /// The number of a case's sequences that are compared with their tolerance: all or, without a law,
+  /// JudgePolicy::held_heads, or as many as its `sequence_seconds` allow, but at least one.
   [[nodiscard]] Index sequences_to_hold(const Case& c, const JudgePolicy& policy) const;
 
   /// What a kernel of the form `native` is called with.
   [[nodiscard]] TensorCalls calls(const Resolved& r, std::string_view native) const;
 
-  /// The call of a case over all of its tokens; under form=decode and packed with the form that `native` names.
+  /// The call of a case over all of its tokens; for form=decode and packed, with the form that `native`
+  /// names.
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;
 
   const Operator& row;
 };
 
-/// The calls of a case that end at `cuts`, the last excepted. `call` and `inputs` live as long.
+/// The calls of a case that end at `cuts`, and one after the last cut. `call` and `inputs` must outlive the
+/// result.
 [[nodiscard]] CallLoop tensor_loop(const Case& c, const Call& call, const std::vector<CaseTensor>& inputs,
                                    const std::vector<TensorSpec>& outputs, const std::vector<Index>& cuts);
 
-/// Where the calls of a case end, the last excepted: form=decode evaluates `prefill` tokens, then one a call.
+/// Where the calls of a case end, without the last one: form=decode evaluates `prefill` tokens, then one per
+/// call.
 [[nodiscard]] std::vector<Index> cuts_of(const Resolved& r);
 
-/// Whether what each token gives depends on no other's result, so that a long sequence may be held to its tolerance at some of
-/// them (ChosenTokens): tokens that do not meet, or meet only through rows that all calls are given.
+/// True if no token's result depends on another's, so that a long sequence may be compared with its tolerance
+/// at some of its tokens (ChosenTokens): tokens are independent, or depend on each other only through rows
+/// that all calls receive.
 [[nodiscard]] bool held_by_token(const Operator& row, const Signature& signature);
 
-/// The shapes of an input and of an output of all sequences of a case. An output belongs to a sequence whatever its axis.
+/// The shapes of an input and of an output over all sequences of a case. An output belongs to a sequence
+/// whatever its axis.
 [[nodiscard]] std::vector<std::int64_t> input_shape(const TensorSpec& spec, const Case& c);
 [[nodiscard]] std::vector<std::int64_t> output_shape(const TensorSpec& spec, const Case& c);
 
-/// The call of one sequence of a case, whose call is `whole`.
+/// The call of one sequence of a case whose call is `whole`.
 [[nodiscard]] Call call_of_sequence(Call whole, const Case& c, Index sequence);
 
-/// Sequence b of tensors as the oracle reads them.
+/// Sequence b of these tensors, in the form that the oracle reads.
 [[nodiscard]] Tensors<double> sequence_of(const std::vector<CaseTensor>& tensors, Index b);
-/// All sequences of a run's outputs.
+/// The outputs of a run, for each sequence.
 [[nodiscard]] std::vector<Tensors<double>> by_sequence(const std::vector<CaseTensor>& outputs);
 
 }  // namespace samestate

@@ -29,7 +29,7 @@ class WorkCache {
 
   /// As work_of_sizes. The result is valid until the next call.
   [[nodiscard]] const WorkOfSizes& sizes(const TensorSystem& system, const Case& c, const CaseForm* asked);
-  /// Returns true if the contract of that name draws roundings. Throws Error where there is no such contract.
+  /// Returns true if the contract of that name draws roundings. Throws Error if there is no such contract.
   [[nodiscard]] bool keeps_sixteen_bits(const std::string& contract);
 
   [[nodiscard]] std::size_t entries() const { return sizes_.size() + contracts_.size(); }

@@ -22,7 +22,7 @@ BlockPlace place_of(const Resolved& r, const TensorSpec& spec, const std::vector
     rows = lengths.at(static_cast<std::size_t>(sequence));
     begin = std::reduce(lengths.begin(), lengths.begin() + sequence, std::int64_t{0});
   }
-  // Of tokens the heads of a row lie side by side; of states they follow each other.
+  // In token tensors the heads of a row lie side by side; in states they follow each other.
   return {begin * of_token + std::max<std::int64_t>(head, 0) * spec.columns() * (state ? rows : 1),
           state ? spec.columns() : of_token, rows};
 }
@@ -55,7 +55,7 @@ void add(Sums& sums, const Held& held) {
   of.worst_case = std::max(of.worst_case, held.worst_case);
 }
 
-/// Block of sequence and head of an output.
+/// Returns the block of a sequence and head from an output.
 Matrix<double> cut_from(const Resolved& r, const CaseTensor& x, std::int64_t sequence, std::int64_t head) {
   const auto [first, stride, rows] = place_of(r, x.spec, x.shape, sequence, head);
   Matrix<double> out(rows, x.spec.columns());

@@ -8,18 +8,18 @@
 
 namespace samestate {
 
-/// One block of an output, as System::held makes them: of the recurrent family a head of a sequence, of named tensors a
-/// sequence. Rows x last extent.
+/// One block of an output, as System::held divides it: for the recurrent family a head of a sequence, for
+/// named tensors a sequence. Rows x last extent.
 struct OutputBlock {
   std::string output;
   Axis axis = Axis::tokens;
   Matrix<double> values;
   std::int64_t sequence = 0;
-  std::int64_t head = -1;  ///< -1: all of them
+  std::int64_t head = -1;  ///< -1 means all of them
 };
 
-/// Where a block of an output [B, T, ..], of states [N, ..], the heads following, stands in its row-major data: element
-/// (i, j) at first + i * stride + j.
+/// Where a block of an output [B, T, ..], or of states [N, ..], followed by the heads, is in its row-major
+/// data: element (i, j) is at first + i * stride + j.
 struct BlockPlace {
   std::int64_t first = 0, stride = 0, rows = 0;
 };
@@ -27,40 +27,42 @@ struct BlockPlace {
                                   const std::vector<std::int64_t>& shape, std::int64_t sequence,
                                   std::int64_t head);
 
-/// The blocks of a run's outputs, cut as those of `like` are. None where it wrote nothing.
+/// The blocks of a run's outputs, divided like `like`. Empty if the run wrote nothing.
 [[nodiscard]] std::vector<OutputBlock> blocks_of(const Resolved& r, const std::vector<CaseTensor>& outputs,
                                                  const std::vector<OutputBlock>& like);
 
-/// Errors of one output over all its elements. Each is the largest of its kind, but for the RMS.
+/// Errors of one output over all its elements. Each is the largest of its kind, except for the RMS.
 struct ErrorSize {
-  double rms = 0.0;      ///< of all elements
-  double row = 0.0;      ///< 2-norm of a row; of a state of the family the Frobenius norm of a head's
+  double rms = 0.0;  ///< over all elements
+  double row = 0.0;  ///< 2-norm of a row; for the state of the family, the Frobenius norm of a head's state
   double element = 0.0;  ///< absolute value
 };
 
-/// What is known of the errors of one output of a case.
+/// What is known about the errors of one output of a case.
 struct OutputTolerance {
   std::string output;
   bool state = false;
-  double size = 0.0;     ///< RMS of what is expected
-  double largest = 0.0;  ///< magnitude of an element of it
-  ErrorSize measured;    ///< of the kernel that ran
+  double size = 0.0;     ///< RMS of the expected values
+  double largest = 0.0;  ///< the largest magnitude of an expected element
+  ErrorSize measured;    ///< errors of the kernel that ran
   ErrorSize
-      limit;  ///< of a correct kernel, by the gate; of an element no more than its row. Infinite: no bound
-  double predicted = 0.0;  ///< RMS by the second moments of the bound; NaN where only the worst case is known
-  double worst_case = 0.0;  ///< as limit.row, beyond which no rounding explains it
+      limit;  ///< the gate's limits for a correct kernel; for an element at most that of its row. Infinite if
+              ///< there is no bound
+  double predicted = 0.0;   ///< RMS according to the second moments of the bound; NaN if only the worst case
+                            ///< is known
+  double worst_case = 0.0;  ///< like limit.row; no rounding explains a larger error
 };
 
 struct TolerancesOfCase {
   Record record;
   std::vector<OutputTolerance> outputs;
   std::vector<OutputBlock> expected, actual;
-  std::vector<Matrix<double>> limits;  ///< of each element of a block of expected
+  std::vector<Matrix<double>> limits;  ///< for each element of each block of expected
   std::vector<CaseTensor> inputs;
 };
 
-/// Runs a case and holds it against its oracle. Throws Error for a case that is none, or with a law; where the kernel
-/// returned nothing, `outputs` is empty and the record says why.
+/// Runs a case and compares it with its oracle. Throws Error for an invalid case, or one with a law; if the
+/// kernel returned nothing, `outputs` is empty and the record says why.
 [[nodiscard]] TolerancesOfCase tolerances_of(const Case& c, const KernelTable& table);
 
 }  // namespace samestate

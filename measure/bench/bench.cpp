@@ -19,11 +19,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What the worker is asked: the case line, which names the job, and one of these.
+/// The requests to the worker: the case line, which names the job, followed by one of these.
 constexpr std::string_view kFirst = "\tfirst", kAgain = "\tagain", kCeilings = "\tceilings",
                            kTrace = "\ttrace";
 
-/// The sizes that the case's system alone has: "D=2048 H=16".
+/// Returns the sizes that only this case's system has: "D=2048 H=16".
 std::string sizes_text(const Resolved& r) {
   std::string text;
   if (r.form->decodes) text = fmt::format("form={} prefill={}", r.c.form, r.c.prefill);
@@ -43,7 +43,7 @@ Json json_of(const KernelTrace& trace) {
           {"waits", waits},           {"complete", trace.complete}};
 }
 
-/// A NaN travels as null.
+/// NaN is sent as null.
 double number(const Json& json) {
   return json.is_number() ? json.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
@@ -61,7 +61,7 @@ BlockTrace trace_of(const Json& json) {
   return trace;
 }
 
-/// Throws Error for a trace that contradicts itself: a plugin's may.
+/// Throws Error if a trace contradicts itself, as a plugin's trace may.
 void require_possible(const BlockTrace& trace) {
   if (trace.roles.empty() || trace.ends.size() != trace.roles.size())
     throw Error(fmt::format("its trace names {} role(s) and {} end(s) of warps; give one of each a warp",
@@ -79,7 +79,7 @@ void require_possible(const BlockTrace& trace) {
   }
 }
 
-/// The worker's side: it keeps the case that it timed last.
+/// Runs in the worker and keeps the case that it timed last.
 class Timer {
  public:
   Timer(const KernelTable& table, const BenchOptions& options) : table_(table), options_(options) {}
@@ -133,7 +133,7 @@ class Timer {
     }
   }
 
-  /// What the kernel throws now becomes a reason.
+  /// If the kernel throws now, that becomes a reason.
   Answer again() {
     if (!run_) return {text_of({{"reason", "its process was lost meanwhile"}}), {}};
     try {
@@ -148,8 +148,9 @@ class Timer {
   std::optional<BenchRun> run_;
 };
 
-/// A kernel's own clock may be wrong, and its outputs right. Nothing is this much faster than a copy of its tensors, or
-/// than a large matrix product: a last-level cache is 2 to 5 times as fast as the memory behind it.
+/// A kernel's own clock may be wrong although its outputs are right. Nothing is this much faster than a copy
+/// of its tensors or than a large matrix product: a last-level cache is 2 to 5 times as fast as the memory
+/// behind it.
 void doubt_times_below_the_floor(TimedCase& timed) {
   constexpr double kMostShare = 10.0;
   Judgement& j = timed.record.judgement;
@@ -291,7 +292,7 @@ BenchResult Bench::run(const Case& c, const Ceilings& ceilings, Peer* peer, cons
     }
   }
   timed.time = time_spread(std::move(seconds));
-  // A NaN is no floor: max takes the other one.
+  // A NaN is not a floor: fmax returns the other one.
   const double floor = std::fmax(timed.memory_floor, timed.compute_floor);
   timed.share = floor / timed.time.median;
   doubt_times_below_the_floor(timed);

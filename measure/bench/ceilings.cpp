@@ -21,7 +21,7 @@ double product_rate(Format operands, const Ceilings& ceilings) {
 }  // namespace
 
 Ceilings host_ceilings(std::int64_t bytes, int threads) {
-  constexpr double kSeconds = 10e-3;  // of copies, for each number of threads
+  constexpr double kSeconds = 10e-3;  // seconds of copies for each number of threads
   constexpr int kLeast = 3;
   const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes / 2, 1));
   const std::vector<char> from(size, 1);

@@ -6,31 +6,31 @@
 #include "harness/cases/resolved.h"
 #include "harness/records/timing.h"
 
-/// What the machine can do at best, measured in the run that is compared with it.
+/// The best rates of the machine, measured in the same run as the times that are compared with them.
 namespace samestate {
 
 struct Ceilings {
-  double copy = 0.0;  ///< bytes a second, read and written; 0: not measured
-  double bf16 = 0.0;  ///< operations a second of a large matrix product; 0: not measured
+  double copy = 0.0;  ///< bytes per second, read and written; 0 if not measured
+  double bf16 = 0.0;  ///< operations per second of a large matrix product; 0 if not measured
   double fp32 = 0.0;
-  std::string note;  ///< how, and why one was not
+  std::string note;  ///< how they were measured, and why one was not
 };
 
-/// Of the processor, for a case that moves `bytes`: a copy of so many, read and written, again and again, so
-/// that they are in the cache that would hold the case's tensors between calls; on one thread or on
-/// `threads`, whichever is faster. No product.
+/// For the CPU and a case that moves `bytes`: repeatedly copies that many bytes, read and written, so that
+/// they are in the cache that would hold the case's tensors between calls; on one thread or on `threads`,
+/// whichever is faster. It measures no product.
 [[nodiscard]] Ceilings host_ceilings(std::int64_t bytes, int threads);
 
-/// What every evaluation of the case must move (System::cost).
+/// The bytes that every evaluation of the case must move (System::cost).
 [[nodiscard]] std::int64_t bytes_of_call(const Resolved& r, bool on_device);
 
-/// Of the accelerator that this build's kernels run on; nothing measured, and the reason, where there is
-/// none.
+/// For the accelerator that this build's kernels run on; if there is none, nothing is measured, and the
+/// reason is given.
 [[nodiscard]] Ceilings device_ceilings();
 
-/// Fills bytes, operations, rates and floors of `timed` for its case. Operations count at the rate of bf16
-/// where 16-bit operands are multiplied, of fp32 where fp32 ones are and in the recurrent form; there is no
-/// floor of them under tf32, nor where the system does not count them.
+/// Sets bytes, operations, rates and lower bounds of `timed` for its case. Operations count at the bf16 rate
+/// if 16-bit operands are multiplied, and at the fp32 rate if fp32 ones are and in the recurrent form; they
+/// give no lower bound under tf32, nor if the system does not count them.
 void add_floor(TimedCase& timed, const Resolved& r, const Ceilings& ceilings, bool on_device);
 
 }  // namespace samestate

@@ -19,7 +19,7 @@ constexpr std::size_t kMostTimes = 100'000;
 constexpr std::size_t kLongestText = 200;
 constexpr int kMostStarts = 3;
 
-/// A text of the peer, for one line of a table.
+/// Returns a text of the peer, cleaned for one line of a table.
 std::string tidy(const Json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_string()) return "";
@@ -107,7 +107,7 @@ PeerAnswer Peer::ask(const Case& c, double seconds) {
   if (said.wrong.empty()) said = process_.receive(timeout_);
   if (said.kind == LineProcess::Said::Kind::late) said.wrong += " (--peer-timeout)";
   PeerAnswer answer = said.wrong.empty() ? parse_peer_answer(id, said.line) : problem(said.wrong);
-  // Nobody knows what it would say next.
+  // After such an answer its next one cannot be predicted.
   if (!answer.problem.empty()) process_.stop(true);
   return answer;
 }

@@ -15,13 +15,14 @@ namespace {
 
 struct Shape {
   std::int64_t B, T, Hk, Hv, dk, dv;
-  bool quick;  ///< in the smaller set too
+  bool quick;  ///< true if the smaller set has it too
 };
 constexpr Shape kDeviceChunked[] = {{1, 1024, 16, 32, 128, 128, true},
                                     {1, 4096, 16, 32, 128, 128, false},
                                     {1, 8192, 16, 32, 128, 128, false},
                                     {8, 4096, 16, 32, 128, 128, false}};
-/// Long prefills of few heads, which one chain of chunks a head would leave a device to: a rank every 16 chunks.
+/// Long prefills with few heads, which would leave most of a device idle with one chain of chunks per head:
+/// one rank every 16 chunks.
 constexpr Shape kDeviceRanked[] = {{1, 8192, 16, 32, 128, 128, true}, {1, 65536, 2, 4, 128, 128, false}};
 constexpr std::int64_t kTokensOfARank = 1024;
 /// The core of dendritic attention, 8 branches x 16 heads, dense (EQUATIONS 5.9).
@@ -34,8 +35,8 @@ constexpr Shape kDeviceDecode[] = {{1, 1, 16, 32, 128, 128, true},
 constexpr Shape kHostChunked[] = {{1, 128, 1, 2, 64, 64, true}, {1, 1024, 2, 4, 128, 128, false}};
 constexpr Shape kHostDecode[] = {{1, 1, 2, 4, 64, 64, true}, {16, 1, 4, 8, 128, 128, false}};
 
-/// fp32 and bf16, and those of the fused kernels, where it promises them, else the first that it does; on the
-/// CPU a low precision is emulated and its time says nothing.
+/// Returns fp32 and bf16, and the contracts of the fused kernels, if the kernel promises them, and otherwise
+/// its first contract; on the CPU a low precision is emulated and its time says nothing.
 std::vector<std::string> contracts_of(const KernelRow& kernel) {
   std::vector<std::string> chosen;
   for (const char* name : {"fp32", "bf16", "fp32_fused", "bf16_fused", "bf16_fused_state"}) {
@@ -54,7 +55,7 @@ bool wanted(const KernelRow& kernel, const BenchPlan& plan) {
   return plan.device.empty() || kernel.device == plan.device;
 }
 
-/// The standard shapes of a kernel of the recurrent family.
+/// Returns the standard shapes for a kernel of the recurrent family.
 std::vector<Case> family_cases(const KernelRow& kernel, bool quick) {
   const bool host = kernel.device == "cpu";
   const CaseForm& form = *kernel.system->form(kernel.form);
@@ -83,8 +84,8 @@ std::vector<Case> family_cases(const KernelRow& kernel, bool quick) {
   return cases;
 }
 
-/// Those of a system of named tensors: of a device first the calls that fill it; the smaller set is one of the
-/// standard sizes.
+/// Returns the shapes for a system of named tensors: on a device, the calls that fill it come first; the
+/// smaller set has only the first of a model, with B=1 and T=64.
 std::vector<Case> tensor_cases(const KernelRow& kernel, bool quick) {
   std::vector<Case> cases;
   for (const DeviceShape& shape : device_shapes()) {
@@ -92,7 +93,7 @@ std::vector<Case> tensor_cases(const KernelRow& kernel, bool quick) {
     cases.push_back(parse_case(fmt::format("v1 {} {}", shape.system, shape.sizes)));
   }
   for (const ModelShape& shape : model_shapes()) {
-    // What is planned for its index is nobody's shape.
+    // A shape that is planned for the sake of its indices is not a model's.
     if (shape.system != kernel.system->name || shape.once) continue;
     Case& c = cases.emplace_back(kernel.system->standard());
     c.B = quick ? 1 : shape.B, c.T = quick ? 64 : shape.T;
@@ -116,7 +117,7 @@ void add_standard(std::vector<Case>& cases, const KernelRow& kernel, bool quick)
   }
 }
 
-/// Throws Error that names the line.
+/// Throws an Error that names the line.
 Resolved one_call(const std::string& line) {
   const Resolved r(parse_case(line));
   try {
@@ -131,7 +132,7 @@ Resolved one_call(const std::string& line) {
 
 namespace {
 
-/// That a line fits no kernel, and what those that compute its system have.
+/// Says that no kernel fits a line, and what the kernels of its system accept.
 std::string no_kernel(const Resolved& r, const std::string& line, const KernelTable& table,
                       const BenchPlan& plan) {
   std::vector<std::string> others;

@@ -19,7 +19,7 @@
 namespace samestate {
 namespace {
 
-/// Throws KernelThrew for times that no clock gave: no call is shorter than a few cycles of a processor.
+/// Throws KernelThrew for times that no clock can measure: no call is shorter than a few processor cycles.
 void require_possible(const Timing& timing) {
   constexpr double kShortest = 1e-9;
   const bool usable =
@@ -41,7 +41,8 @@ void require_possible(const Timing& timing) {
   }
 }
 
-/// What was timed, or Unavailable. A row's own `time` is of dense tensors, all others are for the clock.
+/// Returns the timing, or throws Unavailable. A row's own `time` takes dense tensors; all others are timed by
+/// the clock.
 Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, Layout layout,
                    const TimingRequest& request) {
   poison(whole.call());
@@ -128,8 +129,8 @@ KernelTrace BenchRun::trace(const TraceRequest& request) {
   return trace;
 }
 
-/// Without its device a kernel says so on one token too, before seconds go into filling large tensors. What
-/// else it says or throws is of that call, which nobody asked for.
+/// A kernel whose device is missing says so on a single token too, before seconds are spent on filling large
+/// tensors. Whatever else it reports or throws concerns that call, which the user did not ask for.
 void BenchRun::require_device() const {
   if (kernels_.named->device == "cpu" || r_.form->packed) return;
   Case small = r_.c;

@@ -9,24 +9,25 @@
 
 namespace samestate {
 
-/// `count` of the parts [0, all) that are judged apart, in order; all of them where count is 0. The first and the last,
-/// then both sides of block edges (128, 64, 32, 16, 8), where kernels part their grids; what is left is spread.
+/// `count` of the parts [0, all) that are judged separately, in order; all of them if count is 0. The first
+/// and the last, then both sides of block edges (128, 64, 32, 16, 8), at which kernels divide their grids;
+/// the rest are evenly spread.
 [[nodiscard]] std::vector<std::int64_t> parts_to_judge(std::int64_t all, std::int64_t count);
 
 /// One case in the process that times its kernel; it keeps the tensors for a second set of times.
 class BenchRun {
  public:
-  /// Throws Error for a kernel that is not in the table.
+  /// Throws Error for an unknown kernel.
   BenchRun(const Case& c, const KernelTable& table, const BenchOptions& options);
 
   /// Times the kernel and judges what the last timed call wrote. Throws what the kernel throws, and Error for
-  /// a case that is several calls.
+  /// a case that makes several calls.
   [[nodiscard]] Judgement judge(TimedCase& timed);
   /// Another set of times of the same call.
   [[nodiscard]] Timing once_more();
-  /// What the warps of a block of one call wait for. Throws Error for a kernel that knows nothing of it.
+  /// What the warps of one block of a call wait for. Throws Error for a kernel without traces.
   [[nodiscard]] KernelTrace trace(const TraceRequest& request);
-  /// Of the first set.
+  /// The times of the first set.
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
 
  private:

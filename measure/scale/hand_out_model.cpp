@@ -17,7 +17,7 @@
 namespace samestate {
 namespace {
 
-/// One shard.
+/// A model of one shard.
 class Model {
  public:
   Model(std::span<const CaseSeconds> costs, const HandOutModel& model, std::int64_t first, std::int64_t cases,
@@ -29,7 +29,7 @@ class Model {
         judges_(ranks <= HandOut::kMostJudging),
         ranks_(static_cast<std::size_t>(judges_ ? ranks : ranks - 1)),
         sizes_(work_of(first, first + cases), static_cast<int>(ranks_.size()), 1) {
-    // Reports that come between pieces: a thousand a second at most, whatever the number of ranks.
+    // Reports that arrive between pieces: at most a thousand a second, whatever the number of ranks.
     const double reports = std::min(1000.0, 50.0 * (ranks - 1));
     slowed_ = 1.0 / std::max(0.1, 1.0 - reports * model.message_seconds);
   }
@@ -55,9 +55,9 @@ class Model {
 
  private:
   struct Rank {
-    std::deque<double> queue;  ///< not begun, with what each takes
+    std::deque<double> queue;  ///< cases not begun, with the time each takes
     double busy_until = 0.0;
-    double done_work = 0.0, done_seconds = 0.0;  ///< that no report has told yet
+    double done_work = 0.0, done_seconds = 0.0;  ///< not yet covered by a report
   };
 
   [[nodiscard]] const CaseSeconds& at(std::int64_t i) const {
@@ -72,7 +72,7 @@ class Model {
     return work;
   }
 
-  /// Begins what it can until `time`.
+  /// Starts what it can until `time`.
   static void advance(Rank& rank, double time) {
     while (!rank.queue.empty() && rank.busy_until <= time) {
       rank.busy_until += rank.queue.front();
@@ -80,7 +80,7 @@ class Model {
     }
   }
 
-  /// Rank 0 sees at `time` that the rank wants a piece.
+  /// Rank 0 learns at `time` that the rank asks for a piece.
   void give(std::size_t number, double time) {
     Rank& rank = ranks_[number];
     const bool here = judges_ && number == 0;

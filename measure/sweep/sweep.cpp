@@ -4,8 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
+#include <ranges>
 
+#include "harness/cases/keys.h"
 #include "oracles/contracts.h"
 #include "oracles/judge_policy.h"
 #include "oracles/numbers.h"
@@ -24,8 +27,8 @@ constexpr SweepSeries kSeries[] = {
     {"drift", "error along one long decode, fp32 and bf16 state"},
 };
 
-/// An operator over chunks. Where a size is not named, its row's standard one stands, in a quick sweep
-/// everywhere.
+/// An operator over chunks. Sizes that are not named have their row's standard value, and in a quick sweep
+/// all sizes do.
 struct OperatorSweep {
   const System& system;
   std::int64_t tokens;
@@ -33,7 +36,7 @@ struct OperatorSweep {
   std::vector<std::string_view> regimes;
 };
 
-/// Heads as in public models, few of them: what happens inside a head does not depend on their number.
+/// A few heads as in public models: what happens inside a head does not depend on their number.
 const std::vector<OperatorSweep>& operator_sweeps() {
   static const std::vector<OperatorSweep> rows = {
       {system_named("state_space_duality"),
@@ -63,7 +66,12 @@ class SweepPlan {
   SweepPlan(const KernelTable& table, const SweepOptions& options) : table_(table), options_(options) {}
 
   std::vector<SweepCase> points() {
-    // First: its longest point would be waited for at the end. It is of the recurrent kernel, no other.
+    if (!options_.over.empty()) {
+      over();
+      return std::move(points_);
+    }
+    // This comes first, since its longest point would otherwise be waited for at the end. Only the recurrent
+    // kernel has it.
     if (wants("drift") && options_.kernel.empty()) drift();
     if (wants("chunk")) chunk();
     if (wants("dendritic")) dendritic();
@@ -94,7 +102,7 @@ class SweepPlan {
     return c;
   }
 
-  /// Only what the kernel promises.
+  /// Adds the point if the kernel promises it.
   void put(std::string_view series, std::string curve, double x, const Case& c) {
     if (!options_.system.empty() && c.system != options_.system) return;
     const Resolved r(c);
@@ -103,11 +111,11 @@ class SweepPlan {
     points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(r)});
   }
 
-  /// Fitted by eye to a recorded sweep: the state and its covariance are propagated once a chunk and scores are
-  /// squares of it.
+  /// Fitted by eye to a recorded sweep: the state and its covariance are propagated once per chunk, and the
+  /// scores take the square of the chunk.
   [[nodiscard]] static double work_of(const Resolved& r) {
     const auto chunk = static_cast<double>(r.chunk > 0 ? r.chunk : 1);
-    // Its bound is vacuous over the whole run, so that it is judged token by token from its own state.
+    // Its bound is vacuous over the whole run, so it is judged token by token, each from its own state.
     const bool by_token = r.unchunked() && low_precision_state(*r.contract) && r.regime->lasting;
     return (by_token ? 20.0 : 1.0) * r.system->work(r.c, kGatePolicy) * (1.0 + 4.0 / chunk + chunk / 256.0);
   }
@@ -134,7 +142,7 @@ class SweepPlan {
     }
   }
 
-  /// Contracts of the family's kernels that are changes of a named one.
+  /// Returns the contracts of the family's kernels that are changes of a named one.
   [[nodiscard]] std::vector<std::string_view> changed_contracts(const Family& family) const {
     std::vector<std::string_view> out;
     for (const KernelRow& row : table_.all()) {
@@ -164,7 +172,7 @@ class SweepPlan {
       }
     }
     for (const OperatorSweep& row : operator_sweeps()) {
-      // A plugin's kernel belongs to one system; the others have no kernel of that name.
+      // A plugin's kernel belongs to one system; the other systems have no kernel of that name.
       if (!options_.system.empty() && row.system.name != options_.system) continue;
       for (const char* contract : {"fp32", "tf32", "tf32_truncated", "bf16", "fp16"}) {
         for (const std::string_view regime : row.regimes) {
@@ -248,12 +256,98 @@ class SweepPlan {
     }
   }
 
+  /// What a sweep of one's own varies, without the values of its axes: the line, or one case a contract.
+  [[nodiscard]] std::vector<Case> begins() const {
+    std::vector<Case> out;
+    if (!options_.from.empty()) {
+      out.push_back(parse_case(options_.from));
+      if (!options_.kernel.empty()) out.front().kernel = options_.kernel;
+    } else {
+      const std::string system = options_.system.empty() ? "gated_delta_rule" : options_.system;
+      const auto row =
+          std::ranges::find(operator_sweeps(), system, [](const OperatorSweep& x) { return x.system.name; });
+      std::vector<std::string_view> contracts = {"fp32", "tf32", "bf16", "fp16"};
+      for (const KernelRow& kernel : table_.all()) {
+        if (kernel.name != options_.kernel) continue;
+        contracts.assign(kernel.contracts.begin(), kernel.contracts.end());
+      }
+      // An axis of contracts gives each its own.
+      if (std::ranges::find(options_.over, "contract", &SweepAxis::key) != options_.over.end())
+        contracts.resize(1);
+      for (const std::string_view contract : contracts) {
+        Case c = system_named(system).of_family() ? base(system, contract, "normal")
+                 : row != operator_sweeps().end() ? base(*row, contract, "normal")
+                                                  : system_named(system).standard();
+        c.contract = contract;
+        c.kernel = options_.kernel;
+        if (!options_.kernel.empty()) c.form = table_.row_named(options_.kernel).form;
+        if (system_named(system).of_family()) c.Hk = c.Hv = 1;
+        out.push_back(std::move(c));
+      }
+    }
+    for (Case& c : out) {
+      if (options_.T > 0) c.T = options_.T;
+    }
+    return out;
+  }
+
+  /// The case with another value of a key. As in a line that does not name them, values are as wide as keys and as many
+  /// heads have them, where they were so before.
+  [[nodiscard]] static Case with_value(const Case& c, const std::string& key, const std::string& value) {
+    Case out = with_keys(c, fmt::format("{}={}", key, value));
+    if (key == "dk" && c.dv == c.dk) out.dv = out.dk;
+    if (key == "Hk" && c.Hv == c.Hk) out.Hv = out.Hk;
+    return out;
+  }
+
+  void over() {
+    const SweepAxis& drawn = options_.over.front();
+    std::vector<std::pair<std::string, Case>> curves;  // what tells them apart beside contract and regime
+    for (Case& c : begins()) curves.emplace_back("", std::move(c));
+    // Each combination of the other axes is a curve.
+    for (const SweepAxis& axis : std::span(options_.over).subspan(1)) {
+      const bool named = axis.key == "contract" || axis.key == "regime";
+      std::vector<std::pair<std::string, Case>> more;
+      for (const auto& [name, c] : curves) {
+        for (const std::string& value : axis.values)
+          more.emplace_back(named ? name : fmt::format("{} {}={}", name, axis.key, value),
+                            with_value(c, axis.key, value));
+      }
+      curves = std::move(more);
+    }
+    for (const auto& [name, c] : curves) {
+      const auto unless_drawn = [&](std::string_view key, const std::string& value) {
+        return drawn.key == key ? "" : " " + value;
+      };
+      const std::string curve =
+          c.system + unless_drawn("contract", c.contract) + unless_drawn("regime", c.regime) + name;
+      for (std::size_t i = 0; i < drawn.values.size(); ++i)
+        put_over(curve, with_value(c, drawn.key, drawn.values[i]), i);
+    }
+    if (points_.empty())
+      throw Error(
+          fmt::format("{} promises none of these contracts; `samestate list kernels` says what it does",
+                      options_.kernel.empty() ? "no kernel here" : options_.kernel));
+  }
+
+  /// The value of number `i` of the drawn axis: a number is its own place, and a name stands where it was given.
+  void put_over(const std::string& curve, const Case& c, std::size_t i) {
+    const SweepAxis& drawn = options_.over.front();
+    // A series that is there anyway is drawn as it is.
+    const std::string series = drawn.key == "T" ? "length" : drawn.key;
+    double x = 0.0;
+    const std::string& text = drawn.values[i];
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+    if (error != std::errc{} || end != text.data() + text.size()) x = static_cast<double>(i + 1);
+    put(series, curve, x, c);
+  }
+
   const KernelTable& table_;
   const SweepOptions& options_;
   std::vector<SweepCase> points_;
 };
 
-/// Throws Error for a system that does not exist or has no chunks.
+/// Throws Error if the system does not exist or has no chunks.
 void require_swept(const std::string& system) {
   std::vector<std::string_view> names;
   for (const Family& row : families()) names.push_back(row.name);
@@ -268,6 +362,18 @@ void require_swept(const std::string& system) {
 
 std::span<const SweepSeries> sweep_series() { return kSeries; }
 
+SweepAxis axis_of(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  SweepAxis axis{text.substr(0, equals), {}};
+  for (const auto& word :
+       std::views::split(text.substr(equals == text.npos ? text.size() : equals + 1), ',')) {
+    if (!word.empty()) axis.values.emplace_back(word.begin(), word.end());
+  }
+  if (axis.key.empty() || axis.values.empty())
+    throw Error(fmt::format("--over {}: write KEY=VALUE,VALUE.., as chunk=16,64,256", text));
+  return axis;
+}
+
 std::vector<SweepCase> plan_sweep(const KernelTable& table, const SweepOptions& options) {
   if (!options.series.empty() &&
       std::none_of(std::begin(kSeries), std::end(kSeries),
@@ -276,8 +382,15 @@ std::vector<SweepCase> plan_sweep(const KernelTable& table, const SweepOptions& 
     for (const SweepSeries& s : kSeries) known += (known.empty() ? "" : ", ") + std::string(s.name);
     throw Error("series " + options.series + ": no such series; known: " + known);
   }
-  if (!options.system.empty()) require_swept(options.system);
   SweepOptions chosen = options;
+  if (!options.over.empty()) {
+    if (!options.series.empty())
+      throw Error("--series names a sweep that is there, and --over makes one: leave one out");
+    if (!options.kernel.empty()) chosen.system = table.row_named(options.kernel).system->name;
+    if (!options.from.empty()) chosen.system = parse_case(options.from).system;
+    return SweepPlan(table, chosen).points();
+  }
+  if (!options.system.empty()) require_swept(options.system);
   if (!options.kernel.empty()) {
     if (options.series == "drift")
       throw Error(

@@ -6,26 +6,43 @@
 #include "harness/records/measurement.h"
 #include "harness/run/run_case.h"
 
-/// Sweeps: one quantity varied, everything else held, the error measured against the bound at each point.
+/// Sweeps vary one quantity, hold everything else fixed, and measure the error against the bound at each
+/// point.
 namespace samestate {
 
 /// A point to be measured.
 struct SweepCase {
   std::string series;
   std::string curve;
-  double x = 0.0;  ///< NaN: taken from the data (decay: mean |g|; condition: that of I + A)
+  double x = 0.0;  ///< NaN if it is taken from the data (decay: mean |g|; condition: that of I + A)
   Case c;
   std::int64_t profile =
-      128;            ///< points of a profile over tokens or chunk positions, at most; windows between
-  double work = 1.0;  ///< what it costs to measure beside the others, roughly: for the time that is left
+      128;  ///< the largest number of points in a profile over tokens or chunk positions; others are averaged
+            ///< in windows
+  double work = 1.0;  ///< a rough relative cost of measuring it, to estimate the remaining time
+};
+
+/// A key of the case line and the values that a sweep gives it.
+struct SweepAxis {
+  std::string key;
+  std::vector<std::string> values;
 };
 
 struct SweepOptions {
   bool quick = false;  ///< smaller shapes and fewer points
-  std::string series;  ///< only this one; empty: all
-  std::string system;  ///< only this one; empty: all
-  std::string kernel;  ///< the chunked kernel under test of its system; empty: the CPU kernels
+  std::string series;  ///< only this one; empty means all
+  std::string system;  ///< only this one; empty means all
+  std::string kernel;  ///< the chunked kernel under test of its system; empty means the CPU kernels
+  /// Axes of a sweep of one's own instead of the series: the first is drawn, the others are curves. The kernel may then be
+  /// of any form.
+  std::vector<SweepAxis> over = {};
+  std::string from =
+      {};  ///< with `over`: the case line to begin with; empty: a head of 128 x 128, in each contract
+  std::int64_t T = 0;  ///< with `over`: its tokens; 0: those of the line
 };
+
+/// "chunk=16,64,256". Throws Error for what is no key with values.
+[[nodiscard]] SweepAxis axis_of(const std::string& text);
 
 /// What a series varies, for titles and --help.
 struct SweepSeries {
@@ -34,11 +51,11 @@ struct SweepSeries {
 };
 [[nodiscard]] std::span<const SweepSeries> sweep_series();
 
-/// The points, in order. Throws Error for a series, system or kernel that does not exist.
+/// The points, in order. Throws Error for an unknown series, system or kernel.
 [[nodiscard]] std::vector<SweepCase> plan_sweep(const KernelTable& table, const SweepOptions& options);
 
 /// Runs the case and measures it. Whatever the kernel does becomes the record's verdict, and the figures are
-/// NaN where there was nothing to measure.
+/// NaN if there was nothing to measure.
 [[nodiscard]] Measurement measure(const SweepCase& point, const KernelTable& table);
 
 /// A point that has this judgement and no figures.

@@ -35,9 +35,9 @@ struct Squares {
   }
 };
 
-/// What the triangular system of a delta rule is made of: of the first head of the first sequence.
+/// The data of the triangular system of a delta rule, for the first head of the first sequence.
 struct Keys {
-  Matrix<double> k;  ///< [T, dk], normalised where the kernel does so
+  Matrix<double> k;  ///< [T, dk], normalised if the kernel does so
   Vector<double> beta, g;
 };
 
@@ -48,7 +48,7 @@ const CaseTensor* find(const std::vector<CaseTensor>& tensors, Content content, 
   return at == tensors.end() ? nullptr : &*at;
 }
 
-/// Column `column` of the first head's rows, `T` of them; nothing where there is no such tensor.
+/// Returns column `column` of the first head's `T` rows; empty if there is no such tensor.
 Vector<double> of_first_head(const CaseTensor* x, Index T, Index heads, Index width = 1, Index column = 0) {
   if (x == nullptr) return {};
   Vector<double> out(T);
@@ -71,7 +71,8 @@ Keys keys_of(const Resolved& r, const std::vector<CaseTensor>& inputs) {
   return out;
 }
 
-/// Largest singular value over smallest of I + A of the rows [begin, end) (GDN-17).
+/// Returns the ratio of the largest to the smallest singular value of I + A for the rows [begin, end)
+/// (GDN-17).
 double condition_of_chunk(const Keys& x, Index begin, Index end) {
   const Index rows = end - begin;
   Vector<double> g = Vector<double>::Zero(rows);
@@ -84,7 +85,7 @@ double condition_of_chunk(const Keys& x, Index begin, Index end) {
   return singular(0) / singular(singular.size() - 1);
 }
 
-/// Of the worst of the first chunks.
+/// Returns the worst condition among the first chunks.
 double condition_of(const Keys& x, Index chunk) {
   constexpr Index kChunks = 8;
   double worst = 1.0;
@@ -93,7 +94,7 @@ double condition_of(const Keys& x, Index chunk) {
   return worst;
 }
 
-/// Errors of rows by where they stand among `length` places, in at most `most` windows.
+/// Errors of rows by their place among `length` places, in at most `most` windows.
 class Windows {
  public:
   Windows(Index length, Index most) : width_(std::max<Index>(1, (length + most - 1) / most)) {}
@@ -123,7 +124,7 @@ class Profile {
         tokens_(point.c.T, point.profile),
         positions_(std::min(chunk_, point.c.T), point.profile) {}
 
-  /// A row of `width` elements: sums of squares of its errors and of their bounds.
+  /// Adds a row of `width` elements: the sums of squares of its errors and of their bounds.
   void add(Index token, double error, double bound, double width) {
     tokens_.add(token, error, bound, width);
     if (chunk_ > 0) positions_.add(token % chunk_, error, bound, width);
@@ -138,7 +139,7 @@ class Profile {
   Windows tokens_, positions_;
 };
 
-/// What is known of the inputs, for the series that vary it.
+/// Stores what is known of the inputs, for the series that varies it.
 void describe(Measurement& m, const Resolved& r, const std::vector<CaseTensor>& inputs) {
   const Keys x = keys_of(r, inputs);
   if (r.form->name == "chunked" && x.beta.size() > 0 && x.k.size() > 0)
@@ -148,7 +149,7 @@ void describe(Measurement& m, const Resolved& r, const std::vector<CaseTensor>& 
   if (m.series == "decay") m.x = x.g.size() > 0 ? 0.0 - x.g.mean() : kNaN;
 }
 
-/// Errors of one output, all sequences and heads together.
+/// The errors of one output, all sequences and heads together.
 struct OutputErrors {
   Squares all;
   double expected = 0.0, largest = 0.0;
@@ -168,10 +169,10 @@ struct OutputErrors {
     last = part;
   }
   [[nodiscard]] double size() const { return std::sqrt(expected / all.elements); }
-  Squares last;  ///< of what was added last
+  Squares last;  ///< the value that was added last
 };
 
-/// The first output and the largest state.
+/// Reads the first output and the largest state.
 void read(Measurement& m, const SweepCase& point, const Resolved& r, const Trace& trace) {
   const Signature signature = r.system->signature(r.c);
   const TensorSpec* state = nullptr;
@@ -210,7 +211,7 @@ void nothing_measured(Measurement& m) {
     *figure = kNaN;
 }
 
-/// All that is known before the case runs.
+/// Returns everything that is known before the case runs.
 Measurement planned_point(const SweepCase& point, const KernelTable& table) {
   Measurement m;
   m.series = point.series;

@@ -8,20 +8,20 @@
 
 namespace samestate::cpu {
 
-/// Columns that one step of a matrix product covers; every row is padded to whole steps.
+/// Columns that one step of a matrix product covers; every row is padded to a multiple of this.
 inline constexpr std::int64_t kPanel = 2 * kLanes;
 
-/// Columns of the state that one recurrent task holds: 128 x 64 fp32 values are 32 KiB of level-1 cache.
+/// Columns of the state that one recurrent task holds: 128 x 64 fp32 values are 32 KiB of L1 cache.
 inline constexpr std::int64_t kStateColumns = 64;
 
-/// A row-major matrix in scratch memory, its rows padded with zeros to a multiple of kPanel.
+/// A row-major matrix in scratch memory, with rows padded with zeros to a multiple of kPanel.
 struct Block {
   std::vector<float> values;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t stride = 0;
 
-  /// Sets the size. The values are zero where it changed and untouched where it did not.
+  /// Sets the size. The values become zero if it changes and stay untouched if it does not.
   void resize(std::int64_t new_rows, std::int64_t new_columns) {
     if (new_rows == rows && new_columns == columns) return;
     rows = new_rows;
@@ -35,7 +35,7 @@ struct Block {
   [[nodiscard]] std::int64_t size() const { return rows * stride; }
 };
 
-/// x rounded to `format`: x itself where nothing changes, else `scratch`.
+/// x rounded to `format`: x itself if that changes nothing, else `scratch`.
 [[nodiscard]] inline const Block& rounded(const Block& x, Format format, Block& scratch) {
   if (keeps_fp32(format)) return x;
   scratch.resize(x.rows, x.columns);

@@ -12,11 +12,11 @@
 #include "optimized/cpu/layout.h"
 #include "optimized/cpu/products.h"
 
-/// One head of the chunked form, for the kernels that go in chunks: all tokens in a row (chunked.h), or those of a rank
-/// (sequence_parallel.h).
+/// One head of the chunked form, for the kernels that work in chunks: over all tokens in order (chunked.h),
+/// or over those of one rank (sequence_parallel.h).
 namespace samestate::cpu {
 
-/// G_i = sum_{m <= i} g_m in fp32. The tree adds at distances 1, 2, 4, ...: depth ceil(log2 L).
+/// G_i = sum_{m <= i} g_m in fp32. The tree adds at distances 1, 2, 4, ..., with depth ceil(log2 L).
 inline void cumulative_sum(std::vector<float>& g, Scan scan) {
   const auto size = static_cast<std::int64_t>(g.size());
   if (scan == Scan::sequential) {
@@ -28,7 +28,8 @@ inline void cumulative_sum(std::vector<float>& g, Scan scan) {
   }
 }
 
-/// Evaluates one head chunk by chunk; o without data is not wanted. The matrices carry the names of Contract.
+/// Evaluates one head chunk by chunk; an o without data is not wanted. The matrices have the names that
+/// Contract uses.
 template <bool delta, bool decay, class Sums>
 class ChunkedHead {
  public:
@@ -71,9 +72,10 @@ class ChunkedHead {
   }
 
  private:
-  /// Q, K [L, dk], V [L, dv], g and beta [L] of the chunk.
+  /// Loads Q, K [L, dk], V [L, dv], g and beta [L] of the chunk.
   void load_chunk(const Head& head, std::int64_t first, std::int64_t length) {
-    // A normalised key is rounded before any use; a given one only as an operand of K K^T, Q K^T and K^T V'.
+    // A key normalised here is rounded before any use; a given one only as an operand of K K^T, Q K^T and K^T
+    // V'.
     const Format format = arguments_.l2norm && contract_.norm == Norm::operand ? contract_.qk : Format::fp32;
     L_ = length;
     Q_.resize(length, head.dk);
@@ -122,7 +124,7 @@ class ChunkedHead {
     for (float& x : g) x *= kLog2e;
   }
 
-  /// e^x, or 2^x of what log2 e has multiplied before.
+  /// e^x, or 2^x if log2 e has been multiplied in before.
   [[nodiscard]] float decayed(float x) const {
     return log2e_ == Log2e::difference ? exponential(x, contract_.exponential) : std::exp2(x);
   }
@@ -194,7 +196,7 @@ class ChunkedHead {
     for (std::int64_t i = 0; i < V_new_.size(); ++i) V_new_.values[i] -= product_.values[i];
   }
 
-  /// R = beta V - beta e^G K S, V' = T R; with beta in T without it here.
+  /// R = beta V - beta e^G K S, V' = T R; if beta is in T, R does not have it.
   void residual_values() {
     product(sums_, *k_operand_, *state_operand_, product_);
     scaled_.resize(L_, V_.columns);
@@ -263,14 +265,14 @@ class ChunkedHead {
   const Sums& sums_;
   const Arguments& arguments_;
   const Contract& contract_;
-  bool factored_;  ///< the l2norm multiplies sums: q_factor_, k_factor_
+  bool factored_;  ///< the l2norm multiplies sums, by q_factor_ and k_factor_
   Log2e log2e_;
 
-  std::int64_t L_ = 0;  ///< tokens of this chunk
+  std::int64_t L_ = 0;  ///< number of tokens in this chunk
   Block Q_, Q_rounded_, K_, K_rounded_, K_transposed_, V_;
   std::vector<float> G_, beta_, exp_G_, to_end_, factor_, q_factor_, k_factor_;
   Block E_, A_, T_, W_, V_new_, P_, O_, S_, S_rounded_;
-  Block scaled_, product_;  ///< an operand and a product on their way
+  Block scaled_, product_;  ///< scratch for an operand and for a product
   const Block* q_operand_ = nullptr;
   const Block* k_operand_ = nullptr;
   const Block* state_operand_ = nullptr;

@@ -11,13 +11,13 @@
 
 namespace samestate::cpu {
 
-/// The sums of the contract, emulated: tensor_core adds 16 products at a time, exact but for the rounding of
-/// double, to the fp32 accumulator and truncates toward zero (BOUNDS 13.8, la.py mm 'tc'); fp32 rounds after
-/// each term, from the last one to the first, an order that the kernel does not use.
+/// The contract's sums, emulated. tensor_core adds 16 products at a time to the fp32 accumulator, exactly
+/// except for the rounding of double, and truncates toward zero (BOUNDS 13.8, la.py mm 'tc'). fp32 rounds
+/// after each term, from the last one to the first, an order that the kernels do not use.
 struct EmulatedSums {
   Accumulator accumulator = Accumulator::fp32;
 
-  /// The fp32 value next to x toward zero.
+  /// The fp32 value nearest to x on the side of zero.
   [[nodiscard]] static float truncate(double x) {
     const auto nearest = static_cast<float>(x);
     const bool outward = std::fabs(static_cast<double>(nearest)) > std::fabs(x);

@@ -78,7 +78,7 @@ struct FusedSums {
   void write(const float* k, const float* u, const float* q, float decay, float* state, std::int64_t dk,
              std::int64_t width, float* o) const {
     with_registers(width, [&]<int registers>(std::integral_constant<int, registers>) {
-      // Half the registers at a time: sums, u and the state together would not fit.
+      // Half of the registers at a time: sums, u and the state together would not fit.
       constexpr int half = std::max(1, registers / 2);
       for (int first = 0; first < registers; first += half) {
         Lanes sum[half] = {};

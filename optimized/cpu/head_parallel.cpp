@@ -13,7 +13,8 @@ namespace {
 using Values = std::vector<float>;
 using Heads = std::vector<std::int64_t>;
 
-/// Calls of(b, t) for each token that belongs to a sequence: the others may hold anything, and their rows are not ours.
+/// Calls of(b, t) for each token that belongs to a sequence: other tokens' rows may hold anything and must
+/// not be touched.
 template <class OfToken>
 void each_token(const Arguments& call, const Sizes& sizes, OfToken&& of) {
   const bool packed = call.cu_seqlens.present();
@@ -24,7 +25,7 @@ void each_token(const Arguments& call, const Sizes& sizes, OfToken&& of) {
   }
 }
 
-/// One rank: its heads, in memory that no other has.
+/// One rank: its heads, in memory of its own.
 class Rank {
  public:
   Rank(const System& system, const Arguments& call, const Contract& contract, const Sizes& sizes,
@@ -61,7 +62,7 @@ class Rank {
 
   void run(int threads) {
     own_.threads = threads;
-    Sizes of_values = sizes_;  // each value head by itself: which key head is its, the table says
+    Sizes of_values = sizes_;  // every value head alone, since the table says which key head belongs to it
     of_values.key_heads = 1;
     of_values.value_heads = count_;
     run_chunked_heads(system_, own_, contract_, sizes_.sequences * count_, [&](std::int64_t task) {
@@ -87,13 +88,13 @@ class Rank {
  private:
   [[nodiscard]] std::int64_t rows() const { return sizes_.batch * sizes_.tokens; }
 
-  /// Not of no element: what the call has, the rank has.
+  /// The size is at least one: a tensor that is present in the call is present in the rank.
   static float* sized(Values& values, std::int64_t size) {
     values.resize(static_cast<std::size_t>(std::max<std::int64_t>(size, 1)));
     return values.data();
   }
 
-  /// Those heads of q, k or v, dense.
+  /// Returns a dense copy of those heads of q, k or v.
   View<const float, 4> copied(const View<const float, 4>& from, const Heads& heads, std::int64_t width,
                               Values& to) const {
     const std::int64_t count = std::ssize(heads);
@@ -106,7 +107,7 @@ class Rank {
     return out;
   }
 
-  /// The rank's of g or beta; absent where the call has none.
+  /// Returns the rank's part of g or beta; absent if the call has none.
   View<const float, 3> copied(const View<const float, 3>& from, Values& to) const {
     if (!from.present()) return {};
     const View<float, 3> out =
@@ -117,7 +118,7 @@ class Rank {
     return out;
   }
 
-  /// of(row of the call, row of the rank) for each row of the rank's states.
+  /// Calls of(row of the call, row of the rank) for each row of the rank's states.
   template <class OfRow, class View, class Own>
   void each_state(OfRow&& of, const View& states, Own& own) const {
     auto* row = own.data();
@@ -133,10 +134,10 @@ class Rank {
   const Contract& contract_;
   const Sizes& sizes_;
   const HeadPart& part_;
-  std::int64_t count_;  ///< of its value heads
-  Heads heads_;         ///< their numbers in the call
+  std::int64_t count_;  ///< number of its value heads
+  Heads heads_;         ///< their indices in the call
   Values q_, k_, v_, g_, beta_, initial_, o_, final_;
-  Arguments own_;  ///< of its memory
+  Arguments own_;  ///< on its own memory
 };
 
 }  // namespace
@@ -148,7 +149,7 @@ Outcome run_head_parallel_in(const System& system, const Arguments& arguments, c
   const std::vector<HeadPart> parts = head_parts_of(arguments, sizes, checked_head_cuts(arguments, sizes));
   if (outcome.kind != Outcome::Kind::ran) return outcome;
   const std::int64_t count = std::ssize(parts);
-  // What threads are left beside one a rank, each rank has for its heads.
+  // The threads left over after one per rank are used for the heads of each rank.
   const int threads = std::max<int>(1, arguments.threads / static_cast<int>(count));
   const auto rank = [&](std::int64_t i) {
     Rank of(system, arguments, contract, sizes, parts[static_cast<std::size_t>(i)]);

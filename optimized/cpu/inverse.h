@@ -9,10 +9,10 @@
 #include "optimized/cpu/products.h"
 #include "reference/contract.h"
 
-/// T = (I + A)^-1 of a strictly lower triangular A [L, L], in the ways of BOUNDS 6.
+/// T = (I + A)^-1 for a strictly lower triangular A [L, L], by the algorithms of BOUNDS 6.
 namespace samestate::cpu {
 
-/// Rows and columns [first, first + size) of A and T, by forward substitution in fp32:
+/// Inverts rows and columns [first, first + size) of A into T, by forward substitution in fp32:
 /// t_i = e_i - sum_{j < i} A_ij t_j.
 inline void invert_by_substitution(const Block& A, Block& T, std::int64_t first, std::int64_t size) {
   for (std::int64_t i = 0; i < size; ++i) {
@@ -28,11 +28,11 @@ inline void invert_by_substitution(const Block& A, Block& T, std::int64_t first,
   }
 }
 
-/// The merges of one inverse: from which blocks they start and how they round their operands.
+/// The merges of one inverse: the size of the first blocks, and how operands are rounded.
 struct Merges {
   std::int64_t base;
   Format operand;
-  bool ties_away;  ///< of tf32
+  bool ties_away;  ///< for tf32
 
   void round(const float* x, float* y, std::int64_t count) const {
     if (!ties_away || operand != Format::tf32) return round_values(x, y, count, operand);
@@ -49,8 +49,8 @@ struct Merges {
   }
 };
 
-/// Diagonal blocks of `base` x `base` by substitution, then merges T21 = -(T22 A21) T11 whose operands are
-/// rounded.
+/// Diagonal blocks of `base` x `base` by substitution, then merges T21 = -(T22 A21) T11 with rounded
+/// operands.
 template <class Sums>
 void invert_by_merges(const Sums& sums, const Block& A, Block& T, std::int64_t first, std::int64_t size,
                       const Merges& merges) {
@@ -72,8 +72,8 @@ void invert_by_merges(const Sums& sums, const Block& A, Block& T, std::int64_t f
   for (std::int64_t i = 0; i < half; ++i) std::fill_n(T.row(first + i) + middle, rest, 0.0F);
 }
 
-/// The same blocks one block row after the other (MergeOrder::rows): below the first block diagonal the sum over m is one
-/// product of inner extent i - j blocks, rounded once as operand of T_ii.
+/// The same blocks, one block row after the other (MergeOrder::rows): below the first block diagonal the sum
+/// over m is one product with an inner extent of i - j blocks, rounded once as operand of T_ii.
 template <class Sums>
 void invert_by_rows(const Sums& sums, const Block& A, Block& T, const Merges& merges) {
   const std::int64_t L = A.rows;
@@ -101,8 +101,8 @@ void invert_by_rows(const Sums& sums, const Block& A, Block& T, const Merges& me
   }
 }
 
-/// Neumann doubling: X <- X + X A^{2^k} from X = I - A, operands rounded. (I + A)^-1 = prod (I + A^{2^k}) (I
-/// - A).
+/// Neumann doubling: X <- X + X A^{2^k} from X = I - A, with rounded operands. (I + A)^-1 = prod (I +
+/// A^{2^k}) (I - A).
 template <class Sums>
 void invert_by_doubling(const Sums& sums, const Block& A, Block& T, Format operand) {
   Block power = A;
@@ -121,7 +121,7 @@ void invert_by_doubling(const Sums& sums, const Block& A, Block& T, Format opera
   }
 }
 
-/// T = (I + A)^-1 as the contract computes it. A's diagonal and upper part are zero.
+/// T = (I + A)^-1 as the contract computes it. The diagonal and upper part of A are zero.
 template <class Sums>
 void invert(const Sums& sums, const Contract& contract, const Block& A, Block& T) {
   T.resize(A.rows, A.columns);

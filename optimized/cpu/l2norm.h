@@ -7,7 +7,7 @@
 
 namespace samestate::cpu {
 
-/// (sum x^2 + 1e-6)^(-1/2) in fp32 (EQUATIONS 5.2, GDN-32); eight partial sums.
+/// (sum x^2 + 1e-6)^(-1/2) in fp32 (EQUATIONS 5.2, GDN-32), with eight partial sums.
 [[nodiscard]] inline float l2_factor(const float* x, std::int64_t width) {
   float partial[kLanes] = {};
   for (std::int64_t i = 0; i < width; ++i) partial[i % kLanes] = std::fma(x[i], x[i], partial[i % kLanes]);

@@ -4,13 +4,13 @@
 #include <cstring>
 
 /// Eight fp32 values in one vector register. Sums that use them fuse multiply and add explicitly, because the
-/// build forbids the compiler to do so on its own: the same bits come out of every build.
+/// build forbids the compiler to do it on its own: every build gives the same bits.
 namespace samestate::cpu {
 
 inline constexpr std::int64_t kLanes = 8;
 using Lanes [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 
-// Lanes pass by reference: by value their ABI depends on -march.
+// Lanes are passed by reference, because by value their ABI depends on -march.
 inline void load(Lanes& x, const float* from) { std::memcpy(&x, from, sizeof x); }
 
 inline void store(float* to, const Lanes& x) { std::memcpy(to, &x, sizeof x); }
@@ -26,7 +26,7 @@ inline void fuse(Lanes& sum, const Lanes& x, const Lanes& y) {
   sum = fused;
 }
 
-/// count rounded up to whole multiples of `step`.
+/// count rounded up to a multiple of `step`.
 [[nodiscard]] constexpr std::int64_t round_up(std::int64_t count, std::int64_t step) {
   return (count + step - 1) / step * step;
 }

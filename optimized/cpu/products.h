@@ -5,9 +5,9 @@
 
 #include "optimized/cpu/block.h"
 
-/// Matrix products with either way of summing: FusedSums is the kernel, EmulatedSums its twin. Every sum runs
-/// over the inner index in a fixed order for each element by itself, so that the bits depend neither on the
-/// blocking nor on the threads, and terms that are zero change nothing.
+/// Matrix products with either way of summing: FusedSums in the kernels, EmulatedSums in their twins. Every
+/// element is summed over the inner index in a fixed order, so the bits depend neither on the blocking nor on
+/// the threads, and terms that are zero change nothing.
 namespace samestate::cpu {
 
 /// c = a b.
@@ -17,10 +17,10 @@ void product(const Sums& sums, const Block& a, const Block& b, Block& c) {
   sums.multiply(a.row(0), a.stride, b.row(0), b.stride, c.row(0), c.stride, a.rows, b.stride, b.rows);
 }
 
-/// Rows that a triangular product takes at a time: two strips of FusedSums::tile.
+/// Rows that a triangular product handles at a time: two strips of FusedSums::tile.
 inline constexpr std::int64_t kTriangleRows = 12;
 
-/// c = a b where only the elements j <= i of c are wanted; the others are left undefined.
+/// c = a b, if only the elements j <= i of c are wanted; the others are left undefined.
 template <class Sums>
 void product_lower(const Sums& sums, const Block& a, const Block& b, Block& c) {
   c.resize(a.rows, b.columns);
@@ -31,7 +31,7 @@ void product_lower(const Sums& sums, const Block& a, const Block& b, Block& c) {
   }
 }
 
-/// c = a b where a is lower triangular: terms past the diagonal block are zero and are not formed.
+/// c = a b for a lower triangular a: terms past the diagonal block are zero and are not computed.
 template <class Sums>
 void lower_product(const Sums& sums, const Block& a, const Block& b, Block& c) {
   c.resize(a.rows, b.columns);

@@ -12,8 +12,8 @@
 namespace samestate::cpu {
 namespace {
 
-/// The width of the scratch that holds `columns` value columns: the next one that FusedSums has registers
-/// for.
+/// Returns the width of the scratch for `columns` value columns: the next width for which FusedSums has
+/// registers.
 std::int64_t padded_width(std::int64_t columns) {
   std::int64_t width = kLanes;
   while (width < columns) width *= 2;
@@ -25,7 +25,7 @@ struct Scratch {
   std::vector<float> q, k;   ///< [dk]
 };
 
-/// Columns [first, first + columns) of one head, token by token. Padding columns stay zero.
+/// Runs columns [first, first + columns) of one head token by token. Padding columns stay zero.
 template <bool delta, class Sums>
 void recur(const Sums& sums, const Head& head, std::int64_t first, std::int64_t columns,
            const Arguments& arguments, const Contract& contract, Scratch& scratch) {

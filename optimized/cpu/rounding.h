@@ -7,15 +7,15 @@
 #include "reference/contract.h"
 
 /// Rounding of fp32 values to the storage and operand formats of a contract (BOUNDS 1), to nearest even
-/// unless the format says truncated. Written apart from the oracles' rounding, on purpose.
+/// unless the format is a truncated one. This code is deliberately separate from the oracles' rounding.
 namespace samestate::cpu {
 
-/// True where rounding to `format` leaves an fp32 value as it is.
+/// True if rounding to `format` leaves every fp32 value unchanged.
 [[nodiscard]] constexpr bool keeps_fp32(Format format) {
   return format == Format::none || format == Format::fp32 || format == Format::fp64;
 }
 
-/// The low `dropped` bits of the significand are rounded away, to nearest even; Inf and NaN stay.
+/// Rounds away the low `dropped` bits of the significand, to nearest even; Inf and NaN are unchanged.
 template <int dropped>
 [[nodiscard]] inline float drop_bits(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
@@ -29,8 +29,8 @@ template <int dropped>
 
 [[nodiscard]] inline float to_tf32(float x) { return drop_bits<13>(x); }
 
-/// To nearest, a tie away from zero: one integer addition, as fused kernels round the operands of their
-/// merges.
+/// Rounds to nearest with ties away from zero, by one integer addition, as fused kernels round the operands
+/// of their merges.
 [[nodiscard]] inline float to_tf32_away(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   return (bits & 0x7f800000U) == 0x7f800000U ? x : std::bit_cast<float>((bits + 0x1000U) & 0xffffe000U);
@@ -41,7 +41,7 @@ template <int dropped>
   return (bits & 0x7f800000U) == 0x7f800000U ? x : std::bit_cast<float>(bits & 0xffffe000U);
 }
 
-/// fp16 has 11 significant bits down to 2^-14, the fixed step 2^-24 below, and overflows to Inf from 65520.
+/// fp16 has 11 significant bits down to 2^-14, a fixed step of 2^-24 below, and overflows to Inf from 65520.
 /// The step 2^-24 is the unit in the last place of [0.5, 1): adding and subtracting 0.5 rounds to it.
 [[nodiscard]] inline float to_fp16(float x) {
   const float magnitude = std::fabs(x);
@@ -52,7 +52,7 @@ template <int dropped>
   return std::copysign(rounded, x);
 }
 
-/// x[0..count) rounded into y[0..count); x and y may be the same memory.
+/// Rounds x[0..count) into y[0..count); x and y may be the same memory.
 inline void round_values(const float* x, float* y, std::int64_t count, Format format) {
   const auto apply = [&](auto round) {
     for (std::int64_t i = 0; i < count; ++i) y[i] = round(x[i]);
@@ -76,7 +76,7 @@ inline void round_values(const float* x, float* y, std::int64_t count, Format fo
   if (x != y) apply([](float value) { return value; });
 }
 
-/// exp(x), x <= 0: expf within one ulp, or 2^(x log2 e) with the product rounded to fp32 (BOUNDS 1, field
+/// exp(x) for x <= 0: expf within one ulp, or 2^(x log2 e) with the product rounded to fp32 (BOUNDS 1, field
 /// ex).
 inline constexpr float kLog2e = 1.4426950408889634F;
 [[nodiscard]] inline float exponential(float x, Exponential kind) {

@@ -14,7 +14,7 @@
 namespace samestate::cpu {
 namespace {
 
-/// A dense matrix of scratch memory, as states and values of a Head.
+/// Returns a dense matrix of scratch memory, in the form of the states and values of a Head.
 template <class T>
 Rows<T> dense_rows(T* data, std::int64_t columns) {
   return {data, columns, 1};
@@ -62,7 +62,8 @@ class Ranks {
   }
 
  private:
-  /// Columns of [M | N] before N: without the delta rule M is its first number times the identity.
+  /// The columns of [M | N] before N: without the delta rule M is a multiple of the identity and only that
+  /// number is stored.
   [[nodiscard]] std::int64_t map_columns() const { return delta ? sizes_.dk : 1; }
   [[nodiscard]] std::size_t heads() const { return static_cast<std::size_t>(sizes_.value_heads); }
   [[nodiscard]] std::size_t slot(std::size_t part, std::int64_t h) const {
@@ -76,7 +77,7 @@ class Ranks {
     for (const std::int64_t task : order_(count)) work(task);
   }
 
-  /// [M | N] of a part, from its tokens alone.
+  /// Computes [M | N] of a part from its tokens alone.
   template <class Worker>
   void map(Worker& worker, std::vector<float>& V, std::vector<float>& start, std::size_t part,
            std::int64_t h) {
@@ -99,7 +100,7 @@ class Ranks {
     worker.run(head);
   }
 
-  /// The states that reach the parts of a sequence.
+  /// Computes the states that reach the parts of a sequence.
   void compose(Block& S, Block& M, Block& product_of, std::int64_t n, std::int64_t h) {
     const std::int64_t dk = sizes_.dk, dv = sizes_.dv, before = map_columns();
     const std::int64_t columns = before + dv;
@@ -149,10 +150,10 @@ class Ranks {
   const Contract& contract_;
   const Sizes& sizes_;
   const TaskOrder& order_;
-  std::vector<Part> parts_;                 ///< of all sequences, in order
-  std::vector<std::size_t> first_;          ///< of each sequence, the first of its parts
-  std::vector<std::vector<float>> maps_;    ///< of part and head: [dk, map_columns() + dv]
-  std::vector<std::vector<float>> states_;  ///< of part and head: [dk, dv]
+  std::vector<Part> parts_;                 ///< parts of all sequences, in order
+  std::vector<std::size_t> first_;          ///< the index of each sequence's first part
+  std::vector<std::vector<float>> maps_;    ///< per part and head: [dk, map_columns() + dv]
+  std::vector<std::vector<float>> states_;  ///< per part and head: [dk, dv]
 };
 
 template <bool delta, bool decay, class Sums>

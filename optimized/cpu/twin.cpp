@@ -15,7 +15,7 @@ Outcome run_twin(std::string_view system, std::string_view form, const Arguments
        {cpu::GATED_DELTA_RULE, cpu::DELTA_RULE, cpu::RETENTION, cpu::LINEAR_ATTENTION}) {
     if (known.name != system) continue;
     if (form == "recurrent") return cpu::run_recurrent_twin(known, arguments, contract);
-    // Heads do not meet, and ranks that divide them round nothing.
+    // Heads are independent, so ranks that divide them round nothing more.
     if (form == "chunked" || form == "head_parallel")
       return cpu::run_chunked_twin(known, arguments, contract);
     if (form == "sequence_parallel") return cpu::run_sequence_parallel_twin(known, arguments, contract);

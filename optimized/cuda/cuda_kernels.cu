@@ -46,14 +46,14 @@ Device find_device() {
   return {DeviceInfo{properties.name, dotted(driver), dotted(runtime)}, {}};
 }
 
-/// What evaluates a call: a row of chunked_rows(), or of recurrent_rows().
+/// What evaluates a call: a row of chunked_rows() or of recurrent_rows().
 struct Choice {
   bool delta = false;
   bool chunked = false;
   std::size_t row = 0;
 
   [[nodiscard]] bool prefill() const { return chunked && row < kMmaRow; }
-  /// Two launches.
+  /// Returns true for kernels of two launches.
   [[nodiscard]] bool simt() const { return chunked && (row == kMmaRow || row == kSimtRow); }
   [[nodiscard]] const char* name() const {
     return prefill()            ? "prefill_kernel"
@@ -64,11 +64,11 @@ struct Choice {
   }
 };
 
-/// The tensors of one call on the device, uploaded when it is made.
+/// The tensors of one call on the device, uploaded on construction.
 template <class Operand, class State>
 class DeviceCall {
  public:
-  /// `in_place`: where both states are asked for, they share memory, as in decoding.
+  /// With `in_place`, both states share memory if both are asked for, as in decoding.
   DeviceCall(Choice choice, const Packed<Operand, State>& packed, const Arguments& a, bool in_place,
              bool traced = false)
       : choice_(choice),
@@ -108,7 +108,7 @@ class DeviceCall {
            cu_seqlens_.bytes() + o_.bytes() + written_.bytes();
   }
 
-  /// What is not written afterwards is NaN.
+  /// Outputs are filled with NaN, so that anything left unwritten is NaN.
   void poison(cudaStream_t stream) const {
     o_.fill(0xff, stream);
     written_.fill(0xff, stream);
@@ -127,7 +127,7 @@ class DeviceCall {
     }
   }
 
-  /// Of a call that was made to be traced; nothing for a kernel whose waits take no notes.
+  /// Returns the trace of a call that was made to be traced; nullopt for a kernel whose waits record nothing.
   [[nodiscard]] std::optional<KernelTrace> trace(std::int64_t block) const {
     if (!prefill_) return std::nullopt;
     return prefill_->trace(block);
@@ -163,8 +163,8 @@ void evaluate(Choice choice, const Arguments& a, const Packed<Operand, State>& p
   call.download(a);
 }
 
-/// Separate states: a call then reads the same state each time, and moves as many bytes as one in place. Calls
-/// may overlap at their ends, as in a decoding engine's graph.
+/// The states are separate: every call then reads the same state and moves as many bytes as one in place.
+/// Calls may overlap at their ends, as in a decoding engine's graph.
 template <class Operand, class State>
 Timing time_calls(Choice choice, const Arguments& a, const Packed<Operand, State>& packed,
                   const TimingRequest& request) {
@@ -186,8 +186,8 @@ Timing time_calls(Choice choice, const Arguments& a, const Packed<Operand, State
   return timed.timing;
 }
 
-/// Calls `work(choice, packed)` with the call's tensors in the contract's formats. `variant`: that row of the
-/// table where it takes the call, instead of the first that does.
+/// Calls `work(choice, packed)` with the call's tensors in the contract's formats. `variant` names the row of
+/// the table to use if it takes the call; otherwise it is the first that does.
 template <const cpu::System& system, bool chunked, class Work>
 Outcome with_packed(const Arguments& a, const Contract& contract, const std::string& variant, Work&& work) {
   const cpu::Sizes sizes = cpu::checked_sizes(a);

@@ -28,11 +28,11 @@ struct Algebra {
   static constexpr bool worst_case = mode == Mode::det;
   static constexpr bool linear_in_time = mode != Mode::prob;
 
-  /// A relative error at most `limit`: itself, or its standard deviation (F4).
+  /// For a relative error of at most `limit`: the limit itself, or the standard deviation of that error (F4).
   [[nodiscard]] static double deviation(double limit) { return worst_case ? limit : limit / std::sqrt(3.0); }
   [[nodiscard]] static double u(Format format) { return deviation(unit_roundoff(format)); }
 
-  /// Errors of independent sources: x + y + ..., or sqrt(x^2 + y^2 + ...).
+  /// The sum of errors of independent sources: x + y + ..., or sqrt(x^2 + y^2 + ...).
   template <class... Rest>
   [[nodiscard]] static double add(double first, Rest... rest) {
     return worst_case ? (first + ... + rest) : std::sqrt(((first * first) + ... + (rest * rest)));
@@ -47,7 +47,7 @@ struct Algebra {
     }
   }
 
-  /// Row norms of M Y, row norms of Y at most y (independent in prob): |M| y, or sqrt(M^2 y^2).
+  /// Row norms of M Y if the row norms of Y are at most y (and independent in prob): |M| y, or sqrt(M^2 y^2).
   template <class M, class Y>
   [[nodiscard]] static Vector<double> mv(const Eigen::MatrixBase<M>& m, const Eigen::MatrixBase<Y>& y) {
     if constexpr (worst_case) {
@@ -57,7 +57,7 @@ struct Algebra {
     }
   }
 
-  /// Elementwise size of a product whose terms are all perturbed: |M| |N|, or sqrt(M^2 N^2).
+  /// Elementwise magnitude of a product all of whose terms are perturbed: |M| |N|, or sqrt(M^2 N^2).
   template <class M, class N>
   [[nodiscard]] static Matrix<double> mm(const Eigen::MatrixBase<M>& m, const Eigen::MatrixBase<N>& n) {
     if constexpr (worst_case) {
@@ -67,10 +67,11 @@ struct Algebra {
     }
   }
 
-  /// Error of accumulating n products whose sizes sum to m (as mv or mm gives them) to the value `exact`.
-  /// fp32, any order, det: gamma_n m (Higham, ASNA 3.4-3.5). prob: n - 1 roundings of partial sums, whose
-  /// mean square under random order is at most exact^2 (mean) + m^2 (fluctuation). Tensor core: 16 products
-  /// exact, then truncated to fp32 (2^-23) ceil(n/16) times; det allows for two more truncations a block.
+  /// Error of accumulating n products whose magnitudes sum to m (as mv or mm gives them) to the value
+  /// `exact`. fp32 in any order, det: gamma_n m (Higham, ASNA 3.4-3.5). prob: n - 1 roundings of partial
+  /// sums, whose mean square under random order is at most exact^2 (mean) + m^2 (fluctuation). Tensor core:
+  /// 16 products are added exactly, then truncated to fp32 (2^-23), ceil(n/16) times; det allows for two more
+  /// truncations per block.
   [[nodiscard]] static double accumulation(Index n, Accumulator accumulator) {
     const double terms = static_cast<double>(n);
     if (accumulator == Accumulator::tensor_core) {
@@ -95,8 +96,8 @@ struct Algebra {
     }
   }
 
-  /// The diagonal of a majorant of E E^T, row norms of E at most m. det: |(E E^T)_ij| <= m_i m_j, then F1
-  /// with N = m m^T. prob: rows independent, so E E^T is diagonal in the mean.
+  /// The diagonal of a majorant of E E^T for row norms of E of at most m. det: |(E E^T)_ij| <= m_i m_j, then
+  /// F1 with N = m m^T. prob: rows are independent, so E E^T is diagonal on average.
   [[nodiscard]] static Vector<double> diag(const Vector<double>& m) {
     return worst_case ? Vector<double>(m * m.sum()) : Vector<double>(m.cwiseAbs2());
   }

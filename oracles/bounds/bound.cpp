@@ -21,7 +21,7 @@ double or_infinite(double tolerance, bool vacuous) {
   return vacuous || !std::isfinite(tolerance) ? kInfinity : tolerance;
 }
 
-/// -1, 0, 1 as rows i and j of a matrix compare in lexicographic order.
+/// Compares rows i and j of a matrix in lexicographic order: -1, 0 or 1.
 int compare(const Matrix<double>& x, Index i, Index j) {
   for (Index c = 0; c < x.cols(); ++c) {
     if (x(i, c) != x(j, c)) return x(i, c) < x(j, c) ? -1 : 1;
@@ -29,27 +29,28 @@ int compare(const Matrix<double>& x, Index i, Index j) {
   return 0;
 }
 
-/// The same of rows of (k, v).
+/// The same for rows of (k, v).
 int compare_pairs(const Sequence<double>& x, Index i, Index j) {
   const int by_key = compare(x.k, i, j);
   return by_key != 0 ? by_key : compare(x.v, i, j);
 }
 
-/// The same of rows of (k, v, beta).
+/// The same for rows of (k, v, beta).
 int compare_rows(const Sequence<double>& x, Index i, Index j) {
   if (const int by_pair = compare_pairs(x, i, j); by_pair != 0) return by_pair;
   return x.beta(i) == x.beta(j) ? 0 : (x.beta(i) < x.beta(j) ? -1 : 1);
 }
 
-/// The formats that multiply operands or stored matrices of `form` take.
+/// The formats of the multiply operands and stored matrices in `form`.
 std::vector<Format> formats_of(const Contract& c, bool chunked) {
   if (!chunked) return {c.qk, c.state};
   std::vector<Format> used = {
       c.qk, c.beta_k, c.A,     c.T,         c.beta_v,    c.beta_exp_k, c.residual,      c.U,
       c.W,  c.P,      c.v_new, c.v_decayed, c.k_decayed, c.q_decayed,  c.state_operand, c.state};
-  // The merges of block8 round to nearest, each operand by itself: no coherence of keys to allow for.
+  // The merges of block8 round each operand to nearest independently, so coherence of keys need not be
+  // allowed for.
   const bool merged = c.inverse == Inverse::block8 && c.inverse_operand == Format::tf32;
-  // What merges cut off has a mean that the bound carries by itself (inverse_bias).
+  // Truncation in merges has a mean that the bound contains separately (inverse_bias).
   const bool cut = c.inverse_operand == Format::tf32_truncated && c.inverse != Inverse::neumann;
   if (c.inverse != Inverse::substitution && !merged) used.push_back(cut ? Format::tf32 : c.inverse_operand);
   return used;
@@ -85,7 +86,7 @@ bool coherent_decay(const Vector<double>& g) {
 
 namespace {
 
-/// Whether fewer than T / 4 tokens (T < 32: at most half) differ under `compare(i, j)`, T > 1.
+/// True if T > 1 and fewer than T / 4 tokens (T < 32: at most half) differ under `compare(i, j)`.
 template <class Compare>
 bool few_distinct(Index tokens, Compare&& compare) {
   if (tokens < 2) return false;
@@ -114,7 +115,7 @@ bool repeated_pairs(const Sequence<double>& sequence) {
 
 namespace {
 
-/// The RMS of so many independent errors that is as improbable as one error at kRowLambda.
+/// The RMS of this many independent errors that is as improbable as one error at kRowLambda.
 double rms_quantile(double errors) {
   const boost::math::chi_squared squares(errors);
   const double tail = std::erfc(kRowLambda / std::sqrt(2.0));
@@ -123,21 +124,23 @@ double rms_quantile(double errors) {
 
 double few_rows_quantile(double rows) { return std::max(kHeadLimitFew, rms_quantile(rows)); }
 
-/// Independent errors of a head whose rows all read one state: each of its elements is a sum of roundings that goes on
-/// from row to row until the gates have forgotten it. The mean square of such a walk over its rows has the mean 1/2 and
-/// the variance 1/3 of the integral of W^2, hence 2 (1/2)^2 / (1/3) = 3/2 degrees of freedom (Satterthwaite).
+/// The number of independent errors in a head whose rows all read one state: each element of the state is a
+/// sum of roundings that continues from row to row until the gates have forgotten it. The mean square of such
+/// a walk over its rows has the mean 1/2 and the variance 1/3 of the integral of W^2, hence 2 (1/2)^2 / (1/3)
+/// = 3/2 degrees of freedom (Satterthwaite).
 double walks(const Sequence<double>& x) {
   return 1.5 * static_cast<double>(x.key_width() * x.value_width()) * (1.0 - x.g.sum());
 }
 
-/// From so many on their quantile is below kHeadLimit.
+/// From this many on their quantile is below kHeadLimit.
 constexpr double kManyWalks = 64.0;
 
 }  // namespace
 
 double few_rows_limit(double rows) {
   if (!(rows > 0) || rows >= kFewRows) return kHeadLimitFew;
-  // Most heads ask for a whole number of rows, and the quantile takes longer than a small head's bound.
+  // Most heads have an integral number of rows, and computing the quantile takes longer than a small head's
+  // bound.
   static const std::array<double, static_cast<std::size_t>(kFewRows)> whole = [] {
     std::array<double, static_cast<std::size_t>(kFewRows)> limits{};
     for (std::size_t n = 1; n < limits.size(); ++n) limits[n] = few_rows_quantile(static_cast<double>(n));
@@ -163,12 +166,12 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
   const bool few = outputs < kHeadElements || sequence.tokens() < kHeadTokens || repeated_keys(sequence);
   policy.head_limit =
       few ? few_rows_limit(static_cast<double>(sequence.tokens())) : (tf32 ? kHeadLimitTf32 : kHeadLimit);
-  // Rows that are rounded when they are written have errors of their own.
+  // Rows that are rounded when they are written have independent errors.
   const bool of_state =
       bounds::below_fp32(contract.output) == Format::none || coarser_than_fp32(contract.state);
   if (const double errors = walks(sequence); of_state && errors < kManyWalks)
     policy.head_limit = std::max(policy.head_limit, rms_quantile(errors));
-  // A key that a kernel stores again is off alike at every token.
+  // A key that a kernel stores again has the same error at every token.
   const bool stored_again = l2norm || contract.qk == Format::bf16 || contract.qk == Format::fp16;
   if (structured(sequence) || neumann || (stored_again && repeated_keys(sequence)))
     return {Mode::det, 1.0, 1.0, false, policy.head_limit, Mode::det};
@@ -185,8 +188,8 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
   return policy;
 }
 
-// It holds for the norms of Given too: epsilon outside the root, 1e-9 or more, is a whole rounding where the one in the
-// root is half of one, and saves its own half; a maximum saves the sum.
+// This also holds for the norms of Given: an epsilon outside the root, of 1e-9 or more, adds a whole rounding
+// where one inside the root adds half of one, but saves its own half; a maximum saves the sum.
 double l2norm_error(Mode mode, Index key_width) {
   const double terms = static_cast<double>(key_width);
   return mode == Mode::det ? (terms / 2 + 4) * kUnitRoundoff32
@@ -247,7 +250,7 @@ void finish(Bound& bound, Format output) {
   bound.state = std::sqrt(std::max(sigma.trace(), 0.0)) + std::sqrt(std::max(coherent.trace(), 0.0));
   bound.state_rows = diagonal_roots(sigma) + diagonal_roots(coherent);
   if (bound.o.size() > 0) bound.largest = std::max(bound.largest, bound.o.cwiseAbs().maxCoeff());
-  // By sums, which are vectors' work: a sum of finite ones that overflows is no bound either.
+  // Tested by sums, which vectorise; a sum of finite values that overflows is not a bound either.
   const auto finite = [](const Matrix<double>& m) { return std::isfinite(m.cwiseAbs().sum()); };
   bound.vacuous = bound.vacuous || !bound.rms.allFinite() || !finite(sigma) || !finite(coherent);
 }

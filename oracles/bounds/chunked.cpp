@@ -32,8 +32,8 @@
 namespace samestate {
 namespace {
 
-/// What a state loses, at most and in units of itself, as the accumulator of L products in blocks of eight: each addend up
-/// to a quarter of the sum's last place, the sum up to one (docs/probe.md).
+/// The largest loss of a state, in units of itself, when it is the accumulator of L products in blocks of
+/// eight: each addend loses up to a quarter of the sum's last place, and the sum up to one (docs/probe.md).
 double most_cut(Index L) {
   const double blocks = std::ceil(static_cast<double>(L) / 8.0);
   return (0.25 * (static_cast<double>(L) + blocks) + blocks) * 0x1p-23;
@@ -47,8 +47,8 @@ using bounds::row_norms;
 using Mat = Matrix<double>;
 using Vec = Vector<double>;
 
-/// Sigma -> Phi Sigma Phi^T with Phi = e I - Kd^T W: through Phi itself where dk is small, else in rank-L
-/// form. Both work from one side, then from the other, so that a contraction cancels accurately.
+/// Sigma -> Phi Sigma Phi^T with Phi = e I - Kd^T W: with Phi itself if dk is small, else in rank-L form.
+/// Both multiply from one side and then from the other, so that a contraction cancels accurately.
 Mat propagated(const Mat& sigma, double e, const Mat& Kd, const Mat& W) {
   if (2 * Kd.cols() < 3 * Kd.rows()) {
     const Mat phi = e * Mat::Identity(Kd.cols(), Kd.cols()) - Kd.transpose() * W;
@@ -64,7 +64,8 @@ Mat propagated(const Mat& sigma, double e, const Mat& Kd, const Mat& W) {
 template <Mode mode>
 class Chunks : private bounds::Chunk {
   using Norms = Algebra<mode>;
-  static constexpr Mode inside = mode == Mode::det ? Mode::det : Mode::prob;  ///< semi is prob in a chunk
+  /// inside a chunk semi is the same as prob
+  static constexpr Mode inside = mode == Mode::det ? Mode::det : Mode::prob;
 
  public:
   Chunks(const Sequence<double>& x, const Contract& contract, Structure structure,
@@ -87,10 +88,11 @@ class Chunks : private bounds::Chunk {
         Norms::add(Norms::u(below_fp32(contract.qk)), normalises && !keys_.in_products ? u32_ : 0.0);
     keys_.products = keys_.in_products ? 2.0 : 0.0;
     scaled_ = c_.scale_in_P && scale_ > 0;
-    // The scale may go with the exponent, as 2^(x log2 e + log2 scale), and out of A again with beta.
+    // The scale may be part of the exponent, as 2^(x log2 e + log2 scale), and is divided out of A again with
+    // beta.
     if (scaled_) keys_.products += 2 + exponential_.ex2_slope * std::fabs(std::log2(scale_));
-    // A segment too short to show that its gate repeats goes on as the one before it.
-    // Nor does one without a gate lose what gates before it were off by.
+    // A segment that is too short to show that its gate repeats is treated like the one before it. A segment
+    // without a gate keeps the errors that earlier gates made.
     gated_ = !Norms::worst_case && (!(x.g.array() == 0.0).all() || !error_.coherent.isZero(0));
     coherent_gate_ = !Norms::worst_case && (coherent_decay(x.g) || error_.repeating_gate);
     error_.repeating_gate = coherent_gate_;
@@ -115,7 +117,7 @@ class Chunks : private bounds::Chunk {
   }
 
  private:
-  /// The chunk's inputs, its exact outputs and the exact state after it, by the recurrence.
+  /// Loads the chunk's inputs, and computes its exact outputs and the exact state after it by the recurrence.
   void load(Index begin, Index tokens) {
     L = tokens;
     Q = x_.q.middleRows(begin, L);
@@ -151,19 +153,19 @@ class Chunks : private bounds::Chunk {
     exp_bias = coherent_gate_ ? decay.start_error : decay.start_bias;
   }
 
-  /// The size of x^T M where each element of x is off by itself.
+  /// The size of x^T M if each element of x has an independent error.
   template <class Row, class M>
   [[nodiscard]] static double read_size(const Eigen::MatrixBase<Row>& x, const M& m) {
     const Vec size = m.rowwise().norm();
     return x.transpose().cwiseProduct(size).norm();
   }
 
-  /// [dk] What S as an operand is off by, row by row.
+  /// [dk] The rounding error of S as an operand, row by row.
   [[nodiscard]] Vec state_rounding() const {
     return (Norms::u(c_.state_operand) * s).array() + subnormal_error(c_.state_operand) * root_dv_;
   }
 
-  /// P = Q K^T o E and dP. With the scale in P the subnormals are those of scale P.
+  /// P = Q K^T o E and dP. If the scale is in P, the subnormals are those of scale P.
   void scores() {
     const Mat QK = Q * K.transpose();
     P_ = QK.cwiseProduct(decay.between);
@@ -175,7 +177,7 @@ class Chunks : private bounds::Chunk {
                      (1 + keys_.products) * u32_ * size, stored);
   }
 
-  /// V' and what it is off by; R, through which o sees the state.
+  /// V' and its error; R, through which o depends on the state.
   void correct() {
     R_ = decay.from_start.asDiagonal() * Q;
     if (!delta_) {
@@ -207,13 +209,13 @@ class Chunks : private bounds::Chunk {
         keys_.factor * eG.cwiseProduct(QS) +
         Vec::Constant(L, c_.q_decayed == Format::fp16 ? subnormal_error(c_.q_decayed) * s.sum() : 0.0);
     const Vec rounded = (Norms::u(c_.v_new) * v_.n).array() + subnormal_error(c_.v_new) * root_dv_;
-    // With the scale in P one sum goes on from e^G Q S.
+    // If the scale is in P, one sum continues from e^G Q S.
     const Vec before = scaled_ ? Vec(eG.cwiseProduct(QS)) : Vec(Vec::Zero(L));
     const Vec PV = row_norms(P_ * V_new) + before;
     const Vec sizes = Norms::mv(P_, v_.n) + before;
     const Vec sums_of_o = row_norms(bound_.o.middleRows(begin, L)) / std::max(scale_, kSmallestNormal32);
     const Vec summed = in_any_order(L, sizes, PV, eG.cwiseProduct(QS), sums_of_o);
-    // Quadrature over the tokens leaves out that one rounding of q_i, or of S, is in all of its products.
+    // Quadrature over the tokens ignores that one rounding of q_i, or of S, enters all of its products.
     const Vec in_chunk = Norms::add(Norms::mv(P_, Norms::add(v_.dV, rounded)), Norms::mv(dP_, v_.n),
                                     Vec(keys_.rounding * read_q_), read_state_, summed);
     const Vec local = scale_ * Norms::add(quadratic(R_, error_.sigma), from_state, in_chunk);
@@ -240,7 +242,7 @@ class Chunks : private bounds::Chunk {
     const Vec Kd_squares = Kd.rowwise().squaredNorm();
     const double decay_squared = std::pow(decay.start_error(L - 1), 2);
 
-    // What the tokens write is off along their own keys: Kd^T diag(weight) Kd.
+    // The writes of the tokens have errors along their own keys: Kd^T diag(weight) Kd.
     const Format written = c_.k_decayed == Format::none ? c_.v_decayed : c_.v_new;
     Vec dVs = Norms::add(v_.dV, Norms::add(Norms::u(written), (keys_.in_products ? 2 : 1) * u32_) * v_.n);
     if (Norms::worst_case) dVs += to_end_error.cwiseProduct(v_.n);
@@ -258,13 +260,13 @@ class Chunks : private bounds::Chunk {
                    Norms::add(Norms::u(c_.k_decayed), keys_.rounding) * mk, u32_ * (next + eC * s),
                    Norms::u(below_fp32(c_.state)) * next, subnormal_error(c_.v_decayed) * root_dv_ * K1,
                    floor, keys_.factor * mk, Vec::Constant(mk.size(), lost_keys));
-    // A state that the products add to in the matrix unit is cut off with each of their blocks.
+    // If the matrix unit adds the products to the state, the state is truncated with each of their blocks.
     const double most =
         exponential_.repeats && c_.accumulator == Accumulator::tensor_core ? most_cut(L) : 0.0;
     const Vec cut = most * next.cwiseMax(eC * s);
     if (Norms::worst_case) row_errors += cut;
     const Vec diagonal = Norms::diag(row_errors);
-    // All tokens of the chunk take off the same rounding of S: K_d^T W of it.
+    // All tokens of the chunk subtract the same rounding of S: K_d^T W applied to it.
     Mat taken;
     if (rounds_state_ && delta_) taken = (Kd.transpose() * v_.W) * state_rounding().asDiagonal();
 
@@ -317,10 +319,11 @@ class Chunks : private bounds::Chunk {
     std::swap(S, S_next);
   }
 
-  /// n products of rows of sizes `m` and sum `sum`: summed by themselves, or in fp32 one by one onto what stands `before`
-  /// them until it is `after` (a matrix unit's are `cut`). Each partial sum then has the size of both and is rounded:
-  /// gamma_n (m + before), or in the mean sqrt(n) u / sqrt(3) times sqrt(m^2 + max(before, after)^2). BOUNDS has the first
-  /// alone, though its fp32 sums in any order.
+  /// n products of rows of sizes `m` with sum `sum`: either summed on their own, or added in fp32 one by one
+  /// to the value `before` until it becomes `after` (a matrix unit's sums are truncated, `cut`). Each partial
+  /// sum then has the size of both and is rounded: gamma_n (m + before), or on average sqrt(n) u / sqrt(3)
+  /// times sqrt(m^2 + max(before, after)^2). BOUNDS only has the first case, although its fp32 sums come in
+  /// any order.
   [[nodiscard]] Vec in_any_order(Index n, const Vec& m, const Vec& sum, const Vec& before,
                                  const Vec& after) const {
     const Vec apart = Norms::acc(n, m, sum, c_.accumulator);
@@ -330,8 +333,9 @@ class Chunks : private bounds::Chunk {
     return apart.cwiseMax(each * (m.cwiseAbs2() + before.cwiseMax(after).cwiseAbs2()).cwiseSqrt());
   }
 
-  /// What is cut off, half of the most in the mean, has the sign of S and adds up from chunk to chunk: between half of
-  /// `share` S and all of it, as far from the next number as S happens to be; the mean along S, the rest by rows.
+  /// The truncated part, half of the largest on average, has the sign of S and adds up from chunk to chunk:
+  /// between half of `share` S and all of it, depending on how far S happens to be from the next number. The
+  /// mean is along S; the rest is added by rows.
   void add_cut(const Vec& cut, double share) {
     gram_ = S_next * S_next.transpose();
     const Vec rest = (0.5 * cut).cwiseAbs2();
@@ -342,7 +346,7 @@ class Chunks : private bounds::Chunk {
     sum.diagonal() += f[2] * rest;
   }
 
-  /// The range guard G0 reads the largest magnitude among all that a kernel stores.
+  /// The range guard G0 looks at the largest magnitude of everything that a kernel stores.
   template <class... Matrices>
   void note_range(const Matrices&... x) {
     bound_.largest = std::max({bound_.largest, x.cwiseAbs().maxCoeff()...});
@@ -362,20 +366,21 @@ class Chunks : private bounds::Chunk {
   double scale_;
   bounds::KeyError keys_;
   bool scaled_ = false;        ///< the scale is in P
-  bool gated_ = false;         ///< a gate, in prob or semi: its bias is tracked
-  bool rounds_keys_ = false;   ///< q, k or beta k as operands, each row once for all of its products
-  bool rounds_state_ = false;  ///< S as an operand, once for all products of a chunk
+  bool gated_ = false;         ///< there is a gate, in prob or semi, whose bias is tracked
+  bool rounds_keys_ = false;   ///< operands q, k or beta k are rounded once a row for all products
+  bool rounds_state_ = false;  ///< S is rounded as an operand, once for all products of a chunk
   bool cuts_ =
-      false;  ///< the state may be the accumulator of products that cut their sums off, in prob or semi
-  bool coherent_gate_ = false;  ///< all of the decay's error goes to it
+      false;  ///< the state may be the accumulator of products that truncate their sums, in prob or semi
+  bool coherent_gate_ = false;  ///< all of the decay's error is added to it
   StateError error_;
   Bound bound_;
 
-  bounds::Correction v_;  ///< V': without the delta rule it is beta V, rounded once
+  bounds::Correction v_;  ///< V'; without the delta rule it is beta V, rounded once
   Mat P_, dP_, R_;
-  Vec read_q_;  ///< [L] mv(q_i, row norms of the state after token i): what one rounding of q_i does to all of o_i
-  Vec read_state_;  ///< [L] what one rounding of S does to o_i through all of V'
-  Mat gram_;        ///< S S^T, where it is known
+  Vec read_q_;  ///< [L] mv(q_i, row norms of the state after token i): the effect of one rounding of q_i on
+                ///< all of o_i
+  Vec read_state_;  ///< [L] the effect of one rounding of S on o_i through all of V'
+  Mat gram_;        ///< S S^T, if it is known
 };
 
 }  // namespace

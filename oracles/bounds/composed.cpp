@@ -24,7 +24,7 @@ using bounds::below_fp32;
 using bounds::diagonal_roots;
 using bounds::row_norms;
 
-/// At least the largest eigenvalue of G = (Diag(1/s) S)(Diag(1/s) S)^T: its largest sum of a row.
+/// An upper bound of the largest eigenvalue of G = (Diag(1/s) S)(Diag(1/s) S)^T: its largest row sum.
 double spread_of(const Mat& S, const Vec& s) {
   Mat unit = S;
   for (Index l = 0; l < S.rows(); ++l) unit.row(l) *= s(l) > 0 ? 1.0 / s(l) : 0.0;
@@ -32,7 +32,8 @@ double spread_of(const Mat& S, const Vec& s) {
   return gram.cwiseAbs().rowwise().sum().maxCoeff();
 }
 
-/// Row by row what composing rounds: n products of each element, their sum with N, and the state that is kept.
+/// The roundings of composing, row by row: n products for each element, their sum with N, and the state that
+/// is kept.
 template <Mode mode>
 Vec rounding_of(const Mat& M, const Mat& N, const Mat& S, const Vec& s, Index n, const Contract& c) {
   using Norms = Algebra<mode == Mode::det ? Mode::det : Mode::prob>;
@@ -63,7 +64,7 @@ StateError composed_error(const StateError& direct, const StateError& maps, doub
     f = worst_case_factors<3>({direct.sigma.trace(), columns * maps.sigma.trace(), diagonal.sum()});
   out.sigma = f[0] * direct.sigma + f[1] * columns * maps.sigma;
   out.sigma.diagonal() += f[2] * diagonal;
-  // What decays are off by in the mean is in the direct pass; what sums are cut off by is of the map's own elements.
+  // The mean error of decays is in the direct pass; the truncation of sums is that of the map's own elements.
   if (mode != Mode::det && accumulator == Accumulator::tensor_core) {
     const auto h = worst_case_factors<2>({direct.coherent.trace(), maps.coherent.trace()});
     out.coherent = h[0] * direct.coherent + h[1] * maps.coherent;
@@ -91,7 +92,7 @@ ComposedState composed_state(const Sequence<double>& part, const Sequence<double
   const Mat& S = part.initial_state;
   const StateError before = bounds::starting_error(carried, mode, dk);
   const Vec s = row_norms(S) + diagonal_roots(before.sigma);
-  // What underflows in M is as large as S beside 1: in units of c its columns are at most 1.
+  // A value that underflows in M counts relative to S, not to 1: in units of c its columns are at most 1.
   const double c = std::max(1.0, s.maxCoeff());
   Sequence<double> scaled = maps;
   scaled.initial_state.leftCols(dk) = (s / c).asDiagonal();

@@ -12,11 +12,11 @@
 namespace samestate::bounds {
 namespace {
 
-/// Relative error of exp given the absolute error of its argument. Capped at e^50: far beyond it nothing is
-/// left to bound, and an infinity times a flushed 0 would be NaN.
+/// Relative error of exp for a given absolute error of its argument. Capped at e^50: far beyond that there is
+/// nothing left to bound, and infinity times a flushed 0 would be NaN.
 double relative_error(double argument_error) { return std::expm1(std::min(argument_error, 50.0)); }
 
-/// Error of the fp32 cumulative sum G of g, as functions of the two ends.
+/// The error of the fp32 cumulative sum G of g, as functions of the two ends.
 class ScanError {
  public:
   ScanError(const Vector<double>& g, const Vector<double>& sums, Scan scan, Mode mode, bool rounded_once,
@@ -33,7 +33,7 @@ class ScanError {
     if (!det_) run_twins(g);
   }
 
-  /// Of G_i; the first sum is g_0 itself, exact.
+  /// The error of G_i; the first sum is g_0 itself and exact.
   [[nodiscard]] double at(Index i) const {
     if (det_ && tree_) return kUnitRoundoff32 * levels_ * std::fabs(sums_(i));
     const double steps = std::max(prefix_(i) - prefix_(0), 0.0);
@@ -42,8 +42,9 @@ class ScanError {
     return 2 * std::max(std::fabs(sequential_(i)), std::fabs(doubling_(i))) + spread(size);
   }
 
-  /// By how much two fp32 sums of all g may differ: the scan's last, and one in any order. det: the errors of both; else what the
-  /// two scans really make, and the quadrature of roundings, which is three deviations of a sum in a tree.
+  /// The largest difference between two fp32 sums of all g: the scan's last one, and one in any order. det:
+  /// the errors of both; otherwise the actual errors of the two scans, and the quadrature of roundings, which
+  /// is three deviations of a sum in a tree.
   [[nodiscard]] double apart() const {
     const Index last = sums_.size() - 1;
     if (!det_) return at(last);
@@ -51,15 +52,15 @@ class ScanError {
     return at(last) + std::max(at(last), any_order);
   }
 
-  /// Of G_i - G_j.
+  /// The error of G_i - G_j.
   [[nodiscard]] double between(Index i, Index j) const {
     const double scaled =
         log2e_ == Log2e::sum && i != j ? kUnitRoundoff32 * (std::fabs(sums_(i)) + std::fabs(sums_(j))) : 0.0;
     if (det_ && tree_) {
       return i == j ? 0.0 : scaled + kUnitRoundoff32 * levels_ * (std::fabs(sums_(i)) + std::fabs(sums_(j)));
     }
-    // A sum made from its rounded predecessor, and one that is made exactly (in double, compensated, of
-    // blocks) and rounded once at each end: no kernel of the contract is held to the narrower of the two.
+    // Covers a sum made from its rounded predecessor, and one that is made exactly (in double, compensated,
+    // from blocks) and rounded once at each end: kernels of the contract may use either.
     const double steps = std::fabs(prefix_(i) - prefix_(j));
     if (det_) {
       const double ends = i == j || !once_ ? 0.0 : std::fabs(sums_(i)) + std::fabs(sums_(j));
@@ -74,11 +75,11 @@ class ScanError {
  private:
   static double spread(double squares) { return kUnitRoundoff32 / std::sqrt(3.0) * std::sqrt(squares); }
 
-  /// The fp32 scan in both orders, minus the exact one: running sum, and doubling x_i += x_{i - d}, d = 1, 2,
-  /// 4, ...
+  /// The fp32 scan in both orders, minus the exact one: a running sum, and doubling x_i += x_{i - d}, d = 1,
+  /// 2, 4, ...
   void run_twins(const Vector<double>& g) {
     const Index L = g.size();
-    // In units of log2 where the gates are multiplied first.
+    // In units of log2 if log2 e multiplies the gates first.
     constexpr float kLog2e = 1.4426950408889634F;
     const bool first = log2e_ == Log2e::gate;
     const double unit = first ? 1.4426950408889634 : 1.0;
@@ -107,12 +108,13 @@ class ScanError {
   bool once_;
   Log2e log2e_;
   double levels_ = 1.0;
-  Vector<double> prefix_;  ///< sums of |G| (det) or of G^2 up to i
+  Vector<double> prefix_;  ///< sums of |G| (det) or of G^2, up to i
   Vector<double> sequential_;
   Vector<double> doubling_;
 };
 
-/// Of the sums of g, each g below -128 taken as any value between itself and -128, but none below -1024.
+/// The sums of g if each g below -128 is replaced by any value between itself and -128, but by none below
+/// -1024.
 class SumError {
  public:
   SumError(const Vector<double>& gates, Scan scan, Mode mode, bool rounded_once, Log2e log2e)
@@ -120,7 +122,7 @@ class SumError {
     if ((gates.array() < kDecayFloor).any())
       most_.emplace(gates, kDeepestFloor, scan, mode, rounded_once, log2e);
   }
-  /// With -128 in place of what lies below.
+  /// With -128 instead of anything below it.
   [[nodiscard]] const Vector<double>& sums() const { return least_.sums; }
   [[nodiscard]] double at(Index i) const {
     return most_ ? std::max(least_.error.at(i), most_->error.at(i)) : least_.error.at(i);

@@ -75,7 +75,8 @@ class Correcting {
   }
 
  private:
-  /// dA through (I + A)^-1: T dA V' to first order, 1 / (1 - ||T dA||) for the rest of the series.
+  /// The effect of dA through (I + A)^-1: T dA V' to first order, 1 / (1 - ||T dA||) for the rest of the
+  /// series.
   [[nodiscard]] Vec of_A(const Mat& A, const Mat& KK) {
     const Mat dKK = product_error<mode>(x_, x_.K, KK, c_, keys_, Norms::u(c_.beta_k));
     const double roundings = 2 + keys_.products;
@@ -92,13 +93,14 @@ class Correcting {
                                           : 3 * row_norms(Norms::mm(T_, dA)).maxCoeff();
     const double limit = Norms::worst_case ? kNonlinearityWorst : kNonlinearity;
     out_.vacuous = !(out_.nonlinearity < limit);
-    // One rounding of k_i, or of beta k_i, is in all products of its row: quadrature over them leaves that out.
+    // One rounding of k_i, or of beta k_i, enters all products of its row, which quadrature over them
+    // ignores.
     const Vec row = b_.cwiseProduct(
         Norms::add(Vec(keys_.rounding * x_.read_k), Vec(Norms::u(c_.beta_k) * x_.read_k_inside)));
     return Norms::mv(T_, Norms::add(Norms::mv(dA, out_.n), row)) / (1 - std::min(out_.nonlinearity, limit));
   }
 
-  /// Rounding of the stored T: its diagonal 1 is exact, unless it is T diag(beta) that is stored.
+  /// Rounding of the stored T: its diagonal of 1 is exact, unless T diag(beta) is stored.
   [[nodiscard]] Mat stored_T_error() const {
     if (c_.beta_in_T) return Norms::add(Norms::u(c_.T) * T_.cwiseAbs(), u32_ * T_.cwiseAbs());
     const Mat off = T_.template triangularView<Eigen::StrictlyLower>();
@@ -106,7 +108,8 @@ class Correcting {
                       subnormal_error(c_.T) * ones(x_.L, Eigen::StrictlyLower));
   }
 
-  /// What T diag(beta) loses below the normal range multiplies v - e^G S^T k itself, which beta need not have made small.
+  /// The part of T diag(beta) that is lost below the normal range multiplies v - e^G S^T k itself, which beta
+  /// need not have made small.
   [[nodiscard]] Vec flushed_T() const {
     if (!c_.beta_in_T) return Vec::Zero(x_.L);
     const Vec raw = x_.v + x_.decay.from_start.cwiseProduct(KS_norm_ + quadratic(x_.K, sigma_));

@@ -4,10 +4,10 @@
 #include "oracles/bounds/bound.h"
 #include "oracles/bounds/decay.h"
 
-/// What the delta rule adds to the bound of a chunk: the errors of V' = T (beta V - beta e^G K S).
+/// The part of a chunk's bound that the delta rule adds: the errors of V' = T (beta V - beta e^G K S).
 namespace samestate::bounds {
 
-/// One chunk of L tokens: its exact values, and the sizes that the bounds multiply. Names of
+/// One chunk of L tokens: its exact values, and the magnitudes that the bounds multiply. Names are those of
 /// reference/contract.h.
 struct Chunk {
   Index L = 0;
@@ -22,33 +22,33 @@ struct Chunk {
   Vector<double> s;         ///< [dk] row norms of S, inflated by its error
   Vector<double> QS;        ///< [L] row norms of Q S
   Vector<double> exp_bias;  ///< [L] the error of e^G that adds linearly from chunk to chunk
-  /// [L] Size of k_i^T S, S the state that token i reads, and what of it the chunk has written, where each element of k_i
-  /// is off by itself; 0 where no operand is rounded.
+  /// [L] size of k_i^T S, where S is the state that token i reads, and of the part that this chunk has
+  /// written, if each element of k_i has an error of its own; 0 if no operand is rounded
   Vector<double> read_k, read_k_inside;
   ChunkDecay decay;
 };
 
-/// How far the kernel's q and k are from the exact ones.
+/// The distance of the kernel's q and k from the exact ones.
 struct KeyError {
-  double rounding = 0.0;     ///< u_qk: of each element as operand
-  double factor = 0.0;       ///< e: of the l2norm factor, common to a row
+  double rounding = 0.0;     ///< u_qk: for each element as an operand
+  double factor = 0.0;       ///< e: for the l2norm factor, common to a row
   double products = 0.0;     ///< fp32 roundings, in units of u32, of multiplying sums by factor and scale
-  bool in_products = false;  ///< the factor multiplies sums: the operands are q and k as given
+  bool in_products = false;  ///< the factor multiplies sums, and the operands are q and k as given
 };
 
 struct Correction {
-  Matrix<double> W;   ///< [L, dk] exact, T beta e^G K: how V' sees S
+  Matrix<double> W;   ///< [L, dk] exact, T beta e^G K: how V' depends on S
   Vector<double> n;   ///< [L] row norms of V', inflated
   Vector<double> dV;  ///< [L] errors of the rows of V' made in this chunk
   Vector<double>
-      coherent_write;         ///< [L] |beta| exp_bias ||K S||: what the decay's error does to the residual
-  double largest = 0.0;       ///< largest magnitude that the kernel must represent on the way
+      coherent_write;    ///< [L] |beta| exp_bias ||K S||: the effect of the decay's error on the residual
+  double largest = 0.0;  ///< largest magnitude that the kernel must represent in between
   double nonlinearity = 0.0;  ///< ||T dA||
-  bool vacuous = false;       ///< first order in dA is not enough
+  bool vacuous = false;       ///< the first-order expansion in dA is not accurate enough
 };
 
-/// Error of the products X K^T before the decay multiplies them: accumulation, both operands' rounding (and
-/// u_beta_k, that of beta k for A), the factors of the l2norm.
+/// Error of the products X K^T before the decay multiplies them: accumulation, the rounding of both operands
+/// (and u_beta_k, that of beta k, for A), and the factors of the l2norm.
 template <Mode mode>
 [[nodiscard]] Matrix<double> product_error(const Chunk& chunk, const Matrix<double>& X,
                                            const Matrix<double>& value, const Contract& contract,

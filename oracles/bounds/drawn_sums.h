@@ -8,9 +8,9 @@
 
 namespace samestate {
 
-/// g as differences of its sums from the first term on, each of them drawn as one rounding of working precision: what is
-/// left of g to a kernel that keeps these sums and subtracts two. In the sums what is below `floor` counts as `floor`. A
-/// kernel that adds the terms between rounds less.
+/// g as differences of its sums from the first term on, with each sum drawn as one rounding of working
+/// precision: this is what a kernel has left of g if it keeps these sums and subtracts two of them. Sums
+/// below `floor` count as `floor`. A kernel that adds only the terms in between rounds less.
 [[nodiscard]] inline Vector<Stochastic> of_drawn_sums(
     const Vector<Stochastic>& g, double floor = -std::numeric_limits<double>::infinity()) {
   Vector<Stochastic> out(g.size());

@@ -2,9 +2,9 @@
 
 #include <Eigen/Core>
 
-/// The hooks of Eigen's own libraries of products (Core/products/*_BLAS.h) for a scalar that multiplies whole matrices better than
-/// element by element: its `add_product(x, y, result, row stride, column stride)` adds x y to the result. To be inherited by the
-/// specialisations of that scalar.
+/// The hooks of Eigen's own libraries of products (Core/products/*_BLAS.h), for a scalar that multiplies
+/// whole matrices faster than element by element: its `add_product(x, y, result, row stride, column stride)`
+/// adds x y to the result. The specialisations for that scalar inherit from these.
 namespace samestate {
 
 /// A matrix in memory, read by strides.
@@ -19,7 +19,7 @@ struct StridedMatrix {
   }
 };
 
-/// Of Eigen::internal::general_matrix_matrix_product.
+/// Replaces Eigen::internal::general_matrix_matrix_product.
 template <class Index, class Scalar, int LhsOrder, int RhsOrder>
 struct MatrixTimesMatrix {
   using Traits = Eigen::internal::gebp_traits<Scalar, Scalar>;
@@ -42,7 +42,7 @@ struct MatrixTimesMatrix {
   }
 };
 
-/// Of Eigen::internal::general_matrix_vector_product, which Eigen has for each order.
+/// Replaces Eigen::internal::general_matrix_vector_product, which Eigen has for each storage order.
 template <class Index, class Scalar, int Order>
 struct MatrixTimesVector {
   template <class RhsMapper>

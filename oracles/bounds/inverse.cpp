@@ -17,8 +17,9 @@ struct InverseError {
   Accumulator accumulator;
   double eta = subnormal_error(operand) > 1e-30 ? subnormal_error(operand) : 0.0;
 
-  /// Rounding of both operands and accumulation of a product with inner extent n, relative to |X| |Y|. The
-  /// statistical modes take the tensor core's truncation whatever the contract says: it is the larger.
+  /// Rounding of both operands and accumulation for a product of inner extent n, relative to |X| |Y|. The
+  /// statistical modes use the tensor core's truncation whatever the contract says, because it is the larger
+  /// error.
   [[nodiscard]] double product(Index n) const {
     const double u = Norms::u(operand);
     const double terms = static_cast<double>(n);
@@ -30,7 +31,8 @@ struct InverseError {
     return Norms::add(u, u, accumulation);
   }
 
-  /// Error of a product of rounded operands: c relative to |X| |Y|, and what operands lose below the normal range.
+  /// Error of a product of rounded operands: c relative to |X| |Y|, plus what the operands lose below the
+  /// normal range.
   template <class X, class Y>
   [[nodiscard]] Matrix<double> rounded(double c, const X& x, const Y& y) const {
     const Matrix<double> relative = c * Norms::mm(x, y);
@@ -75,7 +77,8 @@ struct InverseError {
     return d;
   }
 
-  /// The same block row after block row: below the first block diagonal T_ij = -T_ii M with M = sum_m A_im T_mj, hence
+  /// The same, block row after block row: below the first block diagonal T_ij = -T_ii M with M = sum_m A_im
+  /// T_mj, hence
   ///   dM = A dT + rounding of M,  dT_ij = dT_ii M + T_ii dM + rounding of T_ii M.
   [[nodiscard]] Matrix<double> rows(const Matrix<double>& A, const Matrix<double>& T, Index base) const {
     const Index L = A.rows();
@@ -110,7 +113,7 @@ struct InverseError {
   [[nodiscard]] Matrix<double> doubling(const Matrix<double>& A) const {
     const Index L = A.rows();
     const double c = product(L);
-    const double inflate = Norms::worst_case ? 1.0 : 0.0;  // second order: |X| + dX in place of |X|
+    const double inflate = Norms::worst_case ? 1.0 : 0.0;  // second order: |X| + dX instead of |X|
     Matrix<double> X = Matrix<double>::Identity(L, L) - A;
     Matrix<double> N = A;
     Matrix<double> dX = kUnitRoundoff32 * A.cwiseAbs();
@@ -151,7 +154,8 @@ Matrix<double> error_in(const Matrix<double>& A, const Matrix<double>& T, const 
 /// Mean relative truncation of one operand.
 constexpr double kMeanTruncation = 0x1p-11;
 
-/// Of merges: with M = T22 A21, b(M) = b22 A21 - 2 t M and b(T21) = -b(M) T11 - M b11 - 2 t T21. Of rows alike.
+/// For merges: with M = T22 A21, b(M) = b22 A21 - 2 t M and b(T21) = -b(M) T11 - M b11 - 2 t T21. Likewise
+/// for rows.
 Matrix<double> bias_of(const Matrix<double>& A, const Matrix<double>& T, Index base, MergeOrder order) {
   const Index L = A.rows();
   Matrix<double> b = Matrix<double>::Zero(L, L);
@@ -184,7 +188,7 @@ Matrix<double> bias_of(const Matrix<double>& A, const Matrix<double>& T, Index b
 
 Matrix<double> inverse_error(const Matrix<double>& A, const Matrix<double>& T, const Contract& contract,
                              Mode mode) {
-  // Within one chunk semi is prob.
+  // Within one chunk semi is the same as prob.
   return mode == Mode::det ? error_in<Mode::det>(A, T, contract) : error_in<Mode::prob>(A, T, contract);
 }
 

@@ -4,11 +4,12 @@
 #include <cmath>
 #include <cstdint>
 
-/// A sample's rounding is a random function of the value (bounds_operators.md 2): which numbers it draws.
+/// A sample's rounding is a random function of the value (bounds_operators.md 2); these functions draw its
+/// numbers.
 namespace samestate {
 
-/// Uniform in (-1, 1), odd, the same for equal leading bits of the mantissa, whatever the exponent: so a sample rounds equal
-/// values alike and keeps the symmetries of rounding to nearest.
+/// Uniform in (-1, 1), odd, and the same for equal leading bits of the mantissa whatever the exponent. A
+/// sample therefore rounds equal values alike and keeps the symmetries of rounding to nearest.
 [[nodiscard]] inline double random_function(double x, std::uint64_t salt, int leading_bits = 36) {
   const auto bits = std::bit_cast<std::uint64_t>(x);
   const std::uint64_t last = std::uint64_t{1} << static_cast<unsigned>(52 - leading_bits);
@@ -21,8 +22,8 @@ namespace samestate {
   return std::signbit(x) ? -draw : draw;
 }
 
-/// The same, near normal and of the same variance, 1/3: the sum of twelve uniform numbers of 13 bits, which ends at six
-/// deviations where a uniform one ends at 1.7.
+/// The same, approximately normal with the same variance, 1/3: the sum of twelve uniform numbers of 13 bits,
+/// which ends at six deviations, whereas a uniform one ends at 1.7.
 [[nodiscard]] inline double normal_function(double x, std::uint64_t salt) {
   double sum = 0.0;
   for (std::uint64_t i = 0; i < 3; ++i) {

@@ -64,10 +64,10 @@ class Recurrence {
     if (carried_in == nullptr && u_state_ > 0) {
       error_.sigma.diagonal() += Norms::diag(u_state_ * norms_);
     }
-    // A segment without a gate does not lose what gates before it were off by.
+    // A segment without a gate keeps the errors that earlier gates made.
     gated_ = gated_ || (!Norms::worst_case && !error_.coherent.isZero(0));
     if (gated_) gram_ = S_ * S_.transpose();
-    // A segment too short to show that its gate repeats goes on as the one before it.
+    // A segment that is too short to show that its gate repeats is treated like the one before it.
     coherent_gate_ = !Norms::worst_case && (coherent_decay(x.g) || error_.repeating_gate);
     error_.repeating_gate = coherent_gate_;
   }
@@ -90,7 +90,7 @@ class Recurrence {
     const Vector<double> q = x_.q.row(t);
     const Index dk = k.size();
 
-    // Decay, and p = S'^T k. In det the decay's error counts with the rounding of a S.
+    // Decay, and p = S'^T k. In det the decay's error counts together with the rounding of a S.
     const Vector<double> decayed = a * (norms_ + diagonal_roots(error_.sigma));
     const bool old = c_.reads_old_state;
     const double of_decay = Norms::worst_case ? eps + lost : 0.0;
@@ -132,7 +132,7 @@ class Recurrence {
     const double variance = gated_ && !coherent_gate_ ? eps * eps / 3 + lost * lost : 0.0;
     double carried = propagate(a, b, k, q, Norms::diag(m1), dd, Norms::diag(m2), variance);
 
-    // Output, read before the state is rounded to its stored format.
+    // The output is read before the state is rounded to its stored format.
     double local = 0.0;
     if (old) {
       const double size = Norms::mv(q.transpose(), decayed)(0);
@@ -162,16 +162,17 @@ class Recurrence {
     if (gated_) write_gram(k, w + 0.5 * d.squaredNorm() * k);
   }
 
-  /// X <- H X H^T + extra k k^T, H = I - b k k^T, X symmetric. One row at a time, first from the left, then
-  /// from the right: each cancels by itself, which the rank-2 form of the same update would not.
+  /// X <- H X H^T + extra k k^T with H = I - b k k^T and X symmetric. One row at a time, first from the left
+  /// and then from the right: each step cancels on its own, which the rank-2 form of the same update would
+  /// not do.
   static void congruence(Matrix<double>& X, double b, const Vector<double>& k, double extra) {
     const Row right = k.transpose();
     if (b == 0.0) {
       if (extra != 0.0) scale_and_write(X, 1.0, extra, right);
       return;
     }
-    // Not (X k)^T: on the skew part that rounding leaves in X it has the other sign, and I + b k k^T would
-    // grow it.
+    // This must not be (X k)^T: on the skew part that rounding leaves in X it has the other sign, and I + b k
+    // k^T would grow that part.
     const Row left = right * X;
     for (Index i = 0; i < X.rows(); ++i) {
       X.row(i) -= b * k(i) * left;
@@ -185,8 +186,8 @@ class Recurrence {
     for (Index i = 0; i < X.rows(); ++i) X.row(i) = f * X.row(i) + c * k(i) * k;
   }
 
-  /// Sigma <- H (a^2 Sigma (+) diag(d1)) H^T (+) dd^2 k k^T (+) diag(d2) + variance H S' S'^T H^T, the last
-  /// term being the decay's error. Returns sqrt(q^T Sigma q) as it is before diag(d2) joins.
+  /// Sigma <- H (a^2 Sigma (+) diag(d1)) H^T (+) dd^2 k k^T (+) diag(d2) + variance H S' S'^T H^T, where the
+  /// last term is the decay's error. Returns sqrt(q^T Sigma q) before diag(d2) is added.
   double propagate(double a, double b, const Vector<double>& k, const Vector<double>& q,
                    const Vector<double>& d1, double dd, const Vector<double>& d2, double variance) {
     const auto seen = [&](const Matrix<double>& X) { return c_.reads_old_state ? root_of(X, q) : 0.0; };
@@ -213,7 +214,7 @@ class Recurrence {
       scale_and_write(sigma, h0, h1 * write, k.transpose());
       sigma.diagonal() += h2 * d2;
     } else {
-      // Quadrature inside the step, N = H diag(d1) H^T + dd^2 k k^T + diag(d2), then F2 across time.
+      // Quadrature inside the step, N = H diag(d1) H^T + dd^2 k k^T + diag(d2), then F2 over time.
       sigma *= a * a;
       congruence(sigma, b, k, 0.0);
       Matrix<double> step = d1.asDiagonal();
@@ -239,8 +240,8 @@ class Recurrence {
     for (Index i = 0; i < gram_.rows(); ++i) gram_.row(i) += k(i) * other + w(i) * key;
   }
 
-  /// A decay that rounds alike at every token: Sigma_c <- H (a^2 Sigma_c (+) eps^2 S' S'^T) H^T, (+) as in
-  /// det.
+  /// A decay that rounds alike at every token: Sigma_c <- H (a^2 Sigma_c (+) eps^2 S' S'^T) H^T, with (+) as
+  /// in det.
   void add_coherent(double a, double b, const Vector<double>& k, double eps) {
     Matrix<double>& sigma = error_.coherent;
     sigma *= a * a;
@@ -280,14 +281,14 @@ class Recurrence {
   bool delta_;
   double e_;  ///< error of the l2norm factor
   double u32_;
-  double u_state_;  ///< 0 where the state is kept in fp32
+  double u_state_;  ///< 0 if the state is kept in fp32
   double u_qk_;
-  bool gated_;  ///< the decay's own error is tracked beside m1 (not in det)
+  bool gated_;  ///< the decay's own error is tracked separately from m1 (not in det)
   double root_dv_;
-  bool coherent_gate_ = false;  ///< the decay's error goes to the coherent part
+  bool coherent_gate_ = false;  ///< the decay's error is added to the coherent part
   Matrix<double> S_;
   Vector<double> norms_;  ///< row norms of S
-  Matrix<double> gram_;   ///< S S^T, where gated_; S' S'^T inside a step
+  Matrix<double> gram_;   ///< S S^T, if gated_; S' S'^T inside a step
   StateError error_;
 };
 

@@ -20,7 +20,8 @@ using Vec = Vector<double>;
 
 constexpr Index kAlone = -1;
 
-/// [rows] which row it is equal to; kAlone where it is zero, which every format holds, or like no other.
+/// [rows] the row that each row is equal to; kAlone if it is zero, which is exact in every format, or equal
+/// to no other.
 std::vector<Index> alike(const Mat& x) {
   std::vector<Index> first(static_cast<std::size_t>(x.rows()), kAlone);
   std::unordered_map<std::string_view, Index> seen;
@@ -41,7 +42,7 @@ bool any(const std::vector<Index>& rows) {
 
 bool rounds(Format format) { return unit_roundoff(format) > unit_roundoff(Format::fp32); }
 
-/// Deviation of the rounding of each element: none of what the format holds.
+/// The deviation of each element's rounding; zero for values that the format represents.
 template <class Row>
 Vec deviations(const Eigen::MatrixBase<Row>& x, Format format) {
   return x.unaryExpr([format](double v) {
@@ -51,20 +52,20 @@ Vec deviations(const Eigen::MatrixBase<Row>& x, Format format) {
          std::sqrt(3.0);
 }
 
-/// An operand: which row of V or K, times which factor, in which format.
+/// An operand: the row of V or K, its factor, and its format.
 using Operand = std::tuple<Index, double, Format>;
 
 /// Tokens whose weights add up.
 struct Group {
   Index tokens = 0;
-  Index last = -1;  ///< token that was counted last: two points of one token are one
+  Index last = -1;  ///< the last token that was counted: two points of one token count once
   double variance = 0.0;
-  Vec deviation;       ///< [dk] of an operand that is a key
-  Vec kept;            ///< what the state holds of them: [dk] weights, or [dv] the sum of V'
-  double apart = 0.0;  ///< sum of the squares of what `kept` is the sum of
+  Vec deviation;       ///< [dk] for an operand that is a key
+  Vec kept;            ///< their part of the state: [dk] weights, or [dv] the sum of V'
+  double apart = 0.0;  ///< the sum of the squares of the terms in `kept`
 };
 
-/// Of the excess of m errors in common over m of their own.
+/// The excess of m shared errors over m independent ones.
 double excess(const Vec& sum, double apart) { return std::max(0.0, sum.squaredNorm() - apart); }
 
 class Walk {
@@ -82,7 +83,7 @@ class Walk {
     RepeatedRoundings out{Vec::Zero(x_.tokens()), Vec::Zero(x_.key_width())};
     if (!any(like_v_) && !any(like_k_)) return out;
     rows_ = Vec::Zero(x_.tokens());
-    // Twice: an operand of one token is what the modes count already.
+    // Two passes, because the modes already count an operand that has only one token.
     for (const bool counting : {true, false}) {
       counting_ = counting;
       Index at = 0;
@@ -105,7 +106,7 @@ class Walk {
   }
 
  private:
-  /// Whether anything is left.
+  /// Drops operands with one token; returns true if anything is left.
   [[nodiscard]] bool leave_those_alone() {
     for (auto* groups : {&values_, &keys_, &decayed_keys_})
       std::erase_if(*groups, [](const auto& entry) { return entry.second.tokens < 2; });
@@ -113,7 +114,7 @@ class Walk {
            (rounds(chunked_.P) && any(like_k_));
   }
 
-  /// The group of an operand; null where it has none or is only counted.
+  /// The group of an operand; null if it has none or is only counted.
   template <class Row>
   Group* group_of(std::map<Operand, Group>& groups, Index row, double factor, Format format, Index token,
                   const Eigen::MatrixBase<Row>& base, Index kept) {
@@ -136,7 +137,7 @@ class Walk {
 
   void one(Index begin, Index L) {
     load(begin, L);
-    // What each token's operands weigh in the rows of this chunk and in the state behind it.
+    // The weights of each token's operands in the rows of this chunk and in the state after it.
     std::map<Group*, std::pair<Vec, Vec>> weights;
     for (Index j = 0; j < L; ++j) weigh(begin, j, weights);
     if (counting_) return;
@@ -160,7 +161,7 @@ class Walk {
     double start = 0.0;
     for (Index i = 0; i < L_; ++i) {
       from_start_(i) = std::exp(start += x_.g(begin + i));
-      // Between tokens, so that a reset of -inf leaves its own tokens alone.
+      // Summed between tokens, so that a reset of -inf only affects its own tokens.
       double between = 0.0;
       E_(i, i) = 1.0;
       for (Index j = i; j-- > 0;) E_(i, j) = std::exp(between += x_.g(begin + j + 1));
@@ -222,7 +223,7 @@ class Walk {
     group_of(keys_, like_k_[static_cast<std::size_t>(t)], 1.0, c_->qk, t, x_.k.row(t), x_.value_width());
   }
 
-  /// What rounded keys do to the rows of the chunk, and what the state holds of them behind it.
+  /// The effect of rounded keys on the rows of the chunk, and their part of the state after it.
   void read_keys(Index begin) {
     for (auto& [operand, group] : decayed_keys_) {
       for (Index i = 0; i < L_; ++i) rows_(begin + i) += read(begin + i, group) * std::pow(from_start_(i), 2);
@@ -252,7 +253,7 @@ class Walk {
            excess(group.kept, group.apart);
   }
 
-  /// P_ij of one key that no decay tells apart.
+  /// P_ij for equal keys that no decay distinguishes.
   void equal_scores(Index begin) {
     struct Scores {
       Index column;
@@ -276,13 +277,13 @@ class Walk {
 
   const Sequence<double>& x_;
   Contract chunked_, recurrent_;
-  const Contract* c_ = nullptr;  ///< of the segment's form
+  const Contract* c_ = nullptr;  ///< the contract for the form of the segment
   bool delta_;
   std::vector<Index> like_v_, like_k_;
   bool counting_ = true;
   std::map<Operand, Group> values_, keys_, decayed_keys_;
   Vec rows_;  ///< [T] variance of o, before the scale
-  Mat S_;     ///< before the chunk; of the delta rule alone
+  Mat S_;     ///< the state before the chunk; only for the delta rule
   Index L_ = 0;
   Vec from_start_;
   Mat E_, K_, V_, P_, R_, Kd_, T_, W_, PT_, KdT_;
@@ -295,7 +296,8 @@ RepeatedRoundings repeated_roundings(const Sequence<double>& x, const Path& path
   const bool of_values =
       delta ? rounds(contract.beta_v) : rounds(contract.v_new) || rounds(contract.v_decayed);
   const bool of_keys = !delta && (rounds(contract.qk) || rounds(contract.k_decayed));
-  // Most contracts of the plan round none of these, and to look for equal rows takes as long as a small head's bound.
+  // Most contracts in plans round none of these, and searching for equal rows takes as long as a small head's
+  // bound.
   if (!of_values && !of_keys && !rounds(contract.P)) return {Vec::Zero(x.tokens()), Vec::Zero(x.key_width())};
   return Walk(x, contract, delta).run(path);
 }

@@ -10,8 +10,8 @@ RunningModel RunningModel::of(const Contract& contract) {
   model.ex2 = contract.exponential == Exponential::ex2;
   model.operand = unit_operand(contract);
   model.unstored = unstored_points(contract);
-  // Operands of 16 bit: what a kernel keeps between two products has their format. fp32 adds nothing to the
-  // working precision.
+  // 16-bit operands: values that a kernel keeps between two products have their format. fp32 adds nothing to
+  // the working precision.
   if (contract.input != Format::fp32 && contract.input != Format::none && contract.input != Format::fp64) {
     model.stored_unit = unit_roundoff(contract.input);
     model.stored_tiny = subnormal_error(contract.input);

@@ -11,22 +11,24 @@
 #include "reference/activations.h"
 #include "reference/rounding_point.h"
 
-/// A scalar that carries its own error: the exact value and a rigorous bound on what any correct fp32
-/// evaluation of the same expression may be off. Pushed through the reference's templates it bounds every
-/// system that has no bound of its own (the recurrent family keeps its own: there errors of a state cancel,
-/// which this cannot see).
+/// A scalar that carries its own error: the exact value and a rigorous bound on the error of any correct fp32
+/// evaluation of the same expression. Evaluating the reference templates with it bounds every system that has
+/// no bound of its own. (The recurrent family keeps its own bounds: there errors of a state cancel, which
+/// this scalar cannot see.)
 ///
-/// Sums are bounded for any order. A sum of n terms keeps the sum of their largest possible magnitudes, M,
-/// and the count; only where it is used otherwise is its rounding charged: (n - 1) u M / (1 - (n - 1) u),
-/// Higham's bound for an arbitrary tree. So Eigen's products, loops and a kernel's own blocking are all
-/// covered by one pass. A factor in front of a product (`c * (A * B)`) goes after an eval(): Eigen would multiply
-/// each block of the sum by it, and what is multiplied is charged as a sum of its own.
+/// Sums are bounded for any order. A sum of n terms keeps its count and the sum M of the largest possible
+/// magnitudes of its terms; its rounding is charged only when the sum is used in another operation: (n - 1) u
+/// M / (1 - (n - 1) u), Higham's bound for an arbitrary tree. So Eigen's products, loops and a kernel's own
+/// blocking are all covered by one evaluation. A factor in front of a product (`c * (A * B)`) must be applied
+/// after an eval(): otherwise Eigen multiplies each block of the sum by it, and each multiplied block is
+/// charged as a sum of its own.
 namespace samestate {
 
 inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 inline constexpr double kLargestOfFp32 = 0x1.fffffep127;
 
-/// What the operations of a contract may round. Errors in units u of the working precision, relative.
+/// The roundings that the operations of a contract may make. Errors are relative, in units u of the working
+/// precision.
 struct RunningModel {
   double unit = 0x1p-24;        ///< of additions and multiplications (fp32)
   double tiny = 0x1p-125;       ///< results below 2^-126 may be flushed to zero; twice that, see shift()
@@ -35,26 +37,27 @@ struct RunningModel {
   double function_units = kFunctionUnits;  ///< log, log1p, expm1, sin, cos
   ExponentialModel exponential;            ///< exp, its measured constants
   bool ex2 = false;                        ///< exp(x) is ex2.approx(x log2 e), the product rounded
-  double stored_unit = 0.0;                ///< of a rounding point of the reference (stored()); 0: none
-  double stored_tiny = 0.0;                ///< absolute error of a rounding there
-  double stored_most = kUnlimited;         ///< what a kernel stores there has this size at most, or overflows
-  bool* overflows = nullptr;  ///< set where it may; which values hang on it, Running::overflows says
-  /// Where not none, the value is the twin's: rounding points round it to nearest, and the error is how far a kernel of the
-  /// same points may be from the twin. Where all of value +- error is rounded to one number there is none left.
+  double stored_unit = 0.0;  ///< for a rounding point of the reference (stored()); 0 if it does not round
+  double stored_tiny = 0.0;  ///< absolute error of a rounding there
+  double stored_most = kUnlimited;  ///< the largest value that a kernel can store there
+  bool* overflows = nullptr;        ///< set if a value may overflow; see Running::overflows
+  /// If not none, the value is the twin's: rounding points round it to nearest, and the error is the possible
+  /// distance between the twin and a kernel with the same points. If all of value +- error rounds to one
+  /// number, that distance becomes zero.
   Format nearest = Format::none;
-  Format operand = Format::none;           ///< to which a matrix unit rounds its operands; none: to nothing
-  bool of_twin = false;                    ///< operands too are rounded to nearest, or cut off, as the twin's
-  bool* rounds = nullptr;                  ///< set where it does
-  const SkippedPoints* skipped = nullptr;  ///< of the twin: points that the kernel does not have
+  Format operand = Format::none;            ///< to which a matrix unit rounds its operands, if it does
+  bool of_twin = false;                     ///< operands are rounded to nearest, or truncated, as in the twin
+  bool* rounds = nullptr;                   ///< set if it does
+  const SkippedPoints* skipped = nullptr;   ///< for the twin: points that the kernel does not have
   const SkippedPoints* unstored = nullptr;  ///< points at which the contract rounds nothing
-  bool sums_stored = false;                 ///< of the twin: summed() takes what was stored
-  SoftmaxOrder softmax;                     ///< of the twin
+  bool sums_stored = false;                 ///< for the twin: summed() takes the stored values
+  SoftmaxOrder softmax;                     ///< for the twin
 
-  /// Of a contract: rounding points keep 16 bits where its operands do.
+  /// The model of a contract: rounding points keep 16 bits if its operands do.
   [[nodiscard]] static RunningModel of(const Contract& contract);
   /// The same without the roundings at those points.
   [[nodiscard]] static RunningModel between_points(const Contract& contract);
-  /// Of the twin, all points rounded to nearest.
+  /// The model of the twin, with all points rounded to nearest.
   [[nodiscard]] static RunningModel twin(const Contract& contract);
 };
 
@@ -65,7 +68,7 @@ inline RunningModel& running_model() {
 }
 }  // namespace detail
 
-/// The model of this thread's arithmetic while the object lives.
+/// Sets the model of this thread's arithmetic while the object lives.
 class RunningScope {
  public:
   explicit RunningScope(const RunningModel& model) : before_(detail::running_model()) {
@@ -95,7 +98,8 @@ class Running {
     return x;
   }
 
-  /// A pending sum of so many terms, with the sum of their errors and of their largest possible magnitudes.
+  /// A pending sum with that number of terms, the sum of their errors, and the sum of their largest possible
+  /// magnitudes.
   [[nodiscard]] static Running sum_of(double terms, double value, double error, double magnitude) {
     Running x;
     x.value_ = value;
@@ -105,8 +109,8 @@ class Running {
     return x;
   }
 
-  /// x of a token whose choice a correct kernel may take otherwise (EQUATIONS 8.2), known to within `error`. What is
-  /// computed from it is not marked.
+  /// x of a token for which a correct kernel may make another choice (EQUATIONS 8.2), known to within
+  /// `error`. Values computed from it are not marked.
   [[nodiscard]] static Running undecided(const Running& x, double error) {
     Running y = within(x.value(), error).made_of(x);
     y.undecided_ = true;
@@ -114,19 +118,21 @@ class Running {
   }
   [[nodiscard]] bool undecided() const { return undecided_; }
 
-  /// Nothing is known of it since its format may have no number for it, or for something that it is made of: it may be a
-  /// NaN. An error that is infinite for another reason (a divisor that may be zero, a choice) excuses none.
+  /// True if nothing is known about the value because its format may have no number for it, or for something
+  /// that it is computed from: it may be a NaN. An error that is infinite for another reason (a divisor that
+  /// may be zero, a choice) does not excuse a NaN.
   [[nodiscard]] bool overflows() const {
     return overflows_ || (terms_ > 1.0 && beyond_fp32(magnitude_, magnitude_ - error_));
   }
-  /// This, computed from x. Of a finite error nothing is said, so that it costs nothing where all is well.
+  /// This value, marked as computed from x. A finite error is passed through unmarked, so the common case
+  /// costs nothing.
   [[nodiscard, gnu::always_inline]] inline Running made_of(const Running& x) const {
     Running y = *this;
     if (!(y.error_ < kUnlimited)) [[unlikely]]
       y.overflows_ = y.overflows_ || x.overflows();
     return y;
   }
-  /// Of an unlimited error, which an overflow may be the reason of.
+  /// A value with an unlimited error, which an overflow may have caused.
   [[nodiscard]] static Running overflowing(double value) {
     Running y = within(value, kUnlimited);
     y.overflows_ = true;
@@ -134,11 +140,11 @@ class Running {
   }
 
   [[nodiscard]] double value() const { return value_; }
-  /// Whether its last operation was a sum whose rounding is not charged yet.
+  /// True if its last operation was a sum whose rounding has not been charged yet.
   [[nodiscard]] bool is_pending() const { return terms_ > 1.0; }
-  /// Exactly one, by which a product rounds nothing.
+  /// True if it is exactly one: a product with it rounds nothing.
   [[nodiscard]] bool is_one() const { return value_ == 1.0 && magnitude_ == 1.0 && error_ == 0.0; }
-  /// The bound, the rounding of a pending sum included.
+  /// The bound, including the rounding of a pending sum.
   [[nodiscard, gnu::always_inline]] inline double error() const {
     if (terms_ <= 1.0) return error_;
     const double roundings = (terms_ - 1.0) * detail::running_model().unit;
@@ -147,12 +153,12 @@ class Running {
   }
 
   /// What a softmax subtracts in place of its maximum x. The softmax is the same whatever is subtracted, so a
-  /// kernel's errors are those it makes with its own maximum, taken as exact; only the rounding of the
-  /// difference sees that it may be off. Off by more than log 2 it could move terms across the flush to zero:
-  /// then the error stays.
+  /// kernel's errors are those that it makes with its own maximum, taken as exact; only the rounding of the
+  /// difference depends on the error of the maximum. An error above log 2 could move terms across the flush
+  /// to zero; then the error stays.
   [[nodiscard]] static Running shift(const Running& x) {
     const double error = x.error();
-    // What is rounded to nearest behind it does not cancel: the twin's bound has to know the maximum's error.
+    // Roundings to nearest after it do not cancel, so the twin's bound needs the error of the maximum.
     if (!(error < 0.69) || detail::running_model().of_twin) return x;
     Running y(x.value_);
     y.magnitude_ += error;
@@ -175,13 +181,14 @@ class Running {
   }
   friend Running operator-(const Running& x, const Running& y) { return x + (-y); }
   [[gnu::always_inline]] friend inline Running operator*(const Running& x, const Running& y) {
-    // One rounds nothing, so a pending sum stays pending: Eigen multiplies the partial sums of a long product by
-    // its alpha, and would have each of them charged apart.
+    // A factor of one rounds nothing, so a pending sum stays pending. Eigen multiplies the partial sums of a
+    // long product by its alpha, and each of them would otherwise be charged separately.
     if (x.is_one()) return y;
     if (y.is_one()) return x;
     const double ex = x.error();
     const double ey = y.error();
-    // A factor of exactly zero stays zero whatever the other one is, but for one that may be infinite in its format.
+    // A factor of exactly zero stays zero whatever the other factor is, unless that may be infinite in its
+    // format.
     if ((x.value_ == 0.0 && ex == 0.0) || (y.value_ == 0.0 && ey == 0.0))
       return std::isinf(ex + ey) && (x.overflows() || y.overflows()) ? overflowing(0.0) : Running{};
     return rounded(x.value_ * y.value_, std::abs(x.value_) * ey + std::abs(y.value_) * ex + ex * ey, 1.0)
@@ -203,7 +210,7 @@ class Running {
   Running& operator*=(const Running& y) { return *this = *this * y; }
   Running& operator/=(const Running& y) { return *this = *this / y; }
 
-  // Decisions are taken on the exact value; that a kernel takes the same is the caller's to guard
+  // Comparisons look at the exact values; the caller must make sure that a kernel decides the same way
   // (EQUATIONS 8.2).
   friend bool operator<(const Running& x, const Running& y) { return x.value_ < y.value_; }
   friend bool operator>(const Running& x, const Running& y) { return x.value_ > y.value_; }
@@ -212,8 +219,8 @@ class Running {
   friend bool operator==(const Running& x, const Running& y) { return x.value_ == y.value_; }
   friend bool operator!=(const Running& x, const Running& y) { return x.value_ != y.value_; }
 
-  /// x of an open choice, where another one may be made of values that nobody computed, of `size` at most: it overflows if
-  /// anything did or one of these may.
+  /// x of an open choice whose alternative may use values that nobody computed, of at most `size`. It
+  /// overflows if anything did, or if one of these values may.
   [[nodiscard]] static Running unknown(const Running& x, double size) {
     const RunningModel& model = detail::running_model();
     Running y = undecided(x, kUnlimited);
@@ -223,7 +230,7 @@ class Running {
     return y;
   }
 
-  /// The value with what came in and `units` roundings of the result.
+  /// The value with its carried error and `units` roundings of the result.
   [[nodiscard, gnu::always_inline]] static inline Running rounded(double value, double carried,
                                                                   double units) {
     const RunningModel& model = detail::running_model();
@@ -234,14 +241,15 @@ class Running {
   }
 
  private:
-  /// Whether fp32 may have no number for what has this size at most, its error counted, where that is known: 2^128 less a
-  /// thousandth in exact numbers is none to a kernel whose operands were rounded up before. Of what may be anything `exact` decides.
+  /// True if fp32 may have no number for a value of at most `most`, including its error. If the exact value
+  /// is known, 2^128 minus a thousandth counts as out of range, because a kernel's operands may have been
+  /// rounded up before. If the error is unlimited, `exact` decides.
   [[nodiscard]] static bool beyond_fp32(double most, double exact) {
     return exact > kLargestOfFp32 || (most > kLargestOfFp32 && most < kUnlimited);
   }
 
-  /// Whether fp32 has a number for a value, or for the partial sums of one whose terms have these sizes together. Where it may
-  /// have none, anything may follow.
+  /// True if fp32 has a number for a value, or for all partial sums of a sum whose terms have these
+  /// magnitudes together. If it may have none, anything may follow.
   [[nodiscard, gnu::always_inline]] static inline bool in_range(double most, double exact) {
     if (!(most > kLargestOfFp32)) [[likely]]
       return true;
@@ -252,14 +260,15 @@ class Running {
   }
 
   double value_ = 0.0;
-  double error_ = 0.0;      ///< of the terms
+  double error_ = 0.0;      ///< for the terms
   double magnitude_ = 0.0;  ///< sum over the terms of |value| + error
-  double terms_ = 0.0;      ///< how many a pending sum has
+  double terms_ = 0.0;      ///< the number of terms of a pending sum
   bool undecided_ = false;
-  bool overflows_ = false;  ///< of an infinite error alone
+  bool overflows_ = false;  ///< meaningful for an infinite error only
 };
 
-// Each function: the largest change of f over [value - error, value + error], then the function's own units.
+// For each function: the largest change of f over [value - error, value + error], plus the function's own
+// units.
 
 inline Running abs(const Running& x) { return Running::within(std::abs(x.value()), x.error()).made_of(x); }
 
@@ -277,7 +286,7 @@ inline Running exp(const Running& x) {
       model.ex2 ? model.exponential.ex2 + model.exponential.ex2_slope * (std::abs(x.value()) + x.error())
                 : model.exponential.exact;
   const double carried = e * std::expm1(x.error());
-  // An argument of which so little is known may be one that fp32 has no number for.
+  // With so large an error fp32 may have no number for the argument.
   if (!std::isfinite(carried)) [[unlikely]]
     return Running::overflowing(e);
   return Running::rounded(e, carried, units);
@@ -319,9 +328,9 @@ inline Running cos(const Running& x) {
       .made_of(x);
 }
 
-/// log(1 + e^x), by whatever way: kernels take log1p(exp(x)), log(1 + exp(x)), where the 1 swallows a small
-/// e^x, or x itself from 20 on. So one unit of 1 joins the units of the result, and of the exponential's
-/// argument.
+/// log(1 + e^x), in whatever way a kernel computes it: as log1p(exp(x)), as log(1 + exp(x)), where the 1
+/// swallows a small e^x, or as x itself from 20 on. So one unit of 1 is added to the units of the result and
+/// of the exponential's argument.
 inline Running softplus(const Running& x) {
   const RunningModel& model = detail::running_model();
   const double value = std::max(x.value(), 0.0) + std::log1p(std::exp(-std::abs(x.value())));
@@ -329,9 +338,9 @@ inline Running softplus(const Running& x) {
   return Running::rounded(value, carried, model.function_units).made_of(x);
 }
 
-/// sigma(x), by whatever way: kernels take 1 / (1 + e^-x), or (1 + tanh(x / 2)) / 2, where 1 and what is within a rounding of -1
-/// cancel: tanh within two roundings of 1 leaves sigma within one of them (bounds_operators.md 13). So one unit of 1 joins the
-/// error, of which silu makes |x|.
+/// sigma(x), in whatever way a kernel computes it: as 1 / (1 + e^-x), or as (1 + tanh(x / 2)) / 2, where 1
+/// cancels with a value within a rounding of -1: a tanh within two roundings of 1 leaves sigma within one of
+/// them (bounds_operators.md 13). So one unit of 1 is added to the error, which silu multiplies by |x|.
 inline Running logistic(const Running& x) {
   const Running y = logistic_by_exp(x);
   return Running::within(y.value(), y.error() + detail::running_model().unit).made_of(y);
@@ -344,7 +353,8 @@ struct RoundingPoint<Running> {
     const RunningModel& model = detail::running_model();
     const double error = x.error();
     if (model.nearest != Format::none) return nearest(x.value(), error, model.nearest);
-    if (model.stored_unit == 0.0 || (x.value() == 0.0 && error == 0.0)) return x;  // zero is a number of it
+    // zero is a number of the format
+    if (model.stored_unit == 0.0 || (x.value() == 0.0 && error == 0.0)) return x;
     const double size = std::abs(x.value()) + (std::isfinite(error) ? error : 0.0);
     if (size > model.stored_most && model.overflows != nullptr) *model.overflows = true;
     if (size > model.stored_most) return Running::overflowing(x.value());
@@ -352,11 +362,11 @@ struct RoundingPoint<Running> {
                            error + model.stored_unit * (std::abs(x.value()) + error) + model.stored_tiny)
         .made_of(x);
   }
-  /// Relative, so that it holds whatever power of two or factor stands on the operand or behind the product. What is known
-  /// exactly and a number of the format stays.
+  /// The error is relative, so it holds whatever power of two or factor is applied to the operand or after
+  /// the product. A value that is known exactly and is a number of the format stays unchanged.
   static Running operand(const Running& x) {
     const RunningModel& model = detail::running_model();
-    // Of three products of tf32 parts no operand is one rounded number, and no twin is made.
+    // With three products of tf32 parts no operand is one rounded number, so there is no twin.
     if (model.rounds != nullptr && model.operand != Format::tf32x3) *model.rounds = true;
     const double error = x.error();
     const double value = x.value();
@@ -368,8 +378,8 @@ struct RoundingPoint<Running> {
         .made_of(x);
   }
   static Running shift(const Running& x) { return Running::shift(x); }
-  /// Of the twin, whose stored weights are numbers of the maximum that was subtracted, the hull: a score that is off by a
-  /// rounding turned before may be the larger one in a kernel.
+  /// The twin's stored weights depend on the maximum that was subtracted, so it takes the hull: in a kernel,
+  /// a score may be the larger one after a rounding before it has fallen the other way.
   static bool take_larger(Running& maximum, const Running& score) {
     const bool larger = maximum < score;
     if (!detail::running_model().of_twin) {
@@ -384,13 +394,13 @@ struct RoundingPoint<Running> {
     maximum = error == score.error() && larger ? score : Running::within(value, error);
     return true;
   }
-  /// The larger error, but of the twin.
+  /// The larger error, except for the twin.
   static Running summed(const Running& x, const Running& kept) {
     const RunningModel& model = detail::running_model();
     return !model.of_twin || model.sums_stored ? kept : x;
   }
-  /// True where a sum of products with x may be made in any order and may hold products with zero. An x that may be infinite
-  /// forbids both.
+  /// True if a sum of products with x may be made in any order and may contain products with zero. An x that
+  /// may be infinite forbids both.
   static bool joins_any_sum(const Running& x) { return std::isfinite(x.value()) && std::isfinite(x.error()); }
   static bool divides_last() { return detail::running_model().softmax.divides_last; }
   static std::int64_t key_tile(std::int64_t keys) { return detail::running_model().softmax.tile_of(keys); }
@@ -407,7 +417,8 @@ struct RoundingPoint<Running> {
   }
 
  private:
-  /// What is known exactly, as data are: one number, but of a tie both, since units round it to even or away from zero.
+  /// A value that is known exactly, as data are, rounds to one number; a tie gives both neighbours, since
+  /// units round it to even or away from zero.
   static Running turned(double x, Format format) {
     const double y = round_to(x, format);
     const double half = format == Format::tf32_truncated ? 0.0 : half_ulp(x, format);
@@ -439,5 +450,5 @@ struct Eigen::NumTraits<samestate::Running> : Eigen::GenericNumTraits<samestate:
   };
 };
 
-// Whoever multiplies matrices of Running takes these products.
+// Code that multiplies matrices of Running needs these products.
 #include "oracles/bounds/running_products.h"  // IWYU pragma: keep

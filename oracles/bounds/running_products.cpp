@@ -10,14 +10,14 @@
 namespace samestate {
 namespace {
 
-/// Multiplications below which the factors are taken apart for nothing.
+/// Below this many multiplications, splitting the factors does not pay.
 constexpr Index kFewProducts = 200;
 
-/// A factor taken apart.
+/// A factor split into matrices of doubles.
 struct Parts {
   Matrix<double> value, size, error;
-  double least = std::numeric_limits<double>::infinity();  ///< size + error of what is not exactly zero
-  bool exact = true;                                       ///< no error
+  double least = std::numeric_limits<double>::infinity();  ///< smallest size + error of nonzero elements
+  bool exact = true;                                       ///< there are no errors
   bool finite = true, ones = false, zeros = false, pending = false;
 
   explicit Parts(const RunningMatrix& x)
@@ -46,7 +46,7 @@ struct Parts {
   [[nodiscard]] Matrix<double> terms() const {
     return (size + error).unaryExpr([](double most) { return most == 0.0 ? 0.0 : 1.0; });
   }
-  /// size + error of what is multiplied: a one is not.
+  /// size + error of the elements whose multiplication rounds: a factor of one does not.
   [[nodiscard]] Matrix<double> rounded(const RunningMatrix& x) const {
     Matrix<double> out = size + error;
     for (Index i = 0; ones && i < x.rows; ++i) {

@@ -3,15 +3,18 @@
 #include "oracles/bounds/eigen_products.h"
 #include "oracles/bounds/running_error.h"
 
-/// Products of matrices of Running, which Eigen would make element by element: the same bound by products of doubles.
+/// Products of matrices of Running: the same bound as Eigen's element-by-element evaluation, computed by
+/// products of doubles.
 namespace samestate {
 
 using RunningMatrix = StridedMatrix<Running>;
 
-/// result(i, j) += sum_l x(i, l) y(l, j), one pending sum an element. With sizes |x|, |y| and errors e, f, a term is off by
+/// result(i, j) += sum_l x(i, l) y(l, j), one pending sum per element. With magnitudes |x|, |y| and errors e,
+/// f, the error of a term is
 ///   |x| f + e |y| + e f + u (|x| + e) (|y| + f),
-/// whose sums are products of matrices; a factor of exactly one rounds nothing, one of exactly zero is no term. What may be
-/// flushed or is not finite, and ones beside sums that are pending, go term by term, as the operators of Running say.
+/// whose sums are products of matrices; a factor of exactly one rounds nothing, and a term with a factor of
+/// exactly zero is left out. Values that may be flushed or are not finite, and ones multiplied with pending
+/// sums, are handled term by term, by the operators of Running.
 void add_product(const RunningMatrix& x, const RunningMatrix& y, Running* result, Eigen::Index row_stride,
                  Eigen::Index column_stride);
 

@@ -17,8 +17,8 @@ std::uint64_t mixed(std::uint64_t x) {
 /// Uniform in [0, 1).
 double uniform(std::uint64_t x) { return static_cast<double>(mixed(x) >> 11U) * 0x1p-53; }
 
-/// One sample of so many rounds to nearest as kernels do: numbers of the format times a factor near one all err by that
-/// factor, and no draw of signs has such a slope.
+/// One out of this many samples rounds to nearest as kernels do: numbers of the format times a factor near
+/// one all have that relative error, and a draw of signs never has such a slope.
 constexpr int kRoundsToNearest = 32;
 
 void set_formats(const Contract& contract, SampledModel& model) {
@@ -33,8 +33,8 @@ SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, 
   SampledModel model;
   set_formats(contract, model);
   model.salt = mixed(seed ^ mixed(static_cast<std::uint64_t>(n)));
-  // A tensor core cuts its sums off, by how much is a property of a kernel: half of the samples have some of it, the
-  // others none. Likewise the mean of an exponential's error.
+  // A tensor core truncates its sums, and by how much is a property of a kernel: half of the samples have
+  // some truncation, the others none. The same holds for the mean error of an exponential.
   if (contract.accumulator == Accumulator::tensor_core && uniform(model.salt + 1) < 0.5)
     model.truncation = uniform(model.salt + 2);
   model.by_base_two = contract.exponential == Exponential::ex2;
@@ -67,7 +67,7 @@ SampledModel SampledModel::jitter(const Contract& contract, std::uint64_t seed, 
   model.drawn = model.near_normal = false;
   model.truncation = model.stagnation = model.exponential_bias = model.base_two_slope = 0.0;
   model.by_base_two = model.sums_stored = model.adds_one = false;
-  // The other order of three factors has products of its own, whose operands are others.
+  // The other order of three factors has other products, with other operands.
   if (model.operand != Format::none) model.associates_otherwise = false;
   return model;
 }

@@ -11,60 +11,65 @@
 #include "oracles/rounding.h"
 #include "reference/contract.h"
 
-/// How the roundings of a sample fall. One evaluation of a reference with drawn roundings is one member of the
-/// population of correct kernels of a contract; the kernel's error has to belong to it (bounds_operators.md 2).
+/// How the roundings of a sample are made. One evaluation of a reference with drawn roundings is one member
+/// of the population of correct kernels of a contract, and the kernel's error has to belong to that
+/// population (bounds_operators.md 2).
 namespace samestate {
 
-/// A rounding that no contract of an operator has, which a test plants in Stochastic arithmetic.
+/// A rounding that no contract of an operator has, which tests plant in Stochastic arithmetic.
 enum class Planted {
   none,
-  sums,       ///< every sum of products is stored in 16 bit
-  partial,    ///< every sum is kept in 16 bit while it is added up
-  functions,  ///< results of exp, log, sin, cos and sqrt (a norm's factor) are stored in 16 bit
-  quotients   ///< results of divisions are (a logistic function, what a norm makes)
+  sums,       ///< every sum of products is stored in 16 bits
+  partial,    ///< every sum is kept in 16 bits while it is accumulated
+  functions,  ///< results of exp, log, sin, cos and sqrt (the factor of a norm) are stored in 16 bits
+  quotients   ///< results of divisions are stored in 16 bits (a logistic function, the result of a norm)
 };
 
 struct SampledModel {
   Format kept =
-      Format::none;  ///< what a rounding point of the reference stores; none: nothing is rounded there
-  Format operand = Format::none;  ///< to which a matrix unit rounds its operands; none: to nothing
-  bool drawn = true;              ///< rounding points draw; false: they round to nearest, as the twin does
-  /// Those within an eighth of a spacing alike, and those of working precision within a spacing: rounding to nearest sends
-  /// what hardly differs to one number, where a draw of its own for each would let the errors cancel.
+      Format::none;  ///< the format that a rounding point of the reference stores; none if nothing is rounded
+                     ///< there
+  Format operand = Format::none;  ///< to which a matrix unit rounds its operands, if it does
+  bool drawn = true;              ///< rounding points draw; if false they round to nearest, as the twin does
+  /// Values within an eighth of a spacing draw alike, and for roundings of working precision values within a
+  /// spacing. Rounding to nearest sends values that hardly differ to one number; independent draws for each
+  /// would let the errors cancel.
   bool alike = false;
-  bool size_of_nearest = false;  ///< draws the sign of an error alone: see kept_in()
-  bool working = false;          ///< Stochastic draws the roundings of fp32, too
-  bool near_normal = false;      ///< those of a sum as the many that they are: where their tail is a limit
+  bool size_of_nearest = false;  ///< only the sign of an error is drawn: see kept_in()
+  bool working = false;          ///< Stochastic also draws the roundings of fp32
+  bool near_normal = false;  ///< the roundings of a sum are drawn as the many roundings that they are, if a
+                             ///< limit depends on their tail
   bool by_place =
-      false;  ///< those are of value and place: kernels add in another order at the edge of a tile
+      false;  ///< those depend on value and position: kernels add in another order at the edge of a tile
   bool sums_stored =
-      false;  ///< a softmax divides by the sum of the weights as stored, not of what they were before
-  double truncation = 0.0;        ///< of this sample's accumulator, share of the largest bias
-  double stagnation = 0.0;        ///< what this sample's sums lose behind large terms, share of n u
+      false;  ///< a softmax divides by the sum of the weights as stored, not by the sum of the weights before
+              ///< storing
+  double truncation = 0.0;        ///< of this sample's accumulator, as a share of the largest bias
+  double stagnation = 0.0;        ///< what this sample's sums lose next to large terms, as a share of n u
   double exponential_bias = 0.0;  ///< mean relative error of this sample's exponential, in units of fp32
   bool by_base_two = false;       ///< exp(x) is 2^(x log2 e): the product is rounded
   double base_two_slope = 0.0;    ///< relative error of this sample's log2 e, in units of fp32
-  bool adds_one = false;          ///< softplus(x) is log(1 + e^x), the sum rounded
+  bool adds_one = false;          ///< softplus(x) is computed as log(1 + e^x), with the sum rounded
   std::uint64_t salt = 0;
-  bool associates_otherwise = false;  ///< q (k v^T) where the form has (q k^T) v, and the reverse
+  bool associates_otherwise = false;  ///< q (k v^T) if the form has (q k^T) v, and the reverse
   SoftmaxOrder softmax;
-  const SkippedPoints* skipped = nullptr;   ///< points that a kernel leaves out: they round nothing
-  const SkippedPoints* unstored = nullptr;  ///< points at which the contract rounds nothing: there are none
+  const SkippedPoints* skipped = nullptr;   ///< points that a kernel leaves out: nothing is rounded there
+  const SkippedPoints* unstored = nullptr;  ///< points at which the contract rounds nothing
   Planted planted = Planted::none;
 
-  /// The n-th sample of a contract, its rounding points drawn.
+  /// The n-th sample of a contract, with drawn rounding points.
   [[nodiscard]] static SampledModel sample(const Contract& contract, std::uint64_t seed, int n);
-  /// Rounded to nearest at the same points, in exact arithmetic between.
+  /// The twin: rounded to nearest at the same points, with exact arithmetic in between.
   [[nodiscard]] static SampledModel twin(const Contract& contract);
-  /// The twin with the n-th draw of working precision: sums in another order, all else alike.
+  /// The twin with the n-th draw of working precision: sums in another order, everything else alike.
   [[nodiscard]] static SampledModel jitter(const Contract& contract, std::uint64_t seed, int n);
 };
 
 namespace detail {
 struct SamplingState {
   SampledModel model;
-  std::uint64_t place = 0;       ///< of the next rounding of working precision that is stored
-  SkippedPoints* met = nullptr;  ///< collects the points that are met
+  std::uint64_t place = 0;       ///< for the next rounding of working precision that is stored
+  SkippedPoints* met = nullptr;  ///< collects the points that are reached
 };
 inline SamplingState& sampling() {
   thread_local SamplingState state;
@@ -72,7 +77,7 @@ inline SamplingState& sampling() {
 }
 }  // namespace detail
 
-/// The model of this thread's Stored and Stochastic arithmetic while the object lives.
+/// Sets the model of this thread's Stored and Stochastic arithmetic while the object lives.
 class SamplingScope {
  public:
   explicit SamplingScope(const SampledModel& model, SkippedPoints* met = nullptr)
@@ -87,21 +92,23 @@ class SamplingScope {
   detail::SamplingState before_;
 };
 
-/// x as this thread's model keeps it in `format`: to nearest, or drawn with the mean x. Data have patterns in them that a
-/// kernel's errors keep: half of the sums of two numbers of the format are ties, and what is a number of the format but for
-/// one part in ten thousand is off by that everywhere. So half of the samples take the size of the error from rounding to
-/// nearest and draw the sign; the others draw both, up to half a spacing h (variance h^2 / 3). What is a number of the
-/// format stays; beyond its range infinity. Of tf32_truncated a share of the spacing is taken off, uniform in (0, 1).
+/// x as this thread's model keeps it in `format`: rounded to nearest, or drawn with mean x. Data have
+/// patterns that show in a kernel's errors: half of the sums of two numbers of the format are ties, and a
+/// value that is within one part in ten thousand of a number of the format has that error everywhere. So half
+/// of the samples take the size of the error from rounding to nearest and draw only its sign; the others draw
+/// both, up to half a spacing h (variance h^2 / 3). Numbers of the format stay unchanged; values beyond its
+/// range become infinity. For tf32_truncated a share of the spacing, uniform in (0, 1), is subtracted.
 [[nodiscard]] inline double kept_in(double x, Format format) {
   if (format == Format::none || x == 0.0 || !std::isfinite(x)) return x;
   const SampledModel& model = detail::sampling().model;
   const double nearest = round_to(x, format);
-  // Three products err by an operand's own rounding and by its share of the one left out: no rounding has just these sizes.
+  // With three products the error is the operand's own rounding plus its share of the product that is left
+  // out; no single rounding has exactly these sizes.
   if (format == Format::tf32x3 && model.drawn && std::isfinite(nearest))
     return round_to(x, whole_in(format)) == x ? x : x + half_ulp(x, format) * random_function(x, model.salt);
   if (!model.drawn || nearest == x || !std::isfinite(nearest)) return nearest;
   const double half = half_ulp(x, format);
-  // What is cut off is smaller by up to a spacing, and never larger: there is no sign to draw.
+  // Truncation makes a value smaller by up to a spacing and never larger, so there is no sign to draw.
   if (format == Format::tf32_truncated)
     return x - std::copysign(half * (0.5 + 0.5 * random_function(std::abs(x), model.salt)), x);
   const int bits = model.alike ? std::clamp(std::ilogb(x) - std::ilogb(half) + 2, 1, 36) : 36;
@@ -109,7 +116,7 @@ class SamplingScope {
   return x + (model.size_of_nearest ? std::copysign(nearest - x, draw) : half * draw);
 }
 
-/// x as a planted rounding of that kind leaves it.
+/// x after a planted rounding of that kind.
 [[nodiscard]] inline double planted(double x, Planted where) {
   const SampledModel& model = detail::sampling().model;
   if (model.planted != where) return x;
@@ -117,8 +124,8 @@ class SamplingScope {
 }
 
 namespace detail {
-/// Returns true if this thread's model takes that point, which is met where there is a `format` to round to and the contract
-/// rounds.
+/// True if this thread's model takes that point. The point counts as reached if there is a `format` to round
+/// to and the contract rounds.
 [[nodiscard]] inline bool takes(SamplingState& state, Point point, Format format) {
   if (state.model.unstored != nullptr && state.model.unstored->has(point)) return false;
   if (state.met != nullptr && format != Format::none) state.met->add(point);
@@ -126,13 +133,14 @@ namespace detail {
 }
 }  // namespace detail
 
-/// Returns true if this thread's model stores at that point: what is stored is one number from there on, rounded or not.
+/// True if this thread's model stores at that point: the stored value is one number from there on, rounded or
+/// not.
 [[nodiscard]] inline bool model_rounds_at(Point point) {
   detail::SamplingState& state = detail::sampling();
   return detail::takes(state, point, state.model.kept);
 }
 
-/// True if the operands of the products there are rounded.
+/// True if the operands of the products at that point are rounded.
 [[nodiscard]] inline bool model_rounds_operands(Point point) {
   detail::SamplingState& state = detail::sampling();
   return state.model.operand != Format::none && detail::takes(state, point, state.model.operand);

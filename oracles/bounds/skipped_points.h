@@ -5,7 +5,8 @@
 
 #include "reference/point.h"
 
-/// Sets of rounding points. A contract says where a kernel may store; a kernel may leave any of the points out.
+/// Sets of rounding points. A contract says where a kernel may store; the kernel may leave out any of these
+/// points.
 namespace samestate {
 
 struct SkippedPoints {
@@ -15,11 +16,11 @@ struct SkippedPoints {
     return std::find(points.begin(), points.end(), point) != points.end();
   }
   void sort() { std::sort(points.begin(), points.end()); }
-  /// Returns true if there are points of a softmax that takes its keys so.
+  /// True if the set contains points of a softmax that takes its keys this way.
   [[nodiscard]] bool takes_keys(PointKeys keys) const {
     return std::any_of(points.begin(), points.end(), [&](Point x) { return x.table().keys == keys; });
   }
-  /// Unless it is there.
+  /// Adds the point unless it is in the set.
   void add(Point point) {
     if (!has(point)) points.push_back(point);
   }

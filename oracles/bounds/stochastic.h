@@ -5,12 +5,14 @@
 #include "oracles/limits.h"
 #include "reference/activations.h"
 
-/// A scalar whose roundings of working precision are drawn too: sums in any order, functions within their units. Errors
-/// are those of bounds_operators.md 2: a sum of n terms, S with squares Q, errs by
-///   u sqrt((n - 1) (S^2 / 3 + Q / 6) + Q),  u n |S| / 2 where the terms are alike (S^2 >= 0.9 n Q), of many by one share of
-/// it in every second sample: what is a little less than 1 is rounded up again and again, in the sums of every token,
-/// and by nothing where the grid of its largest partial sum holds it and its terms, by their squares: eight odd numbers
-/// may add up to a multiple of four on which no sum of some of them lies.
+/// A scalar whose roundings of working precision are drawn too: sums in any order, functions within their
+/// units. The errors are those of bounds_operators.md 2: a sum of n terms, with value S and sum of squares Q,
+/// has the error
+///   u sqrt((n - 1) (S^2 / 3 + Q / 6) + Q),  or u n |S| / 2 if the terms are alike (S^2 >= 0.9 n Q).
+/// For many terms every second sample adds one share of that, because a value just below 1 is rounded up
+/// again and again in the sums of every token. The error is zero if the grid of the largest partial sum holds
+/// the sum and all its terms, which is decided from their squares: eight odd numbers may add up to a multiple
+/// of four although none of their partial sums is one.
 namespace samestate {
 
 class Stochastic {
@@ -18,10 +20,12 @@ class Stochastic {
   Stochastic() = default;
   Stochastic(double exact) : value_(exact) {}  // NOLINT: a constant of the equations is exact
 
-  /// The value, the rounding of a pending sum drawn; by value, so that asking twice is asking once.
+  /// The value with the rounding of a pending sum drawn. The draw depends on the value, so asking twice gives
+  /// the same answer.
   [[nodiscard]] double value() const { return drawn(0); }
 
-  /// What a kernel writes to memory here. In samples by place its rounding is one of this place alone.
+  /// The value that a kernel writes to memory at this point. In samples by position its rounding belongs to
+  /// this position alone.
   [[nodiscard]] Stochastic settled() const {
     detail::SamplingState& state = detail::sampling();
     return {drawn(state.model.by_place ? ++state.place * 0x632BE59BD9B4E019U : 0U)};
@@ -36,7 +40,7 @@ class Stochastic {
     return x;
   }
 
-  /// A pending sum of so many terms, with the sum of their squares.
+  /// A pending sum with that number of terms and the sum of their squares.
   [[nodiscard]] static Stochastic sum_of(double terms, double value, double squares) {
     Stochastic x;
     x.value_ = value;
@@ -44,16 +48,16 @@ class Stochastic {
     x.terms_ = terms;
     return x;
   }
-  /// That of fp32 on which its partial sums lie, the largest of them among it.
+  /// The grid of fp32 on which its partial sums lie, including the largest of them.
   [[nodiscard]] double grid() const {
     return 2.0 * half_ulp(std::sqrt(terms_ * squares_) + std::abs(value_), Format::fp32);
   }
-  /// Whether value and squares are as of terms that all lie on the grid: no rounding is drawn then. Of sixteen odd numbers
-  /// alike they are, too, on a grid of four; whoever has the terms can tell.
+  /// True if value and squares look as if all terms lay on the grid; then no rounding is drawn. Sixteen equal
+  /// odd numbers also look so on a grid of four; code that has the terms can tell the difference.
   [[nodiscard]] bool seems_exact(double grid) const {
     return whole(value_ / grid) && (terms_ < 2.0 || whole(squares_ / (grid * grid)));
   }
-  /// The same sum, of terms that do not all lie on the grid.
+  /// The same sum, with terms that do not all lie on the grid.
   [[nodiscard]] Stochastic off_grid(double grid) const {
     Stochastic x = *this;
     x.squares_ += 0.5 * grid * grid;
@@ -61,9 +65,9 @@ class Stochastic {
   }
   /// x is a multiple of one.
   [[nodiscard]] static bool whole(double x) { return x == std::nearbyint(x); }
-  /// Exactly one, by which a product rounds nothing.
+  /// True if it is exactly one: a product with it rounds nothing.
   [[nodiscard]] bool is_one() const { return value_ == 1.0 && terms_ == 0.0; }
-  /// Whether its last operation was one whose rounding is not drawn yet.
+  /// True if the rounding of its last operation has not been drawn yet.
   [[nodiscard]] bool is_pending() const { return terms_ > 0.0; }
 
   friend Stochastic operator-(Stochastic x) {
@@ -71,7 +75,8 @@ class Stochastic {
     return x;
   }
   friend Stochastic operator+(const Stochastic& x, const Stochastic& y) {
-    // A function's or quotient's own roundings are no terms: the squares would not tell that these are alike.
+    // The own roundings of a function or quotient are not terms: the squares would not show that these are
+    // alike.
     if (x.has_own_roundings()) return Stochastic(x.value()) + y;
     if (y.has_own_roundings()) return x + Stochastic(y.value());
     Stochastic sum;
@@ -102,7 +107,7 @@ class Stochastic {
   friend bool operator!=(const Stochastic& x, const Stochastic& y) { return x.value() != y.value(); }
 
  private:
-  /// Of a single result, more than one.
+  /// True for a single result with more than one rounding.
   [[nodiscard]] bool has_own_roundings() const { return terms_ == 1.0 && squares_ > value_ * value_; }
   [[nodiscard]] double squares() const { return terms_ == 0.0 ? value_ * value_ : squares_; }
   [[nodiscard]] double terms() const { return terms_ == 0.0 ? (value_ == 0.0 ? 0.0 : 1.0) : terms_; }
@@ -118,7 +123,8 @@ class Stochastic {
     double size = kUnit * std::sqrt((terms_ - 1.0) * (square / 3.0 + squares_ / 6.0) + squares_);
     const double alike =
         terms_ > 2.0 && square >= 0.9 * terms_ * squares_ ? kUnit * std::abs(value_) * terms_ / 2.0 : 0.0;
-    // One rounding is uniform, and so is how many of a sum fall to one side; those of other sums are near normal together.
+    // One rounding is uniform, and so is the number of a sum's roundings that fall to one side; those of
+    // other sums are approximately normal together.
     const bool normal = model.near_normal && terms_ > 1.0 && alike <= size;
     const bool shared = alike > size && terms_ > kAlikeTokens && !model.by_place;
     size = std::max(size, alike);
@@ -132,8 +138,8 @@ class Stochastic {
            (lost > 0.0 ? lost / value_ * kUnit * terms_ : 0.0);
   }
 
-  /// What the grid makes of the value, if it is any: a state that settles meets one rounding again and again, where a
-  /// draw of its own for each value on the way would let them cancel.
+  /// The place of the value on the grid, if there is one. A state that settles meets the same rounding again
+  /// and again, and independent draws for each value on the way would let them cancel.
   [[nodiscard]] double cell(double grid) const {
     const double nearest = std::nearbyint(value_ / grid) * grid;
     return nearest == 0.0 ? value_ : nearest;
@@ -141,7 +147,7 @@ class Stochastic {
 
   double value_ = 0.0;
   double squares_ = 0.0;  ///< of the terms of a pending sum
-  double terms_ = 0.0;    ///< 0: nothing pending
+  double terms_ = 0.0;    ///< 0 if nothing is pending
 };
 
 inline Stochastic abs(const Stochastic& x) { return x.value() < 0.0 ? -x : x; }
@@ -150,7 +156,7 @@ inline Stochastic sqrt(const Stochastic& x) {
 }
 inline Stochastic exp(const Stochastic& x) {
   const SampledModel& model = detail::sampling().model;
-  // x log2 e, rounded: the result is off by |x| times as much. Below -110 there is none in fp32.
+  // x log2 e, rounded, which changes the result by |x| times as much. Below -110 fp32 has no number for it.
   const double at = x.value();
   const double product = model.by_base_two ? std::clamp(at, -110.0, 110.0) : 0.0;
   const double bias = 1.0 + 0x1p-24 * (model.exponential_bias + model.base_two_slope * product);
@@ -166,14 +172,16 @@ inline Stochastic log(const Stochastic& x) {
 inline Stochastic log1p(const Stochastic& x) {
   return Stochastic::rounded(planted(std::log1p(x.value()), Planted::functions), kFunctionUnits);
 }
-/// By the ways of Running's: where the sum is rounded, the 1 swallows of a small e^x what it does in a kernel.
+/// Computed in the ways that Running covers. If the sum is rounded, the 1 swallows the same part of a small
+/// e^x as in a kernel.
 inline Stochastic softplus(const Stochastic& x) {
   if (x.value() >= 0.0) return x + log1p(exp(-x));
   if (!detail::sampling().model.adds_one) return log1p(exp(x));
   const double sum = (Stochastic(1.0) + exp(x)).value();
   return Stochastic::rounded(planted(std::log(std::max(sum, 1.0)), Planted::functions), kFunctionUnits);
 }
-/// By the ways of Running's: where a 1 is added to a softplus's e^x, it is to a logistic's tanh.
+/// Computed in the ways that Running covers: a sample that adds 1 to the e^x of a softplus also adds 1 to the
+/// tanh of a logistic.
 inline Stochastic logistic(const Stochastic& x) {
   if (!detail::sampling().model.adds_one) return logistic_by_exp(x);
   const double tanh = planted(std::tanh(0.5 * x.value()), Planted::functions);

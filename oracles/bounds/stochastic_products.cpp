@@ -5,11 +5,11 @@
 namespace samestate {
 namespace {
 
-/// A factor whose sums are drawn once each.
+/// A factor whose sums have been drawn once each.
 struct Drawn {
   Matrix<double> value;
   bool ones = false;
-  bool pending_or_zero = false;  ///< which a factor of one hands on as it is
+  bool pending_or_zero = false;  ///< a factor of one passes these on unchanged
 
   explicit Drawn(const StochasticMatrix& x) : value(x.rows, x.columns) {
     for (Index i = 0; i < x.rows; ++i) {
@@ -23,7 +23,7 @@ struct Drawn {
   }
 };
 
-/// Term by term, of factors that are drawn once each: a factor of one hands the other on as it is, pending or not.
+/// Term by term, with factors drawn once each: a factor of one passes the other on unchanged, pending or not.
 void add_with_ones(const StochasticMatrix& x, const StochasticMatrix& y, const Drawn& a, const Drawn& b,
                    Stochastic* result, Index row_stride, Index column_stride) {
   for (Index i = 0; i < x.rows; ++i) {

@@ -3,14 +3,14 @@
 #include "oracles/bounds/eigen_products.h"
 #include "oracles/bounds/stochastic.h"
 
-/// Products of matrices of Stochastic by products of doubles: element by element, a pending sum is drawn again for every
-/// product that it is a factor of.
+/// Products of matrices of Stochastic, computed by products of doubles. Evaluated element by element, a
+/// pending sum would be drawn again for every product in which it is a factor.
 namespace samestate {
 
 using StochasticMatrix = StridedMatrix<Stochastic>;
 
-/// result(i, j) += sum_l x(i, l) y(l, j), one pending sum an element. Ones beside sums that are pending or zeros, and planted
-/// roundings of partial sums, go term by term, as the operators of Stochastic say.
+/// result(i, j) += sum_l x(i, l) y(l, j), one pending sum per element. Ones multiplied with pending sums or
+/// zeros, and planted roundings of partial sums, are handled term by term, by the operators of Stochastic.
 void add_product(const StochasticMatrix& x, const StochasticMatrix& y, Stochastic* result,
                  Eigen::Index row_stride, Eigen::Index column_stride);
 

@@ -5,8 +5,9 @@
 #include "oracles/bounds/sampled_model.h"
 #include "reference/rounding_point.h"
 
-/// A double that only the rounding points of the references touch. In contracts of 16 bit the roundings between them
-/// are 2^-16 of these and are bounded apart, so that a sample costs little more than the reference itself.
+/// A double that is rounded only at the rounding points of the references. In contracts of 16 bits the
+/// roundings in between are 2^-16 of these and are bounded separately, so that a sample costs little more
+/// than the reference itself.
 namespace samestate {
 
 class Stored {
@@ -81,7 +82,7 @@ struct Eigen::NumTraits<samestate::Stored> : Eigen::GenericNumTraits<samestate::
   };
 };
 
-/// Their products are those of the doubles that they are.
+/// Their products are those of the doubles that they hold.
 template <class Index, int LhsOrder, int RhsOrder>
 struct Eigen::internal::general_matrix_matrix_product<
     Index, samestate::Stored, LhsOrder, false, samestate::Stored, RhsOrder, false, Eigen::ColMajor, 1> {

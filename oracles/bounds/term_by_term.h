@@ -4,7 +4,7 @@
 
 namespace samestate {
 
-/// result(i, j) += sum_l x(i, l) y(l, j) as the operators of the scalar say.
+/// result(i, j) += sum_l x(i, l) y(l, j), by the operators of the scalar.
 template <class Scalar>
 void add_term_by_term(const StridedMatrix<Scalar>& x, const StridedMatrix<Scalar>& y, Scalar* result,
                       Eigen::Index row_stride, Eigen::Index column_stride) {

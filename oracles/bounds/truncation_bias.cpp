@@ -19,7 +19,7 @@ constexpr Format Contract::*kPoints[] = {
     &Contract::v_new,    &Contract::P,      &Contract::v_decayed,  &Contract::k_decayed,
     &Contract::q_decayed};
 
-/// The chunked form with the operands of one point made shorter.
+/// The chunked form with the operands of one point made smaller.
 class Evaluation {
  public:
   Evaluation(const Contract& contract, bool delta, Format Contract::*point)
@@ -50,7 +50,7 @@ class Evaluation {
     for (Index i = 1; i < L; ++i) G(i) += G(i - 1);
     Mat E = Mat::Zero(L, L);
     for (Index i = 0; i < L; ++i) {
-      // Between tokens, so that a reset of -inf leaves its own tokens alone.
+      // Summed between tokens, so that a reset of -inf only affects its own tokens.
       double between = 0.0;
       E(i, i) = 1.0;
       for (Index j = i; j-- > 0;) E(i, j) = std::exp(between += x.g(begin + j + 1));
@@ -66,7 +66,7 @@ class Evaluation {
       const Mat identity = Mat::Identity(L, L);
       Mat T = (identity + A).triangularView<Eigen::UnitLower>().solve(identity);
       T *= share(&Contract::T);
-      // Its diagonal of ones loses nothing, so that what the rest takes off a residual is not made up for.
+      // Its diagonal of ones loses nothing, so the loss of a residual is not compensated.
       if (!contract_.beta_in_T) T.diagonal().setOnes();
       const Mat bV = beta.asDiagonal() * V;
       const Mat bK = (beta.array() * from_start.array()).matrix().asDiagonal() * K;

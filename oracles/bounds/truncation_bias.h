@@ -5,18 +5,19 @@
 
 namespace samestate {
 
-/// What operands that are cut off to tf32 take from a head in the mean.
+/// The mean error that operands truncated to tf32 cause in a head.
 struct TruncationBias {
-  Vector<double> rows;  ///< [T] of o, 2-norms
-  double state = 0.0;   ///< of the final state, Frobenius
+  Vector<double> rows;  ///< [T] for o, 2-norms
+  double state = 0.0;   ///< for the final state, Frobenius norm
 };
 
-/// Cutting off makes every operand shorter, by 2^-11 of itself in the mean and at most, and always in its direction:
-/// what the cut operands of one rounding point do to the outputs adds up over products and tokens, where the rest of
-/// their errors averages out. Each point by itself is made so much shorter in a float64 evaluation of the chunked form,
-/// and the distances to the exact one are added, since how much shorter it is differs from point to point (0.69 of it
-/// for an even spread of mantissas). Zero for contracts without such a point, and in the recurrent form, which feeds no
-/// matrix unit. Derived for contracts "tf32_truncated", whose statistical bound takes errors to be centred.
+/// Truncation makes every operand smaller, by 2^-11 of itself on average, and always in its own direction:
+/// the effects of the truncated operands of one rounding point add up over products and tokens, whereas the
+/// rest of their errors averages out. A float64 evaluation of the chunked form shrinks each point by that
+/// much, one at a time, and the distances to the exact result are added, since the amount differs from point
+/// to point (0.69 of it for an even spread of mantissas). Zero for contracts without such a point, and in the
+/// recurrent form, which uses no matrix unit. Derived for contracts "tf32_truncated", because their
+/// statistical bound assumes centred errors.
 [[nodiscard]] TruncationBias truncation_bias(const Sequence<double>& x, const Path& path,
                                              const Contract& contract, bool delta);
 

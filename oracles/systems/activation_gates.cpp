@@ -23,7 +23,7 @@ struct Gates {
 }  // namespace
 
 std::vector<Operator> activation_gate_operators() {
-  // `branchless` is the same expression: max(x, 0) and e^-|x| where the equation asks for the sign.
+  // `branchless` is the same expression, with max(x, 0) and e^-|x| where the equation depends on the sign.
   Operator row{"activation_gates",
                "g = -exp(A_log) softplus(a + dt_bias), beta = sigma(b) (GDN-11, GDN-12)",
                {{"H", 4, 1, 4096, "heads"}},

@@ -7,9 +7,8 @@
 namespace samestate {
 namespace {
 
-/// The layer with its routing injected: `scores` stand for the probabilities of the candidates, so that which
-/// branches are chosen is exact and the same everywhere (EQUATIONS 8.2); the router is an operator of its
-/// own.
+/// The layer with its routing injected: `scores` replace the probabilities of the candidates, so the choice
+/// of branches is exact and the same everywhere (EQUATIONS 8.2); the router is a separate operator.
 struct DendriticLayer {
   static Signature signature(const Call& call) {
     const DendriticSizes s = dendritic_sizes(call);
@@ -59,7 +58,7 @@ struct DendriticLayer {
     p.o_proj = get(inputs, "o_proj");
     p.b_proj = get(inputs, "b_proj");
     p.a_proj = get(inputs, "a_proj");
-    p.router = Matrix<Scalar>::Zero(s.branch.candidates(), s.head_width);  // not asked
+    p.router = Matrix<Scalar>::Zero(s.branch.candidates(), s.head_width);  // the router is not evaluated
     p.q_conv = get(inputs, "q_conv");
     p.k_conv = get(inputs, "k_conv");
     p.v_conv = get(inputs, "v_conv");

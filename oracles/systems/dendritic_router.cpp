@@ -24,16 +24,17 @@ template <class Scalar>
   return a.error() == 0.0 && b.error() == 0.0 && a == b;
 }
 
-/// Candidate i over j, whatever their errors.
+/// True if candidate i is above j, whatever their errors.
 [[nodiscard]] bool above(const DendriticRouting<Running>& r, Index t, Index i, Index j) {
   const Running& p = r.probabilities(t, i);
   const Running& q = r.probabilities(t, j);
   return p.value() - q.value() > p.error() + q.error();
 }
 
-/// Whether no error within the bounds turns the choice of token t: every chosen branch's probability is above
-/// every other one's by more than their errors (EQUATIONS 8.2). Logits that are equal and free of error
-/// (those of a zero query) tie in any arithmetic that treats the branches alike, and the rule decides.
+/// True if no error within the bounds changes the choice of token t: every chosen branch's probability is
+/// above that of every other by more than their errors (EQUATIONS 8.2). Logits that are equal and free of
+/// error (those of a zero query) tie in any arithmetic that treats the branches alike, and the tie rule
+/// decides.
 [[nodiscard]] bool decided(const DendriticRouting<Running>& r, Index t, Index shared) {
   for (Index i = 0; i < r.probabilities.cols(); ++i) {
     if (!r.mask(t, shared + i)) continue;
@@ -44,7 +45,7 @@ template <class Scalar>
   return true;
 }
 
-/// Whether a correct kernel may choose just the candidates that are `taken`, by the same rules.
+/// True if a correct kernel may choose exactly the candidates that are `taken`, by the same criterion.
 [[nodiscard]] bool allows(const DendriticRouting<Running>& r, Index t, const std::vector<bool>& taken) {
   for (Index i = 0; i < r.probabilities.cols(); ++i) {
     for (Index j = 0; j < r.probabilities.cols(); ++j) {
@@ -99,7 +100,7 @@ struct Router {
     return {{"omega", std::move(omega)}, {"mask", std::move(mask)}};
   }
 
-  /// Of each head K columns, from the kernel's mask.
+  /// K columns for each head, read from the kernel's mask.
   static Matrix<Index> choice(const Call& call, const Tensors<double>& inputs,
                               const Tensors<double>& actual) {
     const BranchCounts n = counts_of(call);
@@ -134,7 +135,7 @@ struct Router {
     return call.choice != nullptr && call.at("K") > 0 && (*call.choice)(t, h * call.at("K")) >= 0;
   }
 
-  /// A head's, with what the call chose in the place of its own.
+  /// The routing of one head, with the choice of the call instead of its own.
   template <class Scalar>
   static DendriticRouting<Scalar> routed(const Call& call, Index h, const Matrix<Scalar>& q,
                                          const Matrix<Scalar>& router, const BranchCounts& n) {

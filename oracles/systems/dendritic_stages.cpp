@@ -31,7 +31,7 @@ struct Shapes {
   }
 };
 
-/// Step 1; of v the pads are dropped (6).
+/// Step 1, with the pads of v dropped (6).
 struct Projections {
   static Signature signature(const Call& call) {
     const Shapes n(call);
@@ -56,7 +56,7 @@ struct Projections {
   }
 };
 
-/// Steps 5 and 6 of q or k.
+/// Steps 5 and 6 for q or k.
 struct Expansion {
   static Signature signature(const Call& call) {
     const Shapes n(call);
@@ -82,7 +82,7 @@ struct Expansion {
   }
 };
 
-/// Step 7 of q or k: every branch by the same taps.
+/// Step 7 for q or k: all branches use the same taps.
 struct Convolutions {
   static Signature signature(const Call& call) {
     const Shapes n(call);
@@ -143,7 +143,8 @@ struct Rule {
   }
 };
 
-/// Steps 7 to 14 of q and k, the gates among them: of a kernel that convolves those branches alone that a token uses.
+/// Steps 7 to 14 for q and k, including the gates: for a kernel that convolves only the branches that a token
+/// uses.
 struct BranchesToRule {
   static Signature signature(const Call& call) {
     const Shapes n(call);
@@ -232,7 +233,7 @@ DendriticSizes dendritic_sizes(const Call& call) {
   DendriticSizes s;
   s.model_width = call.at("D");
   s.heads = call.at("H");
-  s.head_width = call.at("N") * call.at("stride") + call.at("O");  // every choice of windows is legal (7.5)
+  s.head_width = call.at("N") * call.at("stride") + call.at("O");  // every choice of windows is valid (7.5)
   s.value_width = call.at("dv");
   s.branch = {call.at("Es") + call.at("K") + call.at("idle"), call.at("Es"), call.at("K")};
   s.windows = call.at("N");
@@ -319,7 +320,7 @@ LayerStages dendritic_stages(const Call& call) {
                 {"scores", "scores"},
                 {"S", "S"}},
                {{"o", "o"}, {"S", "S"}}),
-      // Of a kernel that keeps what its rule reads.
+      // For a kernel that keeps the inputs of its rule.
       stage_of("branches to rule", branches_to_rule, call,
                {{"q_expanded", "q_expanded"},
                 {"k_expanded", "k_expanded"},

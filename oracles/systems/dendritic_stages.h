@@ -7,13 +7,13 @@
 #include "oracles/systems/stages.h"
 #include "reference/layers/dendritic_attention.h"
 
-/// What the row of the dendritic layer and its stages share.
+/// Functions shared by the row of the dendritic layer and its stages.
 namespace samestate {
 
-/// Throws Error for sizes that make no layer.
+/// Throws Error for invalid sizes.
 [[nodiscard]] DendriticSizes dendritic_sizes(const Call& call);
 
-/// The routing that is injected as scores [T, H candidates]: of each head the K largest.
+/// The routing that is injected as scores [T, H candidates]: the K largest for each head.
 template <class Scalar>
 [[nodiscard]] std::vector<DendriticRouting<Scalar>> dendritic_routing(const DendriticSizes& s,
                                                                       const Matrix<Scalar>& all) {
@@ -32,8 +32,9 @@ template <class Scalar>
   return out;
 }
 
-/// The rule of one virtual head (step 14): of form=chunked its list in chunks, else token by token. T, P, the state, V' and its
-/// decayed rows are rounded where they are multiplied; beta V, beta K, U and W all or none, as kernels that keep the residual.
+/// The rule of one virtual head (step 14): in form=chunked over its list in chunks, otherwise token by token.
+/// T, P, the state, V' and its decayed rows are rounded where they are multiplied; beta V, beta K, U and W
+/// are all rounded or none is, as in kernels that keep the residual.
 template <class Scalar>
 [[nodiscard]] auto dendritic_rule(const Call& call) {
   return [chunk = call.form == "chunked" ? call.chunk : Index{0}](const Sequence<Scalar>& head) {
@@ -50,7 +51,7 @@ template <class Scalar>
   for (Index i = 0; i < parts; ++i) out.push_back(x.middleRows(i * rows, rows));
   return out;
 }
-/// The other way round, in the place of `to`.
+/// The inverse of unstacked, written into the place of `to`.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> stacked(const std::vector<Matrix<Scalar>>& parts, Matrix<Scalar> to) {
   Index row = 0;
@@ -61,11 +62,12 @@ template <class Scalar>
   return to;
 }
 
-/// projections -> expansions of q and k -> convolutions, gates -> windows and rule -> mix -> norm -> output (EQUATIONS 7.3).
-/// Taps, rows of pads included: q, k [T, H d], v, z [T, H dv], b, a_gate [T, E H] projected, v zero on pads; q_expanded,
-/// k_expanded [T, E, H d], zero on pads; q_convolved, k_convolved [T, E, H d], v_convolved [T, H dv]; g, beta [T, E H] in fp32,
-/// no mask applied; o [T, N E H, dv], zero where a branch is not used; gated [T, H dv]. Of kernels that convolve the branches alone that
-/// a token uses: convolutions of q and k, gates and rule as one.
+/// projections -> expansions of q and k -> convolutions, gates -> windows and rule -> mix -> norm -> output
+/// (EQUATIONS 7.3). Taps, including the rows of pads: q, k [T, H d], v, z [T, H dv], b, a_gate [T, E H] after
+/// projection, v zero on pads; q_expanded, k_expanded [T, E, H d], zero on pads; q_convolved, k_convolved [T,
+/// E, H d], v_convolved [T, H dv]; g, beta [T, E H] in fp32, without a mask; o [T, N E H, dv], zero where a
+/// branch is not used; gated [T, H dv]. For kernels that convolve only the branches that a token uses, the
+/// convolutions of q and k, the gates and the rule are one stage.
 [[nodiscard]] LayerStages dendritic_stages(const Call& call);
 
 }  // namespace samestate

@@ -23,7 +23,7 @@ void require_choice(const Call& call) {
   }
 }
 
-/// x -> logits, probabilities, and weights by expert, 0 where not selected.
+/// x -> logits, probabilities, and weights by expert, 0 for those that are not selected.
 struct ExpertRouter {
   static Signature signature(const Call& call) {
     require_choice(call);
@@ -84,7 +84,7 @@ struct ExpertRouter {
   }
 };
 
-/// Logits are inputs, so that the choice is exact; ties by the rule, lower index first.
+/// Logits are inputs, so that the choice is exact; ties follow the rule, lower index first.
 struct LoadBalance {
   static Signature signature(const Call& call) {
     require_choice(call);

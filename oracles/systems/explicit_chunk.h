@@ -13,9 +13,9 @@
 #include "reference/recurrence.h"
 #include "reference/rounding_point.h"
 
-/// The chunk form as kernels evaluate it. Two things round otherwise than in the reference's chunk, and the
-/// running error must see them: decays are differences of one cumulative sum of g, and the triangular system
-/// is solved by its inverse.
+/// The chunked form as kernels evaluate it. Two of its roundings differ from those of the reference's chunk,
+/// and the running error must include them: decays are differences of one cumulative sum of g, and the
+/// triangular system is solved by its inverse.
 namespace samestate {
 
 namespace points {
@@ -41,17 +41,17 @@ inline constexpr PointRow kExplicitChunkRows[] = {
 inline constexpr PointTable explicit_chunk{"explicit_chunk", PointTier::evaluation, kExplicitChunkRows};
 }  // namespace points
 
-/// g itself: differences of an exact cumulative sum are the sums between.
+/// g itself: differences of an exact cumulative sum are the sums in between.
 template <class Scalar>
 [[nodiscard]] Vector<Scalar> cumulative_decay(const Vector<Scalar>& g) {
   return g;
 }
 
-/// What g is in effect. G_t = fl(G_{t-1} + g_t) makes G_t - G_{t-1} = g_t + d with |d| <= u |G_t|, exactly,
-/// so that a difference G_i - G_j is the exact sum of these; its own rounding is at most u times their sum
-/// and is shared out among them. Kernels cut g off at kDecayFloor, which bounds |G_t|.
+/// The effective g. G_t = fl(G_{t-1} + g_t) makes G_t - G_{t-1} = g_t + d with |d| <= u |G_t|, exactly, so a
+/// difference G_i - G_j is the exact sum of these; its own rounding is at most u times their sum and is
+/// shared out among them. Kernels clamp g at kDecayFloor, which bounds |G_t|.
 [[nodiscard]] inline Vector<Running> cumulative_decay(const Vector<Running>& g) {
-  constexpr double kSlack = 1.01;  // of second order in u, and (1 + u)^n in the growth of G
+  constexpr double kSlack = 1.01;  // covers terms of second order in u, and (1 + u)^n in the growth of G
   const RunningModel& model = detail::running_model();
   Vector<Running> out(g.size());
   double total = 0.0;
@@ -65,12 +65,14 @@ template <class Scalar>
   return out;
 }
 
-/// A sample draws these roundings; what follows an entry of 2000 differs by its last place from what was given.
+/// A sample draws these roundings; after an entry of 2000, values differ from the given ones by the last
+/// place of that entry.
 [[nodiscard]] inline Vector<Stochastic> cumulative_decay(const Vector<Stochastic>& g) {
   return of_drawn_sums(g, bounds::kDecayFloor);
 }
 
-/// What is read again and again; of samples with its rounding drawn, which it would be each time.
+/// A matrix that is read repeatedly. For samples its roundings are drawn here, once; otherwise they would be
+/// drawn at each use.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> once_drawn(Matrix<Scalar> x) {
   if constexpr (std::is_same_v<Scalar, Stochastic>) {
@@ -79,11 +81,11 @@ template <class Scalar>
   return x;
 }
 
-/// (I + A)^-1 by substitution, A strictly lower triangular: I + N with N = -(A + A N), row by row and without the zeros above
-/// the diagonal. [L, L] -> [L, L].
+/// (I + A)^-1 by substitution, with A strictly lower triangular: I + N with N = -(A + A N), row by row and
+/// without the zeros above the diagonal. [L, L] -> [L, L].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> unit_lower_inverse(const Matrix<Scalar>& A) {
-  constexpr Index kColumns = 8;  // together: one product, at the cost of the zeros in its first rows
+  constexpr Index kColumns = 8;  // columns per product, at the cost of zeros in its first rows
   const Index L = A.rows();
   const Matrix<Scalar> factors = once_drawn(A);
   Matrix<Scalar> N = Matrix<Scalar>::Zero(L, L);
@@ -99,13 +101,15 @@ template <class Scalar>
   return N;
 }
 
-/// Where a chunk's operands are rounded: each at a point of its own, or beta V, beta K, U and W at one, so that a kernel that makes
-/// V' = T (beta V - beta e^G K S) of a residual that it rounds nowhere has none of the four.
+/// Where a chunk's operands are rounded: each at a point of its own; or beta V, beta K, U and W at a common
+/// point, so that a kernel that makes V' = T (beta V - beta e^G K S) from an unrounded residual has none of
+/// the four.
 enum class ChunkPlaces { apart, residual };
 
-/// One chunk of at least one token from x.initial_state: the decays above and, with a delta term,
-/// T = (I + A)^-1, U = T beta V, W = T beta e^G K, V' = U - W S (EQUATIONS 5.5). Every operand of a product may be kept
-/// in 16 bit, or is rounded to tf32, as kernels on tensor cores do; the substitution that makes T is none of them.
+/// One chunk of at least one token from x.initial_state: the decays above and, with a delta term, T = (I +
+/// A)^-1, U = T beta V, W = T beta e^G K, V' = U - W S (EQUATIONS 5.5). Every operand of a product may be
+/// kept in 16 bits or rounded to tf32, as in kernels on tensor cores; the substitution that makes T is not
+/// such a product.
 template <class System, class Scalar>
 [[nodiscard]] Trajectory<Scalar> explicit_chunk(Sequence<Scalar> x, ChunkPlaces places = ChunkPlaces::apart) {
   x.g = cumulative_decay(x.g);
@@ -127,7 +131,7 @@ template <class System, class Scalar>
     const Matrix<Scalar> betaK = kept(x.beta.cwiseProduct(e).asDiagonal() * x.k, at["beta_k"]);
     const Matrix<Scalar> U = kept(matrix_product(T, betaV, at["U"]), at["U"]);
     const Matrix<Scalar> W = kept(matrix_product(T, betaK, at["W"]), at["W"]);
-    // As an operand of products; the state that is carried stays in working precision.
+    // Rounded as an operand of products; the state that is carried stays in working precision.
     const Matrix<Scalar> operand = stored(S, at["state_operand"]);
     Trajectory<Scalar> out;
     out.delta = U - matrix_product(W, operand, at["read_by_W"]);
@@ -142,8 +146,8 @@ template <class System, class Scalar>
   }
 }
 
-/// A sequence in such chunks, the last one ragged; T = 0 returns the initial state. Throws Error for chunk <
-/// 1.
+/// A sequence in such chunks, the last one possibly shorter; T = 0 returns the initial state. Throws Error
+/// for chunk < 1.
 template <class System, class Scalar>
 [[nodiscard]] Trajectory<Scalar> explicitly_chunked(const Sequence<Scalar>& x, Index chunk,
                                                     ChunkPlaces places = ChunkPlaces::apart) {
@@ -155,9 +159,9 @@ template <class System, class Scalar>
                  [places](const Sequence<Scalar>& part) { return explicit_chunk<System>(part, places); });
 }
 
-/// Whether this evaluation is a sample that makes its product of three the other way. A norm behind it takes out what
-/// q k^T has in common for a row of v, and not what each column of a state has of its own, so that neither order's
-/// errors are a population of the other's where q and k are nearly orthogonal.
+/// True if this evaluation is a sample that associates its product of three matrices the other way. A norm
+/// after it removes the error of q k^T that is common to a row of v, but not the errors of single columns of
+/// a state, so neither order's errors belong to the population of the other if q and k are nearly orthogonal.
 template <class Scalar>
 [[nodiscard]] bool associates_otherwise() {
   if constexpr (std::is_same_v<Scalar, Stochastic>)
@@ -166,8 +170,9 @@ template <class Scalar>
     return false;
 }
 
-/// The layers' recurrence, of `form` and `chunk`: tokens go through the state, or through the scores of chunks. Token by
-/// token a kernel may read the old state and add (q k^T) v; a chunk of plain sums may be read from its state.
+/// The recurrence of the layers, in `form` and `chunk`: tokens go through the state, or through the scores of
+/// chunks. Token by token a kernel may read the old state and add (q k^T) v; a chunk of plain sums may be
+/// read from its state.
 template <class System, class Scalar>
 [[nodiscard]] Trajectory<Scalar> layer_core(const Sequence<Scalar>& x, bool chunked, Index chunk) {
   const bool otherwise = associates_otherwise<Scalar>();

@@ -8,17 +8,18 @@
 
 namespace samestate {
 
-/// A system of the recurrent family as the oracles use it: its reference in float64 and what its equations
-/// read.
+/// A system of the recurrent family as the oracles use it: its reference in float64, and which inputs its
+/// equations read.
 struct Family {
   std::string_view name;
   std::string_view equation;
   bool gated = false;  ///< reads g
-  bool delta = false;  ///< reads beta and first removes what the state holds for the key
+  bool delta = false;  ///< reads beta, and first subtracts what the state holds for the key
   Trajectory<double> (*recurrent)(const Sequence<double>&) = nullptr;
   Trajectory<double> (*chunked)(const Sequence<double>&, Index chunk) = nullptr;
-  /// Distance between the float64 oracle and the exact value: the interval reference encloses the latter, so
-  /// the farther end bounds it rigorously. Largest row 2-norm over o, and Frobenius norm over the state.
+  /// Distance between the float64 oracle and the exact value: the interval reference encloses the exact
+  /// value, so its farther end bounds the distance rigorously. Largest row 2-norm for o, and Frobenius norm
+  /// for the state.
   struct Certificate {
     Vector<double> o;  ///< [T] bound on the row's 2-norm error
     double state = 0.0;
@@ -30,7 +31,7 @@ struct Family {
 
 [[nodiscard]] std::span<const Family> families();
 
-/// Throws Error that lists the names.
+/// The system of that name. Throws Error that lists the names.
 [[nodiscard]] const Family& family_named(std::string_view name);
 
 }  // namespace samestate

@@ -8,7 +8,7 @@
 namespace samestate {
 namespace {
 
-/// Norm of every head and its rotation; of the queries and of the keys, by the size `heads`.
+/// The norm of every head and its rotation, for queries or keys, depending on the size `heads`.
 struct NormAndRotation {
   static Signature signature(const Call& call) {
     const Index d = call.at("d");
@@ -66,7 +66,7 @@ struct Gate {
   }
 };
 
-/// Attention with the gate behind its quotient.
+/// Attention with the gate applied to its quotient.
 struct GatedSums {
   static Signature signature(const Call& call) {
     Signature both = Attended::signature(call);
@@ -120,7 +120,7 @@ LayerStages gated_attention_stages(const Call& call) {
                {{"attended", "attended"}}),
       stage_of("gate", gate, call, {{"attended", "attended"}, {"gate", "q_gate", d, d}},
                {{"gated", "gated"}}),
-      // Of a kernel that stores what the gate has multiplied alone.
+      // For a kernel that stores only the gated result.
       stage_of("attention and gate", both, call,
                {{"q", "q"}, {"k", "k"}, {"v", "v"}, {"gate", "q_gate", d, d}}, {{"gated", "gated"}}),
       stage_of("output", linear_map(), call, {{"In", H * d}, {"Out", D}},

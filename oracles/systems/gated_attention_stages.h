@@ -3,10 +3,10 @@
 #include "oracles/systems/stages.h"
 #include "reference/online_softmax.h"
 
-/// What the rows of softmax attention share, and the stages of Qwen3-Next's layer.
+/// Functions shared by the rows of softmax attention, and the stages of Qwen3-Next's layer.
 namespace samestate {
 
-/// The form of attention that the call names.
+/// The form of attention that the call asks for.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> attend(const Call& call, const AttentionInputs<Scalar>& x) {
   if (call.form == "online") return softmax_attention_online(x, call.chunk);
@@ -15,12 +15,13 @@ template <class Scalar>
   return softmax_attention(x);
 }
 
-/// Of the layer's norms, as kernels hold it.
+/// Epsilon of the layer's norms, as kernels hold it.
 inline constexpr double kGatedAttentionEpsilon = static_cast<double>(1e-6F);
 
-/// query and gate, keys, values -> norm and rotation of q, of k -> attention -> gate -> output. Taps: q_gate [T, H, 2 d], of
-/// each head the query, then its gate before the logistic function; k_projected [T, Hkv d]; q [T, H, d] normalised and turned;
-/// attended [T, H, d] before the gate, in fp32 or what a kernel stored of it. Of kernels that do not: attention and gate as one.
+/// query and gate, keys, values -> norm and rotation of q, of k -> attention -> gate -> output. Taps: q_gate
+/// [T, H, 2 d], for each head the query, then its gate before the logistic function; k_projected [T, Hkv d];
+/// q [T, H, d] normalised and rotated; attended [T, H, d] before the gate, in fp32 or as the kernel stored
+/// it. For kernels that do not hand it out, attention and gate are one stage.
 [[nodiscard]] LayerStages gated_attention_stages(const Call& call);
 
 }  // namespace samestate

@@ -10,8 +10,8 @@
 namespace samestate {
 namespace {
 
-/// The layer, its four tensors of interest beside the output: the norm hides errors of scale, so the core and
-/// the states are judged as well (EQUATIONS 8.1).
+/// The layer, with four tensors of interest besides the output: the norm hides errors of scale, so the core
+/// and the states are judged as well (EQUATIONS 8.1).
 struct GatedDeltaNetLayer {
   static Signature signature(const Call& call) {
     const GatedDeltaNetShape shape = gated_delta_net_shape(call);
@@ -69,9 +69,9 @@ struct GatedDeltaNetLayer {
   }
 };
 
-/// The layer behind the rule, from a core that is given: norm, gate, projection. In 16 bit the bound of the
-/// whole layer's output is vacuous, because the norm divides by a core that is itself known roughly; behind
-/// an injected core it is not.
+/// The layer after the rule, from a given core: norm, gate, projection. In 16 bits the bound of the whole
+/// layer's output is vacuous, because the norm divides by a core that is itself known only roughly; with an
+/// injected core it is not.
 struct OutputPart {
   static Signature signature(const Call& call) {
     const Index values = call.at("Hv") * call.at("dv");

@@ -33,7 +33,7 @@ struct NetProjections {
   }
 };
 
-/// The rule of all value heads, between q and k that are normalised and the norm.
+/// The rule of all value heads, from normalised q and k to the norm.
 struct Rule {
   static Signature signature(const Call& call) {
     const GatedDeltaNetShape shape = gated_delta_net_shape(call);
@@ -110,7 +110,7 @@ struct NormsToRule {
   }
 };
 
-/// The convolution in front of them too, as one launch of a decoding token has it.
+/// Including the convolution before them, as in a kernel that decodes a token in one launch.
 struct ConvolutionToRule {
   static Signature signature(const Call& call) {
     const GatedDeltaNetShape shape = gated_delta_net_shape(call);
@@ -135,7 +135,7 @@ struct ConvolutionToRule {
   }
 };
 
-/// Stages whose l2norms may be behind a product.
+/// A stage whose l2norms may be applied after a product.
 template <class Form>
 Operator with_late_factors(std::string_view name, std::string_view equation) {
   Operator row = stage_operator<Form>(name, equation, {{"recurrent"}, {"chunked", true}}, true);
@@ -207,7 +207,7 @@ LayerStages gated_delta_net_stages(const Call& call) {
                 {"beta", "beta"},
                 {"S", "S"}},
                {{"core", "core"}, {"S", "S"}}),
-      // Of a kernel that keeps what its rule reads, and of one that keeps the convolved channels too.
+      // For a kernel that keeps the inputs of its rule, and for one that keeps the convolved channels too.
       stage_of("norms, gates and rule", norms_to_rule, call,
                {{"convolved", "convolved"},
                 {"a", "a"},
@@ -230,7 +230,7 @@ LayerStages gated_delta_net_stages(const Call& call) {
                {{"x", "core"}, {"z", "z"}, {"weight", "norm"}}, {{"y", "gated"}}),
       stage_of("output", linear_map(), call, {{"In", values}, {"Out", D}},
                {{"x", "gated"}, {"weight", "out_proj"}}, {{"y", "y"}}),
-      // Of a kernel that keeps norm and projection in one.
+      // For a kernel that fuses norm and projection.
       stage_of("norm and output", "gated_delta_net_output", call,
                {{"D", D}, {"Hv", Hv}, {"dv", shape.value_width}},
                {{"core", "core"}, {"z", "z"}, {"norm", "norm"}, {"out_proj", "out_proj"}}, {{"y", "y"}})};

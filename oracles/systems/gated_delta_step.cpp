@@ -7,8 +7,8 @@
 namespace samestate {
 namespace {
 
-/// One request's step. The pool of the batch is its requests' pools one after another: a served pool is that one, whose
-/// slots are numbered through.
+/// The step of one request. The pool of the batch consists of its requests' pools one after another, with
+/// slots numbered continuously, like a pool in a server.
 struct Step {
   static Signature signature(const Call& call) {
     const Index T = call.tokens;
@@ -18,9 +18,9 @@ struct Step {
     const Index dk = call.at("dk");
     const Index dv = call.at("dv");
     if (Hv % Hk != 0) throw Error("Hk=" + std::to_string(Hk) + ": must divide Hv=" + std::to_string(Hv));
-    // Longer keys than 1 expand the state, and nobody serves them: without the norm they are drawn so.
+    // Keys longer than 1 expand the state, and nobody serves them: without the norm they are drawn shorter.
     const Content keys = call.at("l2norm") != 0 ? Content::activation : Content::weight;
-    // A recurrence keeps its state in fp32 whatever the data are.
+    // A recurrence keeps its state in fp32, whatever the format of the data.
     const TensorSpec pool{"pool", Axis::state, {P, Hv, dk, dv}, Content::offset};
     return {{{"q", Axis::tokens, {T, Hk, dk}, keys},
              {"k", Axis::tokens, {T, Hk, dk}, keys},
@@ -34,7 +34,7 @@ struct Step {
             {{"o", Axis::tokens, {T, Hv, dv}}, pool}};
   }
 
-  /// The slot as an index; of a number that is none, one that no pool has.
+  /// The slot as an index; an invalid number becomes an index that no pool has.
   template <class Scalar>
   static Index slot_of(const Tensors<Scalar>& inputs, Index slots) {
     const Scalar& given = get(inputs, "slot")(0, 0);
@@ -66,7 +66,7 @@ struct Step {
 }  // namespace
 
 std::vector<Operator> gated_delta_step_operators() {
-  // `expanded` keeps the state [dv, dk], as serving kernels do, and reads it before it decays.
+  // `expanded` keeps the state as [dv, dk], like serving kernels, and reads it before it decays.
   Operator row{"gated_delta_step",
                "o, pool[slot] = rule(l2norm(q), l2norm(k), v, -exp(A_log) softplus(a + dt_bias), sigma(b), "
                "pool[slot]); slot -1: o = 0 (EQUATIONS 5.6)",

@@ -14,7 +14,7 @@
 namespace samestate {
 namespace {
 
-/// x -> logits, scores, and weights by expert, 0 where not selected.
+/// x -> logits, scores, and weights by expert, 0 for those that are not selected.
 struct GroupRouter {
   static Signature signature(const Call& call) {
     const Index N = call.at("N");
@@ -73,8 +73,8 @@ struct GroupRouter {
                                 {router.groups, router.groups_kept, router.experts_per_token});
   }
 
-  /// How far a weight may be off, as a share of itself, by what public code adds to the sum of the scores; 0 where fp32 does not
-  /// see it.
+  /// The relative error of a weight due to what public code adds to the sum of the scores; 0 if fp32 does not
+  /// notice it.
   static double share_added(const Routing<Running>& routing, Index t) {
     constexpr double kAdded = 1e-20;
     double sum = 0.0;
@@ -83,8 +83,9 @@ struct GroupRouter {
     return sum * detail::running_model().unit > kAdded ? 0.0 : std::min(1.0, kAdded / sum);
   }
 
-  /// The weights of a token of which a correct kernel may choose otherwise, or whose scores may all have underflowed, so that
-  /// nothing is known of their quotients: 0 / 0, or 0 of public code, which adds 1e-20 to the sum.
+  /// Marks the weights of a token for which a correct kernel may choose differently, or whose scores may all
+  /// have underflowed, so that nothing is known about their quotients: 0 / 0, or 0 in public code, which adds
+  /// 1e-20 to the sum.
   static void open(const Call& call, Matrix<Running>& weights, Index t, const Routing<Running>& routing,
                    const GroupLimitedRouter<Running>& router) {
     const Matrix<Running> s = routing.probabilities.row(t);

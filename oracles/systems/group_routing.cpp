@@ -12,7 +12,8 @@ namespace {
 
 using Places = std::vector<std::size_t>;
 
-/// What a number is made of, where that is known without an error: numbers of the same origin are the same in any kernel.
+/// What a number was computed from, if that is known without an error: numbers with the same origin are equal
+/// in any kernel.
 struct Origin {
   enum class Kind { unknown, logit, score };
   Kind kind = Kind::unknown;
@@ -30,7 +31,7 @@ struct Ranked {
   Origin origin;
 };
 
-/// What experts are compared by.
+/// The values by which experts are compared.
 std::vector<Ranked> choices_of(const Matrix<Running>& logits, const Matrix<Running>& scores,
                                const Vector<Running>& bias) {
   std::vector<Ranked> out;
@@ -50,10 +51,11 @@ std::vector<Ranked> choices_of(const Matrix<Running>& logits, const Matrix<Runni
   return out;
 }
 
-/// Whether `a` is certainly no less than `b`.
+/// True if `a` is certainly not less than `b`.
 bool holds_against(const Ranked& a, const Ranked& b) { return a.low > b.high || a.origin.is(b.origin); }
 
-/// The score of one group, and what it is made of: the origins of its two largest where no other may be one of them.
+/// The score of one group and its origin: the origins of its two largest, if no other expert may be one of
+/// them.
 struct GroupScore {
   double low = 0.0, high = 0.0;
   std::array<Origin, 2> of;
@@ -132,7 +134,7 @@ std::vector<Chosen> certain_group_choice(const Matrix<Running>& logits, const Ma
       out[i] = Chosen::out;
       continue;
     }
-    std::size_t above = 0;  // where its own group is kept
+    std::size_t above = 0;  // if its own group is kept
     std::size_t rivals = 0;
     open_rivals.clear();
     for (std::size_t h = 0; h < G; ++h) {

@@ -8,7 +8,7 @@
 /// Operators whose tensors hold H heads side by side: q, k [T, H dk], v [T, H dv].
 namespace samestate {
 
-/// q, k and v of a call, q and k of `keys`.
+/// q, k and v of a call; q and k have the content `keys`.
 [[nodiscard]] inline std::vector<TensorSpec> head_tensors(const Call& call,
                                                           Content keys = Content::activation) {
   const Index H = call.at("H");
@@ -17,7 +17,7 @@ namespace samestate {
           {"v", Axis::tokens, {call.tokens, H * call.at("dv")}, Content::activation}};
 }
 
-/// The sizes of such a system with at most `heads` heads.
+/// The sizes of such a system, with at most `heads` heads.
 [[nodiscard]] inline std::vector<Parameter> head_widths(Index heads) {
   return {{"H", 2, 1, heads, "heads"},
           {"dk", 32, 1, 512, "key width of a head"},

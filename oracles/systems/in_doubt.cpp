@@ -17,7 +17,8 @@ namespace {
 
 constexpr double kUnit = 0x1p-24;
 
-/// Numbers that stand for a place, a mask or a count, of which a little more is another one or none.
+/// True for numbers that stand for a place, a mask or a count, which a small change would turn into another
+/// one or an invalid one.
 bool counts(Content content) {
   return content == Content::slot || content == Content::mask || content == Content::no_count;
 }
@@ -32,25 +33,25 @@ Tensors<double> moved(const Signature& signature, Tensors<double> inputs, std::m
   return inputs;
 }
 
-/// The rows whose error may be in doubt, of one output.
+/// The rows of one output whose error may be in doubt.
 struct Rows {
   const Matrix<double>& exact;
   Matrix<double> error;
   std::vector<Index> rows;
   Vector<double> noise;  ///< sigma_r^2 of all rows
-  Vector<double> alike;  ///< what the roundings of one long sum make of a row where all fall to one side
+  Vector<double> alike;  ///< the effect on a row if all roundings of one long sum fall to one side
   Vector<bool> wide;
 
-  /// The error over the least that is in doubt.
+  /// The error as a multiple of the smallest that is in doubt.
   [[nodiscard]] double times(Index r) const {
     const double size = std::max({std::sqrt(noise(r)), alike(r) / kDoubt, kLeastError / kDoubt});
     const double most = error.row(r).cwiseAbs().maxCoeff();
     const double row = std::sqrt(error.row(r).cwiseAbs2().mean());
-    // Of what is no number, and where moved values are none, no comparison holds.
+    // Values that are not finite, or that are not finite after moving the inputs, cannot be compared.
     double times = std::max(row, most / 4.0) / (kDoubt * size);
     if (std::isnan(noise(r))) times = 0.0;
     if (!std::isfinite(row)) return kInfinity;
-    // Rows that are zero have no size that a share of it could be.
+    // Rows of zeros have no size to compare with.
     const double large = kLargeShare * kWideTolerance * std::sqrt(exact.row(r).cwiseAbs2().mean());
     return wide(r) && large > kLeastError ? std::max(times, most / large) : times;
   }
@@ -59,14 +60,14 @@ struct Rows {
   }
 };
 
-/// RMS of a row's tolerance over that of what is expected.
+/// RMS of a row's tolerance divided by that of the expected values.
 double share_of_row(const Matrix<double>& tolerance, const Matrix<double>& exact, Index r) {
   const double size = exact.row(r).norm();
   const double most = tolerance.row(r).norm();
   return size > 0.0 ? most / size : most > 0.0 ? kInfinity : 0.0;
 }
 
-/// Whether each row of each output belongs to a token, and no state is carried.
+/// True if each row of each output belongs to a token, and no state is carried.
 bool all_of_tokens(const Operator& op, const Signature& signature) {
   const auto of_tokens = [](const TensorSpec& x) { return x.axis == Axis::tokens; };
   const auto carried = [](const TensorSpec& x) { return x.axis == Axis::state || x.axis == Axis::prefix; };

@@ -4,10 +4,10 @@
 
 namespace samestate {
 
-/// The format whose values a tensor that is read holds: the contract's for data and weights, fp32 for the rest.
+/// The format of the values in an input tensor: the contract's for data and weights, fp32 for the rest.
 [[nodiscard]] inline Format input_format(const TensorSpec& spec, const Contract& contract) {
   const Content content = spec.content;
-  // A window of a convolution that has begun holds activations; zeros are in every format.
+  // A window of a convolution that has begun holds activations; zeros are exact in every format.
   const bool rounded = content == Content::activation || content == Content::weight ||
                        content == Content::features || content == Content::zeros || content == Content::key;
   return rounded ? contract.input : Format::fp32;

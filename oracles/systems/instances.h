@@ -16,9 +16,9 @@
 #include "reference/short_convolution.h"
 #include "reference/softmax_attention.h"
 
-/// Operations that many rows are made of, in the scalars of a row's evaluations: compiled once, in instances.cpp. Every row would
-/// compile its own copies otherwise, which is two thirds of the code of this folder. To leave this header out of a row changes how
-/// long its compilation takes and nothing else.
+/// Operations that many rows use, in the scalars of a row's evaluations, compiled once in instances.cpp.
+/// Otherwise every row would compile its own copies, which is two thirds of the code of this folder. Leaving
+/// this header out of a row changes how long its compilation takes, and nothing else.
 namespace samestate {
 
 // NOLINTBEGIN: a list of declarations, from which instances.cpp makes the definitions

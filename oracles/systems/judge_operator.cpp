@@ -13,16 +13,17 @@
 namespace samestate {
 namespace {
 
-/// The rounding of an output to its format, of a value within `error` of x.
+/// The rounding of an output to its format, for a value within `error` of x.
 double output_rounding(double x, double error, Format format) {
-  if (format == Format::fp32 || format == Format::none) return 0.0;  // counted by the last operation
+  // already counted with the last operation
+  if (format == Format::fp32 || format == Format::none) return 0.0;
   return half_ulp(std::abs(x) + error, format);
 }
 
-/// What is known of one output over all its elements.
+/// What is known about one output over all its elements.
 struct Size {
   double expected = 0.0;   ///< sum of squares
-  double tolerance = 0.0;  ///< over elements that have one
+  double tolerance = 0.0;  ///< over elements that have a tolerance
   double error = 0.0;
   std::int64_t judged = 0;
   std::int64_t open = 0;  ///< elements without a bound
@@ -72,7 +73,8 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
       for (Index j = 0; j < x.cols(); ++j) {
         const double error = x(i, j).error();
         tolerance(i, j) = error + output_rounding(exact(i, j), error, contract.output);
-        // A value that the format has no number for is none of it, known well or not at all (an open choice of experts).
+        // A value without a number in the format is not representable, whether it is known well or not at all
+        // (an open choice of experts).
         const double size = std::abs(exact(i, j)) + (std::isfinite(error) ? error : 0.0);
         if (std::isfinite(exact(i, j)) && !std::isfinite(round_to(size, contract.output))) {
           tolerance(i, j) = kInfinity;
@@ -115,7 +117,8 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
         const double bound = tolerance(i, j);
         const double difference = std::abs(x(i, j) - exact(i, j));
         const double error = std::isnan(difference) ? kInfinity : difference;
-        // A bound that says nothing excuses no NaN where a number is expected; a format without the number does.
+        // An infinite bound does not excuse a NaN where a number is expected; a format without that number
+        // does.
         if (!std::isfinite(bound) &&
             (std::isfinite(x(i, j)) || !std::isfinite(exact(i, j)) || oracle.may_overflow(name, i, j))) {
           ++open;

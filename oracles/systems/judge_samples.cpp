@@ -16,7 +16,7 @@
 namespace samestate {
 namespace {
 
-/// x with probability p above it, of Student's t of n degrees of freedom.
+/// The x that Student's t with n degrees of freedom exceeds with probability p.
 double t_quantile(double p, int n) {
   thread_local std::map<std::pair<double, int>, double> known;
   const auto [at, fresh] = known.try_emplace({p, n}, 0.0);
@@ -33,7 +33,7 @@ struct Finding {
   Index column = -1;
 };
 
-/// The statistics of one output. Rows that are left out are dropped before.
+/// The statistics of one output. Rows that are left out have been removed before.
 class Population {
  public:
   Population(const Matrix<double>& y, const Vector<double>& floor, std::vector<Matrix<double>> errors)
@@ -57,8 +57,9 @@ class Population {
     }
   }
 
-  /// The worst statistic of an error [rows, columns] beyond `slack`; `e` is what each element has beyond it. The slope is
-  /// that of the whole error, less what the slack can make of it: what an error across y loses by the element lies along y.
+  /// The worst statistic of an error [rows, columns] beyond `slack`; `e` is the part of each element beyond
+  /// it. The slope is that of the whole error, minus what the slack can contribute: the part of an error
+  /// across y that is lost per element lies along y.
   [[nodiscard]] Finding judge(const Matrix<double>& e, const Matrix<double>& error,
                               const Matrix<double>& slack, SampledLimit of) const {
     Scales all = scales(nullptr);
@@ -82,12 +83,12 @@ class Population {
     return worst;
   }
 
-  /// Error that the element statistic lets pass.
+  /// The error that the element statistic accepts.
   [[nodiscard]] Matrix<double> element_tolerance() const {
     return limit_of(2) * scales(nullptr).element.cwiseSqrt();
   }
 
-  /// RMS of the error that the tensor statistic lets pass.
+  /// The RMS of the error that the tensor statistic accepts.
   [[nodiscard]] double tolerance(SampledLimit of) const {
     const double limit = of == SampledLimit::largest ? kSampledMargin * largest(0) : limit_of(0);
     return limit * std::sqrt(scales(nullptr).row.mean());
@@ -115,7 +116,8 @@ class Population {
     return (row.cwiseInverse().asDiagonal() * e.cwiseAbs2()).colwise().mean().transpose();
   }
 
-  /// Of all samples, or of all but one, so that each sample is a stranger to its scales as the kernel is.
+  /// Computed from all samples, or from all except one, so that each sample is as independent of its scales
+  /// as the kernel is.
   [[nodiscard]] Scales scales(const Matrix<double>* without) const {
     const double n = without ? N_ - 1.0 : N_;
     Vector<double> row = row_total_;
@@ -146,7 +148,7 @@ class Population {
     s.value[kSlope] = slope_of(v.row, y_, e);
     return s;
   }
-  /// |<e, along>| / <y, y>, rows weighed by their variances.
+  /// |<e, along>| / <y, y>, with rows weighted by their variances.
   [[nodiscard]] double slope_of(const Vector<double>& row, const Matrix<double>& along,
                                 const Matrix<double>& e) const {
     const auto weight = row.cwiseInverse().asDiagonal();
@@ -189,7 +191,8 @@ class Population {
   std::vector<Statistics> samples_;
 };
 
-/// The error less what lies within `slack`; what is no number stays infinite, since every sample is one.
+/// The part of the error beyond `slack`; a value that is not finite stays infinite, since every sample is
+/// finite.
 Matrix<double> beyond(const Matrix<double>& e, const Matrix<double>& slack) {
   return e.binaryExpr(slack, [](double x, double s) {
     if (!std::isfinite(x)) return kInfinity;
@@ -197,12 +200,12 @@ Matrix<double> beyond(const Matrix<double>& e, const Matrix<double>& slack) {
   });
 }
 
-/// Least variance of an error that is believed, by row.
+/// The smallest variance of an error that is believed, by row.
 Vector<double> floor_of(const Matrix<double>& expected) {
   return (4.0 * 0x1p-24 * expected.cwiseAbs2().rowwise().mean().cwiseSqrt()).array() + 1e-36;
 }
 
-/// What the roundings between rounding points may add, in the worst case; nothing where there are no points.
+/// The worst case of the roundings between rounding points; empty if there are no points.
 Tensors<double> between_points(const TwinSubject& of) {
   Tensors<double> between;
   if (!of.oracle.points) {
@@ -218,7 +221,7 @@ Tensors<double> between_points(const TwinSubject& of) {
   return between;
 }
 
-/// Whether the worst case between the points alone leaves nothing known of any output.
+/// True if the worst case between the points alone leaves nothing known about any output.
 bool hides_all(const OperatorOracle& oracle, const Tensors<double>& between) {
   return std::ranges::all_of(oracle.exact, [&](const auto& output) {
     const auto& [name, y] = output;
@@ -226,7 +229,7 @@ bool hides_all(const OperatorOracle& oracle, const Tensors<double>& between) {
   });
 }
 
-/// Errors of samples; `every`: of the roundings between the points too.
+/// Errors of samples; with `every`, including the roundings between the points.
 std::vector<Tensors<double>> samples_of(const TwinSubject& of, bool every, std::uint64_t seed, int first,
                                         int count, const SoftmaxOrder& softmax = {}) {
   const auto errors = [&](const auto& values) {
@@ -239,7 +242,7 @@ std::vector<Tensors<double>> samples_of(const TwinSubject& of, bool every, std::
     return minus;
   };
   std::vector<Tensors<double>> samples;
-  // Inputs are the same in all samples: a layer's weights as such scalars fill a gigabyte.
+  // Inputs are the same in all samples, because a layer's weights in such scalars fill a gigabyte.
   const auto draw = [&]<class Scalar>(Tensors<Scalar> (*row)(const Call&, const Tensors<Scalar>&)) {
     const std::vector<Tensors<Scalar>> sequence = alone(as<Scalar>(of.inputs));
     for (int n = first; n < first + count; ++n) {
@@ -260,7 +263,7 @@ std::vector<Tensors<double>> samples_of(const TwinSubject& of, bool every, std::
   return samples;
 }
 
-/// Those rows of x.
+/// The given rows of x.
 Matrix<double> rows_of(const Matrix<double>& x, const std::vector<Index>& rows) {
   return x(rows, Eigen::all);
 }
@@ -312,7 +315,7 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
     const Matrix<double>& slack = get(errors.between, name);
     const Matrix<bool>& undecided = get(oracle.undecided, name);
     const Matrix<double> error = get(actual, name) - y;
-    // Rows without any error of kernel and samples say nothing.
+    // Rows without any error in kernel and samples prove nothing.
     std::vector<Matrix<double>> samples;
     bool in_range = true;
     for (const Tensors<double>& sample : errors.samples) {
@@ -379,7 +382,8 @@ Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<doub
                         const JudgePolicy& policy, SampledErrors begun, const SoftmaxOrder& softmax) {
   const TwinSubject of{op, call, inputs, cuts, contract, oracle};
   Tensors<double> between = between_points(of);
-  // A long way through fp32 between two points may be anything in the worst case, and is little where it is drawn: then it is.
+  // A long computation in fp32 between two points may have a huge worst case although its drawn error is
+  // small; then it is drawn.
   const bool every = !oracle.points || hides_all(oracle, between);
   if (every) {
     for (auto& [name, x] : between) x.setZero();
@@ -388,7 +392,8 @@ Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<doub
     return SampledErrors{samples_of(of, every, seed, from, count, softmax), between};
   };
   auto known = std::min(policy.samples, static_cast<int>(begun.samples.size()));
-  // The limits of an eighth of the samples are wide, and a fault of a hundredth of a layer is far beyond them.
+  // The limits from an eighth of the samples are wide, but a fault of a hundredth of a layer is far beyond
+  // them.
   if (known > 0 && known < policy.gross_samples) {
     SampledErrors some = sampled(known, policy.gross_samples - known);
     std::ranges::move(some.samples, std::back_inserter(begun.samples));

@@ -18,7 +18,8 @@
 namespace samestate {
 namespace {
 
-/// The worst case and another gate together: either may fail a run, and the other, if it `knows` enough, pass it.
+/// Combines the worst case with another gate: either may fail a run, and the other, if it `knows` enough, may
+/// pass it.
 void add(Judgement& judgement, const Judgement& other, bool knows) {
   judgement.sampled_ratio = std::max(judgement.sampled_ratio, other.sampled_ratio);
   judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
@@ -32,15 +33,16 @@ void add(Judgement& judgement, const Judgement& other, bool knows) {
   take_numbers(judgement, other);
 }
 
-/// Against the worst case of the form in chunks of one token, q S in the place of (q k^T) v. Without rounding points nothing is
-/// rounded where a chunk ends, and a kernel that goes in chunks of its own may have either: where q is all but orthogonal to
-/// many keys these differ by more than their worst cases.
+/// Compares with the worst case of the form in chunks of one token, with q S instead of (q k^T) v. Without
+/// rounding points nothing is rounded where a chunk ends, and a kernel with its own chunks may use either: if
+/// q is nearly orthogonal to many keys, the two differ by more than their worst cases.
 Judgement judge_in_other_chunks(const TwinSubject& of, const Tensors<double>& actual) {
   Call call = of.call;
   call.chunk = 1;
   OperatorOracle oracle = operator_oracle(of.op, call, of.inputs, of.cuts, of.contract);
-  // A token's error in either form is within its own worst case, so that of a kernel that mixes them is within the sum: the
-  // larger is less than that. Where the other form's says nothing it excuses nothing.
+  // A token's error in either form is within that form's worst case, so that of a kernel that mixes them is
+  // within the sum; the larger of the two is less than that. A form whose worst case is useless excuses
+  // nothing.
   for (auto& [name, tolerance] : oracle.tolerance) {
     tolerance = tolerance
                     .binaryExpr(get(of.oracle.tolerance, name),
@@ -57,12 +59,14 @@ bool has_free_chunks(const TwinSubject& of) {
   return !of.oracle.points && form != nullptr && form->chunked && of.call.chunk > 1 && of.call.tokens > 1;
 }
 
-/// Drawn roundings of a run; empty where they do not know whether they make its error. `begun`: where few may be enough.
+/// Draws roundings for a run; empty if they cannot tell if roundings cause its error. `begun` is used if few
+/// samples may be enough.
 std::optional<Judgement> draw(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed,
                               const JudgePolicy& policy, SampledErrors begun = {}) {
   Judgement drawn = judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual,
                                   policy, std::move(begun), {});
-  // Roundings of n tokens that are one token add up to n where drawn ones make the root of it: so far a run is not known.
+  // The roundings of n copies of one token add up to n, whereas drawn ones give sqrt(n), so up to that factor
+  // nothing is known about the run.
   const bool repeats = drawn.verdict == Verdict::fail &&
                        drawn.ratio * drawn.ratio <= static_cast<double>(tokens_met(of)) &&
                        roundings_repeat(of);
@@ -70,7 +74,7 @@ std::optional<Judgement> draw(const TwinSubject& of, const Tensors<double>& actu
   return drawn;
 }
 
-/// The same of a run in doubt, of which few samples may be enough: then nothing but the verdict is known.
+/// The same for a run in doubt, for which few samples may be enough: then only the verdict is known.
 std::optional<Judgement> draw_in_doubt(const TwinSubject& of, const Tensors<double>& actual,
                                        std::uint64_t seed, const JudgePolicy& policy) {
   SampledErrors few;
@@ -82,7 +86,7 @@ std::optional<Judgement> draw_in_doubt(const TwinSubject& of, const Tensors<doub
   return within;
 }
 
-/// Whether in each row of each output a share of its size is a number that an error can be held against: nothing is undecided, may
+/// True if in each row of each output a share of its size is a usable limit: nothing is undecided, may
 /// overflow, or is nearly flushed to zero, and no row is zero.
 bool all_rows_have_sizes(const OperatorOracle& oracle) {
   constexpr double kLeastSize = 1e-30;
@@ -94,8 +98,8 @@ bool all_rows_have_sizes(const OperatorOracle& oracle) {
   });
 }
 
-/// What of a run that its worst case does not fail has to be drawn: what it says nothing of, as far as that is asked, and what it may
-/// hide something in.
+/// Draws what has to be drawn of a run that its worst case does not fail: the parts where it is vacuous, as
+/// far as that is requested, and the parts where it may hide something.
 void judge_without_points(Judgement& judgement, const TwinSubject& of, const Tensors<double>& actual,
                           std::uint64_t seed, const JudgePolicy& policy, const GatesAsked& asked) {
   if (judgement.verdict == Verdict::fail) return;
@@ -112,8 +116,8 @@ void judge_without_points(Judgement& judgement, const TwinSubject& of, const Ten
   };
   const std::vector<DoubtfulRow> rows = doubtful_rows(of, actual, seed, policy);
   if (rows.empty()) {
-    // Had it been more than that, or a thousandth of a row, it would have been in doubt: then a wide worst case is no reason to say
-    // nothing.
+    // If an error had been more than that, or a thousandth of a row, it would have been in doubt, so a wide
+    // worst case is no reason to call the run vacuous.
     if (judgement.verdict == Verdict::vacuous && judgement.gate != kZeroGate &&
         all_rows_have_sizes(of.oracle))
       judgement.verdict = Verdict::pass, judgement.reason.clear();
@@ -151,7 +155,7 @@ void judge_without_points(Judgement& judgement, const TwinSubject& of, const Ten
     drawn = draw_in_doubt(of, actual, seed, policy);
   }
   if (!drawn || drawn->verdict == Verdict::vacuous) return leave_open("do not know it either");
-  // Some tokens, or few samples, do not judge what the worst case leaves vacuous.
+  // Some tokens, or few samples, are not enough to judge what the worst case leaves vacuous.
   add(judgement, *drawn, !few_tokens && drawn->sampled_ratio > 0.0);
   say("drawn roundings decide");
 }
@@ -172,13 +176,14 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
                          const JudgePolicy& policy, const GatesAsked& asked) {
   Judgement judgement = judge_operator(of.op, of.oracle, actual);
   if (judgement.verdict == Verdict::fail && has_free_chunks(of)) {
-    // Samples are of the chunks that were asked for, and know the others no better.
+    // Samples use the requested chunks, and do not describe others better.
     Judgement other = judge_in_other_chunks(of, actual);
     if (other.verdict != Verdict::fail) return other;
   }
   bool same = false;
   SoftmaxOrder softmax;
-  // Of a card that is nearest both are reported, as of the family: they know its points, and it may have others.
+  // For a nearest card both are only reported, as for the family: they use its points, and the kernel may
+  // have others.
   const auto add_gated = [&](const Judgement& other, bool knows) {
     if (!of.contract.nearest || other.verdict != Verdict::fail) return add(judgement, other, knows);
     judgement.reason += fmt::format(

@@ -7,13 +7,13 @@
 namespace samestate {
 namespace {
 
-/// Null where there is none of the name.
+/// Null if there is none of that name.
 const TensorSpec* output_of(const Signature& signature, std::string_view output) {
   const auto found = std::ranges::find(signature.outputs, output, &TensorSpec::name);
   return found == signature.outputs.end() ? nullptr : &*found;
 }
 
-/// The axis with one size doubled; 0 where nothing is known of it.
+/// The axis with one size doubled; 0 if nothing is known about it.
 Index doubled(const Operator& row, Call call, std::string_view size, std::string_view output) {
   call.parameters[std::string(size)] *= 2;
   try {
@@ -49,7 +49,7 @@ LastAxis last_axis(const Operator& row, const Call& call, std::string_view outpu
   if (spec == nullptr) return axis;
   const Index columns = spec->columns();
   axis.tokens = spec->axis == Axis::tokens && spec->shape.size() == 2;
-  // Heads may be counted by a product of sizes: key heads, and value heads of each.
+  // Heads may be counted by a product of sizes: key heads, and value heads for each.
   Index heads = 1;
   for (const Parameter& p : row.parameters) {
     const bool of_heads = p.summary.find("heads") != p.summary.npos;
@@ -62,7 +62,8 @@ LastAxis last_axis(const Operator& row, const Call& call, std::string_view outpu
   }
   if (heads < 2 || columns % heads != 0) return axis;
   if (columns == heads) axis.word = "head";
-  // The channels of a head are a size of the row too: what stands beside heads of another kind (q, k and v) has none.
+  // The channels of a head are a size of the row too; an output that has heads of another kind beside it (q,
+  // k and v) has no such size.
   const bool wide = std::ranges::any_of(row.parameters, [&](const Parameter& p) {
     return call.at(p.name) == columns / heads && doubled(row, call, p.name, output) == 2 * columns &&
            p.summary.find("heads") == p.summary.npos;

@@ -52,7 +52,7 @@ struct Cache {
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
     const Index dc = call.at("dc");
-    LatentAttentionWeights<Scalar> weights;  // one head of one value column, which the cache does not read
+    LatentAttentionWeights<Scalar> weights;  // one head with one value column, which the cache does not use
     weights.q_up = Matrix<Scalar>(1 + call.at("dr"), call.at("D"));
     weights.kv_down = get(inputs, "kv_down");
     weights.kv_norm = get_vector(inputs, "kv_norm");
@@ -104,15 +104,16 @@ struct Attention {
       weights.q_norm = get_vector(inputs, "q_norm");
     }
     weights.q_up = get(inputs, "q_up");
-    // The cache is given: of what makes it, only the height counts.
+    // The cache is given, so only the height of the weights that make it matters.
     weights.kv_down = Matrix<Scalar>(call.at("dc") + call.at("dr"), call.at("D"));
     weights.kv_up = get(inputs, "kv_up");
     weights.output = get(inputs, "output");
     weights.epsilon = Scalar(kLatentEpsilon);
     const Matrix<Scalar>& c = get(inputs, "c");
-    // (q W_UK) c or q (W_UK c), (p c) W_UV or p (c W_UV): every second sample makes the products of three the other way.
+    // (q W_UK) c or q (W_UK c), (p c) W_UV or p (c W_UV): every second sample associates the products of
+    // three matrices the other way.
     LatentForm form = form_named(call.form);
-    // In 16 bits a form stores products of its own, which its contract names.
+    // In 16 bits a form stores its own products, which its contract names.
     if (associates_otherwise<Scalar>() && detail::sampling().model.kept == Format::none)
       form = form == LatentForm::naive ? LatentForm::absorbed : LatentForm::naive;
     return {{"y", latent_attention_cached<Scalar>(
@@ -125,8 +126,8 @@ struct Attention {
 }  // namespace
 
 std::vector<Operator> latent_attention_operators() {
-  // Small as standard: under 16-bit contracts the bound grows with the root of every width, six products
-  // deep.
+  // The standard size is small: under 16-bit contracts the bound grows with the root of every width, through
+  // six products.
   const Parameter width{"D", 8, 1, 16384, "model width"};
   const Parameter latent{"dc", 4, 1, 4096, "columns of the latent"};
   const Parameter rotary{"dr", 2, 0, 512, "rotary columns, in pairs"};
@@ -153,7 +154,7 @@ std::vector<Operator> latent_attention_operators() {
                      Attention::signature};
   evaluate_with<Attention>(attention);
   attention.cost = [](const Call& call) {
-    // Absorbed, a key and a value are the latent and the rotary columns.
+    // In absorbed form a key has the latent and the rotary columns, and a value is the latent.
     const bool naive = call.form == "naive";
     const costs::Count key = costs::sum({naive ? call.at("dn") : call.at("dc"), call.at("dr")});
     return Cost{costs::sum({row_costs::maps(call, Attention::signature(call)).operations,

@@ -13,7 +13,7 @@ TensorSpec weight(std::string name, Index rows, Index columns) {
   return {std::move(name), Axis::whole, {rows, columns}, Content::weight};
 }
 
-/// What a step reads of the projection of all heads, and of the cache.
+/// What a step reads from the projection of all heads, and from the cache.
 TensorSpec q_up_of(const Call& call, Index columns) {
   return weight("q_up", call.at("H") * (call.at("dn") + call.at("dr")), columns);
 }
@@ -24,7 +24,7 @@ TensorSpec of_heads(const Call& call, const std::string& name, std::string_view 
   return of_tokens(call, name, {call.at("H"), call.at(size)});
 }
 
-/// Queries that read the cache: their rotary columns and those of the cache, where there are any.
+/// The queries that read the cache: their rotary columns and those of the cache, if there are any.
 std::vector<TensorSpec> asking(const Call& call, std::vector<TensorSpec> inputs) {
   inputs.push_back({"c", Axis::prefix, {call.tokens, call.at("dc")}, Content::activation});
   if (call.at("dr") > 0) {
@@ -34,7 +34,7 @@ std::vector<TensorSpec> asking(const Call& call, std::vector<TensorSpec> inputs)
   return inputs;
 }
 
-/// Weights of the call's widths, of which a step reads only those that it was given.
+/// Weights with the call's widths, of which a step uses only those that it was given.
 template <class Scalar>
 LatentAttentionWeights<Scalar> weights_of(const Call& call, const Tensors<Scalar>& inputs) {
   const auto given = [&](const char* name, Index rows, Index columns) {
@@ -99,7 +99,7 @@ struct MergedQueries {
   }
 };
 
-/// Rotary columns of the queries alone, projected and turned.
+/// Only the rotary columns of the queries, projected and rotated.
 struct RotaryQueries {
   static Signature signature(const Call& call) {
     const Index in = call.at("In");
@@ -135,7 +135,7 @@ struct LatentSums {
   }
 };
 
-/// Attention to keys and values that it restores.
+/// Attention to keys and values that it restores itself.
 struct RestoredSums {
   static Signature signature(const Call& call) {
     return {asking(call, {of_heads(call, "q_nope", "dn"), kv_up_of(call)}), {of_heads(call, "heads", "dv")}};
@@ -149,7 +149,7 @@ struct RestoredSums {
   }
 };
 
-/// W_UV behind the sums.
+/// W_UV applied after the sums.
 struct Values {
   static Signature signature(const Call& call) {
     return {{of_heads(call, "mixed", "dc"), kv_up_of(call)}, {of_heads(call, "heads", "dv")}};
@@ -175,7 +175,7 @@ struct MergedOutput {
   }
 };
 
-/// What the queries project, and its width.
+/// The input of the query projection, and its width.
 struct QueryInput {
   explicit QueryInput(const Call& call)
       : name(call.at("q_lora") > 0 ? "compressed_normed" : "x"),
@@ -195,7 +195,7 @@ void add_compression(const Call& call, LayerStages& to) {
                                {{"x", "compressed"}, {"weight", "q_norm"}}, {{"y", "compressed_normed"}}));
 }
 
-/// Queries of all columns, their rotary ones turned.
+/// Queries with all columns, the rotary ones rotated.
 void add_queries(const Call& call, LayerStages& to) {
   const QueryInput x(call);
   const Index H = call.at("H");
@@ -211,7 +211,7 @@ void add_queries(const Call& call, LayerStages& to) {
       {{"x", "q", call.at("dn"), dr}, {"cosine", "cos"}, {"sine", "sin"}}, {{"y", "q_rotary"}}));
 }
 
-/// Queries of the latent by merged weights, and rotary ones.
+/// Queries of the latent by merged weights, and the rotary ones.
 void add_merged_queries(const Call& call, LayerStages& to) {
   static const Operator merged =
       stage_operator<MergedQueries>("latent_attention.merged_queries", "W_UK^T W_UQ x");
@@ -231,7 +231,7 @@ void add_merged_queries(const Call& call, LayerStages& to) {
   add("merged queries", merged, {{"x", x.name}, {"q_up", "q_up"}, {"kv_up", "kv_up"}}, "q_latent");
 }
 
-/// Attention of either kind: `reads` beside the cache and the rotary queries.
+/// Attention of either kind; `reads` are its inputs besides the cache and the rotary queries.
 void add_attention(const Call& call, const Operator& op, std::vector<StageTensor> reads,
                    const std::string& writes, LayerStages& to) {
   reads.push_back({"c", "c"});
@@ -242,7 +242,7 @@ void add_attention(const Call& call, const Operator& op, std::vector<StageTensor
   to.stages.push_back(stage_of("attention", op, call, std::move(reads), {{writes, writes}}));
 }
 
-/// Attention to latents, its queries and its sums taps.
+/// Attention to latents; its queries and its sums are taps.
 void add_latent_sums(const Call& call, LayerStages& to) {
   static const Operator sums = stage_operator<LatentSums>(
       "latent_attention.sums", "sum_s p_ts c_s, p_t of (q^L . c + q^R . k^R)", {{"equation"}}, true);

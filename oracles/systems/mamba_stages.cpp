@@ -8,7 +8,7 @@
 namespace samestate {
 namespace {
 
-/// The gate, then the norm of each group of the inner width.
+/// The gate, followed by the norm of each group of the inner width.
 struct GroupedNorm {
   static Signature signature(const Call& call) {
     const Index Di = call.at("H") * call.at("P");
@@ -24,7 +24,7 @@ struct GroupedNorm {
   }
 };
 
-/// A system of the table in the layer's form and chunk, where it has that form.
+/// A system of the table in the layer's form and chunk, if it has that form.
 Stage stage_in_form(std::string_view name, std::string_view system, const Call& layer, Sizes sizes,
                     std::vector<StageTensor> reads, std::vector<StageTensor> writes) {
   Stage stage = stage_of(name, system, layer, std::move(sizes), std::move(reads), std::move(writes));

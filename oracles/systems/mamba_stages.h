@@ -5,8 +5,9 @@
 /// The stages of both Mamba mixers.
 namespace samestate {
 
-/// input -> convolution -> selection -> time steps -> scan -> output (SSM-5, SSM-6, SSM-11). Taps: projected [T, 2 Di] (x, z);
-/// u [T, Di]; selected [T, R + 2 N] (dt of low rank, B, C); dt [T, Di] without its bias; gated [T, Di].
+/// input -> convolution -> selection -> time steps -> scan -> output (SSM-5, SSM-6, SSM-11). Taps: projected
+/// [T, 2 Di] (x, z); u [T, Di]; selected [T, R + 2 N] (low-rank dt, B, C); dt [T, Di] without its bias; gated
+/// [T, Di].
 [[nodiscard]] LayerStages mamba_mixer_stages(const Call& call);
 
 /// input -> convolution -> state space -> gate and norm -> output (EQUATIONS 5.10). Taps: projected [T, 2 Di + 2 G N + H] (z,

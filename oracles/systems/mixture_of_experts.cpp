@@ -21,11 +21,11 @@ namespace samestate {
 namespace {
 
 constexpr Index kMostOfChoices =
-    1 << 21;                     // elements that are added up to compare the choices of a call's tokens
-constexpr Index kOfOneSum = 64;  // elements that a sum costs beside its own
-constexpr int kMostAlone = 4;    // tokens of a call that are evaluated by themselves
-constexpr double kLeastWeight = 1e-30;          // of a choice: below it the quotients are no numbers in fp32
-constexpr double kLeastUnitOfOutputs = 0x1p-7;  // one of bf16, by which an output is rounded at most
+    1 << 21;                            // elements that are summed to compare the choices of a call's tokens
+constexpr Index kOfOneSum = 64;         // the cost of a sum in elements, besides its own
+constexpr int kMostAlone = 4;           // tokens of a call that are evaluated individually
+constexpr double kLeastWeight = 1e-30;  // least weights of a choice; below, quotients are NaN in fp32
+constexpr double kLeastUnitOfOutputs = 0x1p-7;  // that of bf16, the coarsest rounding of an output
 
 const std::vector<OperatorForm> kForms = {{"loop"}, {"dense"}, {"sorted"}, {"per_token"}};
 
@@ -35,7 +35,7 @@ ExpertForm form_named(std::string_view name) {
   return name == "per_token" ? ExpertForm::per_token : ExpertForm::loop;
 }
 
-/// x and the weights of the experts, an expert after the other.
+/// x and the weights of the experts, one expert after the other.
 Signature with_experts(const Call& call) {
   const Index N = call.at("N");
   if (call.at("K") > N) {
@@ -63,13 +63,15 @@ std::vector<SwiGluExpert<Scalar>> experts_of(const Call& call, const Tensors<Sca
   return experts;
 }
 
-/// Of tokens that each pass K experts; all may choose the same ones, so that no more need be read.
+/// The cost for tokens that each use K experts; all may choose the same ones, so no more weights than those
+/// need be read.
 Cost cost_of(const Call& call, const costs::Parameters& a_token, costs::Count one_expert) {
   const costs::Count idle = call.at("N") - (call.tokens > 0 ? call.at("K") : 0);
   return {costs::product({2, call.tokens, a_token.active}), costs::product({idle, one_expert})};
 }
 
-/// What any expert may make of a token, at most: by sums of absolute values, so that it takes no expert's products.
+/// The largest value that any expert may compute from a token: by sums of absolute values, which needs no
+/// products of the experts.
 class Largest {
  public:
   Largest(const Call& call, const Tensors<Running>& inputs) {
@@ -79,7 +81,7 @@ class Largest {
     down_ = most(get(inputs, "down"));
   }
 
-  /// The largest of what an expert keeps on its way from this row of x, and of what it returns.
+  /// The largest intermediate value or result of an expert for this row of x.
   template <class Row>
   [[nodiscard]] double of(const Row& x) const {
     double size = 0.0;
@@ -96,10 +98,10 @@ class Largest {
   double gate_ = 0.0, up_ = 0.0, down_ = 0.0;
 };
 
-/// Where the choice may turn, nothing can be said of a token.
+/// If the choice may change, nothing can be said about a token.
 void leave_open(const Call& call, const Tensors<Running>& inputs, const Routing<Running>& routing,
                 Matrix<Running>& y) {
-  std::optional<Largest> largest;  // sums of all weights, which most calls need not
+  std::optional<Largest> largest;  // sums of all weights, which most calls do not need
   for (Index t = 0; t < call.tokens; ++t) {
     if (is_chosen(call, t)) continue;
     if (decided(certain_choice(routing.logits.row(t), routing.probabilities.row(t), call.at("K")))) continue;
@@ -109,16 +111,17 @@ void leave_open(const Call& call, const Tensors<Running>& inputs, const Routing<
   }
 }
 
-/// A choice [1, K] by descending probability, its distance from the kernel's outputs and the least that another's may have: the
-/// kernel's weights are of logits that may be stored in 16 bit, where two experts that are all but equal may change places and
-/// the wrong one's weights come nearer.
+/// A choice [1, K] in order of descending probability, its distance from the kernel's outputs and the
+/// smallest distance that another choice may have. The kernel's weights come from logits that may be stored
+/// in 16 bits, where two experts that are almost equal may change places, so that the wrong one's weights
+/// come nearer.
 struct Nearest {
   Matrix<Index> chosen;
   double distance = kInfinity;
   double next = kInfinity;
 };
 
-/// By `rest` and the weighted outputs of the experts; a choice of -1 where no weights are numbers.
+/// Found from `rest` and the weighted outputs of the experts; a choice of -1 if no weights are finite.
 Nearest nearest(const Choices& choices, const Matrix<Running>& logits, const Matrix<Running>& probabilities,
                 const Matrix<double>& rest, const Matrix<double>& y, const auto& output_of) {
   std::map<Index, Matrix<double>> outputs;
@@ -154,8 +157,8 @@ Nearest nearest(const Choices& choices, const Matrix<Running>& logits, const Mat
   return best;
 }
 
-/// Whether the kernel's outputs of token t are farther from the nearest choice's than its worst case, and another choice's, which
-/// is of the same size, may be.
+/// True if the kernel's outputs for token t are farther from the nearest choice's than its worst case, and
+/// than another choice's, which has the same size, may be.
 template <class Row>
 bool beyond_roundings(const Call& call, const Tensors<double>& inputs, Index t, const Nearest& found) {
   Call one = call;
@@ -175,10 +178,10 @@ bool beyond_roundings(const Call& call, const Tensors<double>& inputs, Index t, 
   return found.distance > kChoiceWorstCases * std::sqrt(most);
 }
 
-/// Of the choices that are open the one whose outputs are nearest to the kernel's, where all others are far from them and that
-/// is no chance: roundings of few channels may come near the outputs of another choice, where something is kept in fewer bits
-/// than fp32. The nearest too where it is too far for any rounding: then no choice is this kernel's. `rest_of(t)`: what is added
-/// to the experts' outputs.
+/// Among the open choices, the one whose outputs are nearest to the kernel's, if all others are far away and
+/// this is not by chance: with few channels, roundings may come near the outputs of another choice if
+/// something is kept in fewer bits than fp32. Also the nearest if it is too far for any rounding: then the
+/// kernel made no valid choice. `rest_of(t)` is what is added to the experts' outputs.
 template <class Row>
 Matrix<Index> choice_by_outputs(const Call& call, const Tensors<double>& inputs,
                                 const Tensors<double>& actual, const Matrix<Running>& logits,
@@ -209,10 +212,10 @@ Matrix<Index> choice_by_outputs(const Call& call, const Tensors<double>& inputs,
   return chosen;
 }
 
-/// The routing comes from logits that are inputs. A kernel compares them, or the probabilities that it makes of them, as public
-/// routers do: logits that are no farther apart than roundings make their probabilities may tie there, and either is right
-/// (EQUATIONS 8.2). The weights' error is that of softmax over all and renormalisation, which is no less than that of softmax over
-/// the selected.
+/// The routing comes from logits that are inputs. A kernel compares them, or the probabilities computed from
+/// them, as public routers do: logits that are so close that roundings make their probabilities equal may
+/// tie, and either choice is right (EQUATIONS 8.2). The error of the weights is that of softmax over all and
+/// renormalisation, which is no less than that of softmax over the selected ones.
 struct Experts {
   static Signature signature(const Call& call) {
     Signature s = with_experts(call);
@@ -236,7 +239,7 @@ struct Experts {
   }
 };
 
-/// The whole block, its own router included.
+/// The whole block, including its router.
 struct Block {
   static Signature signature(const Call& call) {
     const Index D = call.at("D");
@@ -275,7 +278,7 @@ struct Block {
   }
 
  private:
-  /// What the shared expert adds to a token.
+  /// The contribution of the shared expert to a token.
   static Matrix<double> rest_of(const Tensors<double>& inputs, Index t) {
     const Matrix<double> x = get(inputs, "x").row(t);
     const SwiGluExpert<double> shared{get(inputs, "shared_gate_proj"), get(inputs, "shared_up"),

@@ -16,7 +16,7 @@ namespace {
 TensorSpec of_ranks(const Call& call, std::string name, std::string_view size) {
   return of_tokens(call, std::move(name), {call.at("K"), call.at(size)});
 }
-/// Numbers of experts, which fp32 holds and 16 bits need not.
+/// Indices of experts, which fp32 represents exactly and 16 bits may not.
 TensorSpec experts_tap(const Call& call) {
   return of_tokens(call, "experts", {call.at("K")}, Content::strength);
 }
@@ -30,7 +30,8 @@ double plain(const Scalar& x) {
   return x.value();
 }
 
-/// The experts that a kernel chose. A row that is no selection, which its own stage has found, goes to the first ones.
+/// The experts that a kernel chose. A row that is not a valid selection, which its own stage has reported, is
+/// replaced by the first experts.
 template <class Scalar>
 Matrix<Index> chosen(const Call& call, const Tensors<Scalar>& inputs) {
   const Matrix<Scalar>& x = get(inputs, "experts");
@@ -53,8 +54,9 @@ Matrix<Index> chosen(const Call& call, const Tensors<Scalar>& inputs) {
   return out;
 }
 
-/// Whether every kernel puts an expert before the next one: by logits, which are what it read, and by the probabilities that
-/// it may have made of them. Equal logits are equal probabilities, and the rule decides.
+/// True if every kernel puts an expert before the next one, judging by logits, which are its inputs, and by
+/// the probabilities that it may have computed from them. Equal logits give equal probabilities, and the tie
+/// rule decides.
 bool certainly_before(const Matrix<Running>& logits, const Matrix<Running>& p, Index t, Index i, Index j) {
   if (logits(t, i).value() == logits(t, j).value()) return true;
   return p(t, i).value() - p(t, i).error() > p(t, j).value() + p(t, j).error();
@@ -70,7 +72,7 @@ struct Selection {
     const Matrix<Scalar>& logits = get(inputs, "logits");
     const Index K = call.at("K");
     const Index N = call.at("N");
-    // And the first that is left out.
+    // And the first one that is left out.
     const Matrix<Index> order = top_k(logits, std::min(K + 1, N));
     Matrix<Scalar> experts =
         order.leftCols(K).unaryExpr([](Index i) { return Scalar(static_cast<double>(i)); });
@@ -91,7 +93,7 @@ struct Selection {
   }
 };
 
-/// Renormalised probabilities of the chosen.
+/// Renormalised probabilities of the chosen experts.
 struct Weights {
   static Signature signature(const Call& call) {
     return {{of_tokens(call, "logits", {call.at("N")}), experts_tap(call)},
@@ -103,7 +105,8 @@ struct Weights {
   }
 };
 
-/// y(t K + r) = apply(i, x(t)) for the expert i of rank r; `apply` takes all rows of an expert. x: of tokens, or of ranks.
+/// y(t K + r) = apply(i, x(t)) for the expert i of rank r; `apply` takes all rows of an expert. x has one row
+/// per token, or per token and rank.
 template <class Scalar, class Apply>
 Matrix<Scalar> by_expert(const Call& call, const Matrix<Index>& experts, const Matrix<Scalar>& x,
                          Index columns, Apply&& apply) {
@@ -178,7 +181,7 @@ struct SharedHidden {
   }
 };
 
-/// sum_r w_r z_r, and where there is a shared expert its output behind its gate.
+/// sum_r w_r z_r and, if there is a shared expert, its gated output.
 template <bool shared>
 struct Sum {
   static Signature signature(const Call& call) {
@@ -200,7 +203,7 @@ struct Sum {
   }
 };
 
-/// The same from the weight of that gate, of a kernel that keeps its logit.
+/// The same from the weight of that gate, for a kernel that does not hand out its logit.
 struct OpenedSum {
   static Signature signature(const Call& call) {
     Signature s = Sum<true>::signature(call);
@@ -217,7 +220,7 @@ struct OpenedSum {
   }
 };
 
-/// The steps between logits and the experts' outputs.
+/// The stages between logits and the experts' outputs.
 void add_routed(const Call& call, LayerStages& to) {
   static const Operator selection =
       stage_operator<Selection>("mixture_of_experts.selection", "the K largest logits");

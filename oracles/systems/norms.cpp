@@ -15,7 +15,7 @@ Scalar epsilon() {
   return Scalar(static_cast<double>(1e-6F));
 }
 
-/// A token's rows: [T, H, D].
+/// The rows of a token: [T, H, D].
 TensorSpec rows(const Call& call, std::string name, Content content = Content::activation) {
   return {std::move(name), Axis::tokens, {call.tokens, call.at("H"), call.at("D")}, content};
 }
@@ -85,7 +85,7 @@ struct L2 {
   }
 };
 
-/// `fused` is the same expression, one pass over a row for the sum and one for the rest.
+/// `fused` is the same expression, with one pass over a row for the sum and one for the rest.
 template <class Form>
 Operator norm(std::string_view name, std::string_view equation) {
   Operator row{name, equation, kNormWidths, {{"equation"}, {"fused"}}, false, Form::signature};

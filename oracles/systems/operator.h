@@ -17,11 +17,11 @@
 #include "reference/sequence.h"
 
 /// Operators: the systems that are described by named tensors instead of the recurrent family's fixed set. A
-/// row says which tensors and sizes a system has, and evaluates its reference in float64, with the running error
-/// and with sampled roundings.
+/// row says which tensors and sizes a system has, and evaluates its reference in float64, with the running
+/// error and with sampled roundings.
 namespace samestate {
 
-/// What values a tensor holds, for the generators.
+/// The kind of values that a tensor holds, for the generators.
 enum class Content {
   activation,  ///< unit normal, shaped by the regime
   weight,      ///< normal, divided by the root of the last extent
@@ -32,22 +32,22 @@ enum class Content {
   strength,    ///< in (0, 1)
   cosine,      ///< cosines of the rotation angles of Content::sine, by row and column
   sine,
-  mask,      ///< zeros and ones: ones, but for a run of leading zeros in one regime
+  mask,      ///< zeros and ones: all ones, except for a run of leading zeros in one regime
   features,  ///< positive: exp of a normal, as a feature map makes them
   key,       ///< a key of the recurrent family, whose length its regimes set
-  zeros,     ///< a state that has not begun; one that has is as an activation
-  no_sum,    ///< likewise, of a sum of positive terms
-  no_count,  ///< likewise, of the tokens so far
-  slot       ///< a row of a pool, 0 .. TensorSpec::slots - 1, as a number; -1: none
+  zeros,     ///< a state that has not begun; one that has begun holds activations
+  no_sum,    ///< likewise, for a sum of positive terms
+  no_count,  ///< likewise, for the number of tokens so far
+  slot       ///< a row of a pool, 0 .. TensorSpec::slots - 1, as a number; -1 for none
 };
 
-/// One tensor of one sequence. Rows are all extents but the last.
+/// One tensor of one sequence. Its rows are all extents but the last.
 struct TensorSpec {
   std::string name;
   Axis axis = Axis::tokens;
-  std::vector<Index> shape;  ///< without the batch; the first extent of tokens and prefix tensors is T
+  std::vector<Index> shape;  ///< without the batch; the first extent of token and prefix tensors is T
   Content content = Content::activation;
-  Index slots = 0;  ///< of Content::slot: rows of the pool, which are the first extent of the states
+  Index slots = 0;  ///< for Content::slot: rows of the pool, which are the first extent of the states
 
   [[nodiscard]] Index columns() const { return shape.empty() ? 1 : shape.back(); }
   [[nodiscard]] Index rows() const { return columns() > 0 ? size() / columns() : 0; }
@@ -66,20 +66,20 @@ struct Parameter {
   Index least = 1;
   Index most = 1;
   std::string_view summary;
-  std::string_view multiple_of = {};  ///< the size that divides it; empty: any value of its range
+  std::string_view multiple_of = {};  ///< the size that divides it; empty if any value in range is allowed
 };
 
-/// What determines a call beside its tensors.
+/// Everything that determines a call besides its tensors.
 struct Call {
   std::string form;
   Index tokens = 0;
-  Index chunk = 0;  ///< tile or chunk of the forms that have one
+  Index chunk = 0;  ///< tile or chunk, for forms that have one
   std::map<std::string, Index, std::less<>> parameters;
-  /// Of a router [tokens, K]: what each token goes to, descending, as the kernel under judgement chose (kernel_choice.h);
-  /// -1 in the rows, and null where the router itself chooses.
+  /// For a router, [tokens, K]: the experts of each token in descending order, as the kernel under judgement
+  /// chose them (kernel_choice.h); -1 in rows, and null as a whole, if the router itself chooses.
   std::shared_ptr<const Matrix<Index>> choice = nullptr;
-  Index behind = 0;  ///< tokens of the call behind these, whose keys are not given (KeysBehind)
-  /// Throws Error where there is no such parameter.
+  Index behind = 0;  ///< tokens of the call after these, whose keys are not given (KeysBehind)
+  /// Throws Error if there is no such parameter.
   [[nodiscard]] Index at(std::string_view name) const;
 };
 
@@ -87,7 +87,7 @@ struct Call {
 template <class Scalar>
 using Tensors = std::map<std::string, Matrix<Scalar>, std::less<>>;
 
-/// The tensor of that name. Throws Error where there is none.
+/// The tensor of that name. Throws Error if there is none.
 template <class Scalar>
 [[nodiscard]] const Matrix<Scalar>& get(const Tensors<Scalar>& tensors, std::string_view name) {
   const auto found = tensors.find(name);
@@ -95,7 +95,7 @@ template <class Scalar>
   return found->second;
 }
 
-/// A tensor of one row, as a vector.
+/// A one-row tensor as a vector.
 template <class Scalar>
 [[nodiscard]] Vector<Scalar> get_vector(const Tensors<Scalar>& tensors, std::string_view name) {
   return get(tensors, name).transpose().col(0);
@@ -106,50 +106,52 @@ struct OperatorForm {
   bool chunked = false;  ///< reads `chunk`
 };
 
-/// Of a row whose operations nobody has counted.
+/// The cost of a row whose operations nobody has counted.
 [[nodiscard]] inline Cost uncounted(const Call&) { return {}; }
 
 struct Operator {
   std::string_view name;
   std::string_view equation;
   std::vector<Parameter> parameters;
-  std::vector<OperatorForm> forms;  ///< the oracle evaluates the first
+  std::vector<OperatorForm> forms;  ///< the oracle evaluates the first one
   bool streams = false;             ///< may be evaluated in several calls (form decode)
-  /// Throws Error, naming the parameter, where sizes are impossible together.
+  /// Throws Error, naming the parameter, if the sizes are impossible together.
   Signature (*signature)(const Call&) = nullptr;
   Tensors<double> (*exact)(const Call&, const Tensors<double>&) = nullptr;
   Tensors<Running> (*running)(const Call&, const Tensors<Running>&) = nullptr;
   Tensors<Stored> (*stored)(const Call&, const Tensors<Stored>&) = nullptr;
   Tensors<Stochastic> (*stochastic)(const Call&, const Tensors<Stochastic>&) = nullptr;
-  /// No token meets another: sequences one after another are one sequence.
+  /// No token depends on another: sequences one after another are one sequence.
   bool token_wise = false;
-  /// Product of factors that a kernel may put on a product instead of on its operands (l2norm's, at most 1000 for each of q
-  /// and k): so much larger a result than 2^-126 may have been flushed before them.
+  /// The product of factors that a kernel may apply to a product instead of to its operands (those of l2norm,
+  /// at most 1000 for each of q and k): a result larger than 2^-126 by this factor may have been flushed
+  /// before they were applied.
   double late_factors = 1.0;
-  /// Call::choice of the kernel whose outputs `actual` are, of the tokens of which a correct kernel may choose either, as far as
-  /// its outputs tell; -1 in the other rows. Null: nothing is chosen. In the scope of a RunningModel.
+  /// Call::choice of the kernel that wrote `actual`, for tokens for which a correct kernel may choose either
+  /// way, as far as its outputs show it; -1 in the other rows. Null if nothing is chosen. Called in the scope
+  /// of a RunningModel.
   Matrix<Index> (*choice)(const Call&, const Tensors<double>& inputs,
                           const Tensors<double>& actual) = nullptr;
-  Cost (*cost)(const Call&) = uncounted;  ///< of one sequence; Call::chunk is 0 in a form without chunks
+  Cost (*cost)(const Call&) = uncounted;  ///< for one sequence; Call::chunk is 0 in a form without chunks
 
-  [[nodiscard]] const OperatorForm* form(std::string_view name) const;  ///< null where it has none
+  [[nodiscard]] const OperatorForm* form(std::string_view name) const;  ///< null if it has no such form
 };
 
-/// The table, a row an operator.
+/// The table, one row per operator.
 [[nodiscard]] std::span<const Operator> operators();
 
-/// Null where there is no such operator.
+/// Null if there is no such operator.
 [[nodiscard]] const Operator* find_operator(std::string_view name);
 
 /// The rows [begin, end) of a sequence's inputs, as one call of a run in several calls sees them; `state`
-/// replaces the carried ones.
+/// replaces the carried tensors.
 template <class Scalar>
 [[nodiscard]] Tensors<Scalar> slice(const Signature& whole, const Tensors<Scalar>& inputs,
                                     const Tensors<Scalar>& state, Index tokens, Index begin, Index end) {
   Tensors<Scalar> part;
   for (const TensorSpec& spec : whole.inputs) {
     const Matrix<Scalar>& x = get(inputs, spec.name);
-    const Index rows = tokens > 0 ? x.rows() / tokens : 0;  // of one token
+    const Index rows = tokens > 0 ? x.rows() / tokens : 0;  // rows per token
     if (spec.axis == Axis::tokens) {
       part[spec.name] = x.middleRows(begin * rows, (end - begin) * rows);
     } else if (spec.axis == Axis::prefix) {
@@ -163,9 +165,8 @@ template <class Scalar>
   return part;
 }
 
-/// Evaluates tokens [0, cuts[0]), [cuts[0], cuts[1]), ... of every sequence of a batch in calls of their own,
-/// the states carried, and puts the rows together again. `run(call, inputs)` evaluates one call of all
-/// sequences.
+/// Evaluates tokens [0, cuts[0]), [cuts[0], cuts[1]), ... of every sequence of a batch in separate calls,
+/// carries the states, and joins the rows again. `run(call, inputs)` evaluates one call of all sequences.
 template <class Scalar, class Run>
 [[nodiscard]] std::vector<Tensors<Scalar>> evaluate_in_calls(const Operator& op, const Call& call,
                                                              const std::vector<Tensors<Scalar>>& sequences,

@@ -27,7 +27,7 @@ SampledModel with(SampledModel model, const TwinVariant& variant) {
   return model;
 }
 
-/// Whether every element is the twin's own.
+/// True if every element equals the twin's.
 bool identical(const TwinSubject& of, const Tensors<double>& twin, const Tensors<double>& actual) {
   return std::all_of(twin.begin(), twin.end(), [&](const auto& one) {
     const Matrix<double>& x = get(actual, one.first);
@@ -42,19 +42,20 @@ struct Finding {
   std::string output;
   Index row = -1;
   Index column = -1;
-  bool elements = false;  ///< else: shares of rows
+  bool elements = false;  ///< if false, shares of rows
   bool compared = false;
   bool same = true;
-  Index rows = 0;                         ///< that are the twin's
-  std::map<std::string, double> outputs;  ///< the ratio of each, where it is above 0
+  Index rows = 0;                         ///< rows that equal the twin's
+  std::map<std::string, double> outputs;  ///< the ratio of each output, if it is above 0
 };
 
 /// What failed under each of the twins.
 class Blame {
  public:
   void add(const Finding& found, const TwinVariant& variant) { tried_.emplace_back(found, variant); }
-  /// The nearest of those whose worst output is beyond its bound under every twin: another twin gives up an output that is right
-  /// to come nearer to one that is not. Null: each output is right under one of them.
+  /// The nearest of those whose worst output is beyond its bound under every twin: another twin may sacrifice
+  /// an output that is right to come nearer to one that is not. Null if each output is right under one of
+  /// them.
   [[nodiscard]] const std::pair<Finding, TwinVariant>* nearest() const {
     const std::pair<Finding, TwinVariant>* nearest = nullptr;
     for (const auto& one : tried_) {
@@ -71,7 +72,7 @@ class Blame {
   std::vector<std::pair<Finding, TwinVariant>> tried_;
 };
 
-/// Elements against the bound of a twin; those within it are as good as 0.
+/// Compares elements with the bound of a twin; those within it count as 0.
 void judge_elements(const TwinSubject& of, const TwinBound& twin, const Tensors<double>& actual,
                     Finding& worst) {
   for (const auto& [name, t] : twin.value) {
@@ -99,8 +100,8 @@ void judge_elements(const TwinSubject& of, const TwinBound& twin, const Tensors<
   }
 }
 
-/// The largest share of `count` twins whose working precision is drawn, by output, each written as the kernel writes it: a state in
-/// fp32 shows roundings that one in 16 bit does not.
+/// The largest share among `count` twins whose working precision is drawn, by output, each written in the
+/// kernel's format: a state in fp32 shows roundings that one in 16 bits does not.
 std::map<std::string, double> jittered(const TwinSubject& of, const TwinDistance& twin,
                                        const Tensors<double>& actual, std::uint64_t seed, int first,
                                        int count) {
@@ -118,8 +119,8 @@ std::map<std::string, double> jittered(const TwinSubject& of, const TwinDistance
   return most;
 }
 
-/// Whether the rows of an output are the twin's but for single roundings. Those of undecided tokens may be others; `rows`
-/// counts the ones that are.
+/// True if the rows of an output equal the twin's apart from single roundings. Those of undecided tokens may
+/// differ; `rows` counts the equal ones.
 bool same_rows(const TwinSubject& of, const std::string& name, const Matrix<double>& x,
                const Matrix<double>& t, Index& rows) {
   const Matrix<double>& y = get(of.oracle.exact, name);
@@ -139,7 +140,8 @@ bool same_rows(const TwinSubject& of, const std::string& name, const Matrix<doub
   return same;
 }
 
-/// Shares of outputs against their limits, which ask for `looks` drawn twins in all where the least is exceeded.
+/// Compares shares of outputs with their limits, for which up to `looks` drawn twins in all are evaluated if
+/// the smallest limit is exceeded.
 void judge_shares(const TwinSubject& of, const TwinDistance& twin, const Tensors<double>& actual,
                   std::uint64_t seed, const JudgePolicy& policy, std::span<const int> looks, Finding& worst) {
   std::map<std::string, double> jitter;
@@ -149,19 +151,21 @@ void judge_shares(const TwinSubject& of, const TwinDistance& twin, const Tensors
     if (t.size() == 0) continue;
     const Share share = share_of(of, name, x, t);
     worst.same = worst.same && share.mean <= kOperatorTwinSame && same_rows(of, name, x, t, worst.rows);
-    // Rows of one or two elements are no shares but ties that fell one way or the other.
+    // Rows with one or two elements give no shares, but ties that fell one way or the other.
     if (share.rows < kOperatorTwinLeast || !(share.elements >= kOperatorTwinLeast * kOperatorTwinLeast))
       continue;
     const double directions = directions_of(of, name, t);
     if (directions < kTwinDirections) continue;
     worst.compared = true;
-    // A rounding that falls the other way is in all rows of a state's matrix: those are no more witnesses than it has directions.
+    // A rounding that falls the other way is in all rows of a state's matrix, so the number of independent
+    // rows is at most the number of directions.
     const double witnesses = std::min(static_cast<double>(share.rows), directions);
     const double least = std::max(kOperatorTwinShare, kOperatorTwinRows / witnesses);
     const auto limit = [&] { return std::max(least, kOperatorTwinSpread * jitter[name]); };
     for (const int count : looks) {
       if (share.mean <= limit() || asked >= count) continue;
-      // Of thirty twins that are far away the second look is most of a failure's time; the nearest of them has the third.
+      // If thirty twins are far away, the second look would take most of the time of a failure; the nearest
+      // of them gets the third look.
       if (count == policy.twin_second && share.mean > kGrossExcess * limit()) continue;
       for (const auto& [output, most] : jittered(of, twin, actual, seed, asked, count - asked))
         jitter[output] = std::max(jitter[output], most);
@@ -239,8 +243,9 @@ TwinDistance TwinSearch::evaluate_variant(TwinVariant variant, SkippedPoints* me
 
 namespace {
 
-/// Of the same values, as one that leaves a point out which rounds nothing here. Its bound may be another: what is a number of
-/// the format is none in a kernel whose sums of fp32 miss it, and the ties that they may turn lie elsewhere.
+/// True for twins with equal values, for example one that leaves out a point that rounds nothing here. Their
+/// bounds may differ: a value that is a number of the format may not be one in a kernel whose fp32 sums miss
+/// it, and the ties that can turn are elsewhere.
 bool same_values(const TwinDistance& x, const TwinDistance& y) {
   return x.total == y.total &&
          std::equal(x.value.begin(), x.value.end(), y.value.begin(), y.value.end(),
@@ -282,14 +287,15 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
   if (nearest_.most <= kOperatorTwinSame && accepts(nearest_)) return;
   const std::vector<SkippedPoints> groups = moves();
   const auto nearer = [](const TwinDistance& x, const TwinDistance& y) { return x.total < y.total; };
-  // Roundings are independent, so that each right change comes nearer by itself: the best of one round begin the next.
+  // Roundings are independent, so each right change brings the twin nearer on its own: the best of one round
+  // start the next.
   const auto beam_size = static_cast<std::size_t>(policy_.twin_beam);
   const auto most_offered = static_cast<std::size_t>(policy_.twin_offered);
   const std::vector<std::function<void(TwinVariant&)>> changes = orders();
   std::vector<TwinDistance> beam{nearest_};
   std::vector<TwinDistance> all{nearest_};
   std::set<std::string> known{nearest_.variant.words()};
-  // Parts come with an order of their own: what else such a kernel leaves out joins them in the next round.
+  // Parts come with their own order; other points that such a kernel leaves out are added in the next round.
   std::vector<TwinVariant> parts = in_parts();
   while (!beam.empty()) {
     std::vector<TwinDistance> next;
@@ -318,14 +324,15 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
     beam = std::move(next);
   }
   if (stores_few(accepts, policy_.twin_variants, all)) return;
-  // Of a kernel that leaves several out none alone need come nearer: a value that is rounded on the way to one that is not.
+  // For a kernel that leaves out several points, none alone need come nearer: a value may be rounded before
+  // one that is not.
   for (TwinVariant& variant : together()) {
     if (evaluated_ >= policy_.twin_variants || !known.insert(variant.words()).second) continue;
     TwinDistance twin = evaluate_variant(std::move(variant), nullptr);
     if (twin.most <= kOperatorTwinSame && accepts(twin)) return;
     all.push_back(std::move(twin));
   }
-  // Where one tie of a small case is turned, another twin may be nearer than the right one.
+  // If one tie of a small case is turned, another twin may be nearer than the right one.
   const auto round = std::min(all.size(), groups.size() + 3);
   std::stable_sort(all.begin() + static_cast<std::ptrdiff_t>(round), all.end(), nearer);
   std::vector<TwinDistance> offered;
@@ -354,11 +361,11 @@ TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& 
     TwinDistance twin;
   };
   Best best;
-  Best shares;  // of those that every element is within
+  Best shares;  // among those within whose bounds all elements are
   Blame blame;
   search.run([&](const TwinDistance& twin) {
     const Finding found = judge_variant(of, twin, actual, seed, policy, std::span(looks).first(2));
-    // Far from the kernel and undecided throughout, another sequence's twin would excuse anything.
+    // If it is far from the kernel and undecided throughout, another sequence's twin would excuse anything.
     const bool borrowed = of.known != nullptr && twin.most > kOperatorTwinSame &&
                           std::ranges::find(*of.known, twin.variant) != of.known->end();
     if (borrowed && !found.compared) return false;
@@ -368,8 +375,8 @@ TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& 
       shares = {found, twin};
     return best.finding.ratio <= 1.0;
   });
-  // Two ties of one value each that all later rows show, say: one draw in some hundred turns both. Another twin, with no
-  // element of which they agree, may be nearer then.
+  // For example, if two ties of one value each show in all later rows: one draw in about a hundred turns
+  // both. Another twin, with which no element agrees, may then be nearer.
   if (best.finding.ratio > 1.0 && !shares.twin.value.empty()) {
     shares.finding = judge_variant(of, shares.twin, actual, seed, policy, looks);
     if (!best.finding.elements || shares.finding.ratio <= 1.0) best = shares;

@@ -9,25 +9,25 @@
 #include "oracles/judge_policy.h"
 #include "oracles/systems/judge_operator.h"
 
-/// The twin of an operator: the reference of the form that ran, rounded to nearest at its rounding points and exact between.
-/// A contract says where a kernel may store in 16 bit, and a right kernel stores at some of these places: its twin is the
-/// nearest among those of all choices of places (bounds_operators.md 4).
+/// The twin of an operator: the reference of the form that ran, rounded to nearest at its rounding points and
+/// exact in between. A contract says where a kernel may store in 16 bits, and a correct kernel stores at some
+/// of these places: its twin is the nearest among those of all choices of places (bounds_operators.md 4).
 namespace samestate {
 
-/// Which of the twins.
+/// Selects one of the possible twins.
 struct TwinVariant {
   SkippedPoints skipped;     ///< points that the kernel does not have
-  SoftmaxOrder softmax;      ///< in which it takes its keys
-  bool sums_stored = false;  ///< weights are divided by the sum of what was stored
+  SoftmaxOrder softmax;      ///< the order in which it takes its keys
+  bool sums_stored = false;  ///< weights are divided by the sum of the stored values
 
-  /// What differs from the twin of all points, in words; empty: nothing.
+  /// The difference from the twin of all points, in words; empty if there is none.
   [[nodiscard]] std::string words() const;
   friend bool operator==(const TwinVariant& x, const TwinVariant& y) {
     return x.skipped.points == y.skipped.points && x.softmax == y.softmax && x.sums_stored == y.sums_stored;
   }
 };
 
-/// One sequence, evaluated in calls ending at `cuts`, under a contract that keeps 16 bit.
+/// One sequence, evaluated in calls that end at `cuts`, under a contract that keeps 16 bits.
 struct TwinSubject {
   const Operator& op;
   const Call& call;
@@ -35,40 +35,44 @@ struct TwinSubject {
   const std::vector<Index>& cuts;
   const Contract& contract;
   const OperatorOracle& oracle;
-  /// Twins that other sequences of the same run were found to have, the last found first, and what is found here: a kernel has
-  /// the same points in all of them, and where a tie of one is turned early its twin is not the nearest.
+  /// Twins found for other sequences of the same run, the latest first, to which those found here are added:
+  /// a kernel has the same points in all sequences, and in a sequence where a tie falls the other way early
+  /// its twin is not the nearest.
   std::vector<TwinVariant>* known = nullptr;
 };
 
-/// Outputs as the twin has them before they are written in their format; `met` collects the points on the way.
+/// The outputs of the twin before they are written in their format; `met` collects the points that are
+/// reached.
 [[nodiscard]] Tensors<double> twin_values(const TwinSubject& of, const TwinVariant& variant,
                                           SkippedPoints* met = nullptr);
 
-/// How far the roundings of working precision may take a kernel of the twin's points from it: the running error, begun
-/// anew at each point where all that a kernel may have there is rounded to one number.
+/// How far the roundings of working precision may take a kernel with the twin's points away from the twin:
+/// the running error, restarted at each point where all values that a kernel may have round to one number.
 struct TwinBound {
   Tensors<double> value;
   Tensors<double> slack;
-  Tensors<bool> undecided;  ///< [rows, 1] of tokens whose choice these roundings may turn
+  Tensors<bool> undecided;  ///< [rows, 1] rows of tokens whose choice these roundings may change
 };
 [[nodiscard]] TwinBound twin_bound(const TwinSubject& of, const TwinVariant& variant);
 
-/// A variant and how far it is: means of rho over rows.
+/// A variant and its distance: means of rho over rows.
 struct TwinDistance {
   TwinVariant variant;
   Tensors<double> value;
-  double most = 0.0;   ///< of the output where it is largest
-  double total = 0.0;  ///< of all outputs
+  double most = 0.0;   ///< for the output with the largest distance
+  double total = 0.0;  ///< over all outputs
 };
 
-/// The twins that a kernel may have.
+/// Searches the twins that a kernel may have.
 class TwinSearch {
  public:
-  /// All live as long as the search.
+  /// All arguments must live as long as the search.
   TwinSearch(const TwinSubject& of, const Tensors<double>& actual, const JudgePolicy& policy);
-  /// Offers those that are known, however far, and then those within kOperatorTwinSame, until one is accepted: first that of all
-  /// points, then those without any, without all that are declared alike or in one table (a stage that a kernel keeps in fp32), without a single one, and what comes
-  /// nearer of their combinations. In the end all of one change and the nearest others.
+  /// Calls `accepts` with candidate twins until one is accepted. First come the known twins, however far, and
+  /// then those within kOperatorTwinSame: the twin of all points; those without any point, without all points
+  /// that are declared alike or in one table (a stage that a kernel keeps in fp32), and without a single one;
+  /// then combinations of these that come nearer. In the end all twins with one change and the nearest others
+  /// are offered.
   void run(const std::function<bool(const TwinDistance&)>& accepts);
   [[nodiscard]] const TwinDistance& nearest() const { return nearest_; }
   [[nodiscard]] int evaluated() const { return evaluated_; }
@@ -76,16 +80,18 @@ class TwinSearch {
  private:
   [[nodiscard]] TwinDistance evaluate_variant(TwinVariant variant, SkippedPoints* met);
   [[nodiscard]] std::vector<SkippedPoints> moves() const;
-  /// Changes of the order in which a softmax is taken, each alone.
+  /// Changes of the order in which a softmax is taken, one at a time.
   [[nodiscard]] std::vector<std::function<void(TwinVariant&)>> orders() const;
-  /// Of a softmax whose keys are taken in independent parts of whole tiles (flash decoding), every number and length of parts.
+  /// For a softmax whose keys are taken in independent parts of whole tiles (flash decoding), every number
+  /// and length of parts.
   [[nodiscard]] std::vector<TwinVariant> in_parts() const;
-  /// Of a kernel that keeps most in fp32: from the twin without any point, one is put back after another that comes nearer. True
-  /// where one was accepted; what came nearest of each round joins `all`.
+  /// For a kernel that keeps most values in fp32: starting from the twin without any point, adds back one
+  /// point after another as long as the twin comes nearer. Returns true if one was accepted; the nearest of
+  /// each round is added to `all`.
   [[nodiscard]] bool stores_few(const std::function<bool(const TwinDistance&)>& accepts, int most,
                                 std::vector<TwinDistance>& all);
-  /// Returns what may have to be changed together: every subset of JudgePolicy::twin_subsets points or fewer, of more every pair,
-  /// left out; and each point with each order.
+  /// The changes that may have to be made together: every subset of JudgePolicy::twin_subsets points or fewer
+  /// left out, with more points every pair; and each point with each order.
   [[nodiscard]] std::vector<TwinVariant> together() const;
 
   const TwinSubject& of_;
@@ -98,17 +104,18 @@ class TwinSearch {
 
 struct TwinJudgement {
   Judgement judgement;
-  /// As near in every row and element as sums in another order bring it, so that the kernel is of the population of the
-  /// contract's kernels, and nothing has to be drawn to know it.
+  /// The kernel is as near in every row and element as sums in another order bring it. It then belongs to the
+  /// population of the contract's kernels, and no roundings need to be drawn.
   bool same = false;
-  SoftmaxOrder softmax;  ///< of the twin under which it passes
+  SoftmaxOrder softmax;  ///< the order of the twin under which it passes
 };
 
-/// The kernel against the nearest twins. An element beyond the twin's bound fails, and so does an output whose share of
-/// roundings that are not the twin's is above its limit, of kOperatorTwinLeast rows or more whose errors are carried by its square of elements: at least kOperatorTwinShare,
-/// kOperatorTwinRows rows altogether, and kOperatorTwinSpread times the largest share of twins whose sums of working
-/// precision are drawn. The best of the nearest twins decides. Gates: "twin element" and "twin share". Vacuous where
-/// nothing was compared or the twin may be anything.
+/// Compares the kernel with the nearest twins. An element beyond the twin's bound fails. An output also fails
+/// if it has at least kOperatorTwinLeast rows, counted by how many elements carry their errors, and its share
+/// of roundings that differ from the twin's exceeds the limit: the largest of kOperatorTwinShare,
+/// kOperatorTwinRows rows altogether, and kOperatorTwinSpread times the largest share among twins whose sums
+/// of working precision are drawn. The best of the nearest twins decides. Gates: "twin element" and "twin
+/// share". Vacuous if nothing was compared or the twin is undetermined.
 [[nodiscard]] TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& actual,
                                                 std::uint64_t seed, const JudgePolicy& policy);
 

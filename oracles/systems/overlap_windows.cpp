@@ -5,9 +5,9 @@
 namespace samestate {
 namespace {
 
-/// Both directions of the split: x into windows, and other parts of the same sizes added up.
+/// Both directions of the split: x divided into windows, and other parts of the same sizes added up.
 struct Windows {
-  /// The channels follow from the windows, so that every choice is legal (7.5).
+  /// The channels follow from the windows, so that every choice is valid (7.5).
   static OverlapWindows split_of(const Call& call) {
     return overlap_windows(call.at("N") * call.at("stride") + call.at("O"), call.at("N"), call.at("O"));
   }

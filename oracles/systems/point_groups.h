@@ -6,8 +6,9 @@
 
 namespace samestate {
 
-/// Returns what a search of twins leaves out together, of the points that a reference met: all of them, those that are declared
-/// alike, those of one table, and each alone; in this order, and each kind in the order in which its first point was met.
+/// The sets of points that a search of twins leaves out together, made from the points that a reference
+/// reached: all of them, those that are declared alike, those of one table, and each alone; in this order,
+/// and within each kind in the order in which the first point was reached.
 [[nodiscard]] std::vector<SkippedPoints> groups_of(const SkippedPoints& met);
 
 }  // namespace samestate

@@ -12,19 +12,19 @@
 namespace samestate {
 namespace {
 
-/// RetNet-13B's. Of one head more, gamma = 1 - 2^-25 is no number of fp32.
+/// As in RetNet-13B. With one more head gamma = 1 - 2^-25 is not an fp32 number.
 constexpr Index kMostHeads = 20;
 
 const std::vector<Parameter> kWidths = head_widths(kMostHeads);
 
-/// gamma of head h, a number of fp32 for every head that the rows allow.
+/// gamma of head h, which is an fp32 number for every head that the rows allow.
 template <class Scalar>
 Scalar decay_of(Index h) {
   return Scalar(1) - Scalar(std::ldexp(1.0, static_cast<int>(-5 - h)));
 }
 
-/// Each form divides a row by a scale of its own, and the norm without epsilon takes it away again (EQ-11):
-/// the forms are comparable behind it only.
+/// Each form divides a row by its own scale, and the norm without epsilon removes it again (EQ-11), so the
+/// forms can only be compared after the norm.
 struct NormalisedRetention {
   static Signature signature(const Call& call) {
     return {head_tensors(call), {{"o", Axis::tokens, {call.tokens, call.at("H") * call.at("dv")}}}};
@@ -37,7 +37,8 @@ struct NormalisedRetention {
     NormalisedRetentionState<Scalar> state{Matrix<Scalar>::Zero(k.cols(), v.cols())};
     return normalised_retention_recurrent(q, k, v, gamma, state);
   }
-  /// The norm without epsilon of a row that a correct kernel may find to be zero, of terms that cancel, is 0 / 0.
+  /// The norm without epsilon of a row that a correct kernel may compute as zero, from terms that cancel, is
+  /// 0 / 0.
   template <class Scalar>
   static Matrix<Scalar> norm(const Matrix<Scalar>& core) {
     Matrix<Scalar> o = retention_norm(core, Scalar(0));
@@ -68,7 +69,7 @@ struct NormalisedRetention {
 };
 
 /// The normalised recurrence with its own scale, before any norm. `core` carries the state of plain retention
-/// and divides what it reads and leaves: S sqrt(s) is that state (EQUATIONS 5.11).
+/// and divides when it reads and at the end: S sqrt(s) is that state (EQUATIONS 5.11).
 struct Recurrence {
   static Signature signature(const Call& call) {
     const Index H = call.at("H");

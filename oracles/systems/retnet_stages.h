@@ -8,17 +8,18 @@
 #include "reference/retention.h"
 #include "reference/sequence.h"
 
-/// What the rows of multi-scale retention share: a head's sequence, and the layer's stages.
+/// Functions shared by the rows of multi-scale retention: a head's sequence, and the layer's stages.
 namespace samestate {
 
-/// What a kernel that keeps the state over powers of gamma, so that it need not multiply it for every token, has of x: x over
-/// a power and times one.
+/// x as it is in a kernel that keeps the state divided by powers of gamma, so that it need not multiply it
+/// for every token: x divided by a power and multiplied by it again.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> through_powers(const Matrix<Scalar>& x, const Scalar& gamma) {
   return x.unaryExpr([&](const Scalar& e) { return Scalar(e / gamma) * gamma; });
 }
 
-/// Head h of plain retention, from its state; q, k [T, dk], v [T, dv]. Of a call of one token the power is 1, as of a call's first.
+/// Head h of plain retention, starting from its state; q, k [T, dk], v [T, dv]. For a call of one token the
+/// power is 1, as for a call's first token.
 template <class Scalar>
 [[nodiscard]] Sequence<Scalar> core_sequence(Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar> v, Index h,
                                              Matrix<Scalar> state) {
@@ -34,10 +35,11 @@ template <class Scalar>
   return {std::move(q), std::move(k), std::move(v), g, Vector<Scalar>::Ones(T), Scalar(1), std::move(state)};
 }
 
-/// Its epsilon is what kernels hold: the nearest number of fp32.
+/// The epsilon that kernels hold: the nearest fp32 number.
 inline constexpr double kRetentionNormEpsilon = 1e-6F;
 
-/// Tokens before the call, from the layer's state `position` [1, 1]; `tokens_after` is that state behind it.
+/// The tokens before the call, from the layer's state `position` [1, 1]; `tokens_after` is that state after
+/// the call.
 template <class Scalar>
 [[nodiscard]] Index tokens_before(const Matrix<Scalar>& position) {
   if constexpr (std::is_same_v<Scalar, double>)
@@ -50,8 +52,8 @@ template <class Scalar>
   return Matrix<Scalar>::Constant(1, 1, Scalar(static_cast<double>(before + tokens)));
 }
 
-/// queries and keys, values, gate -> retention -> norm and gate -> output. Taps: q, k [T, H, dk] turned, k scaled; v, g [T,
-/// H dv], g before silu; gated [T, H dv].
+/// queries and keys, values, gate -> retention -> norm and gate -> output. Taps: q, k [T, H, dk] rotated, k
+/// scaled; v, g [T, H dv], g before silu; gated [T, H dv].
 [[nodiscard]] LayerStages multi_scale_retention_stages(const Call& call);
 
 }  // namespace samestate

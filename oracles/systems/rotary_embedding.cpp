@@ -6,7 +6,7 @@ namespace samestate {
 namespace {
 
 struct Rotation {
-  /// Throws Error where the pairs need more columns than a head has.
+  /// Throws Error if the pairs need more columns than a head has.
   static Signature signature(const Call& call) {
     const Index pairs = call.at("pairs");
     const Index d = call.at("d");

@@ -13,7 +13,7 @@ namespace {
 double lowest(const Running& x) { return x.value() - x.error(); }
 double highest(const Running& x) { return x.value() + x.error(); }
 
-/// The ends of what each score of a row may be.
+/// The ends of the range of each score in a row.
 struct Ranges {
   explicit Ranges(const Matrix<Running>& row) {
     for (Index i = 0; i < row.cols(); ++i)
@@ -23,7 +23,7 @@ struct Ranges {
   std::vector<double> high;
 };
 
-/// Sum of the `count` first of `values`, sorted by `order`.
+/// The sum of the first `count` of `values`, sorted by `order`.
 template <class Order>
 double sum_of_first(std::vector<double> values, std::ptrdiff_t count, Order order) {
   std::sort(values.begin(), values.end(), order);
@@ -37,7 +37,8 @@ double sum_of_first(std::vector<double> values, std::ptrdiff_t count, Order orde
 std::vector<Chosen> certain_choice(const Matrix<Running>& logits, const Matrix<Running>& probabilities,
                                    Index K) {
   const Index N = logits.cols();
-  // Of 512 experts each token asks a quarter of a million times: the ends of the ranges once.
+  // With 512 experts each token asks a quarter of a million times, so the ends of the ranges are computed
+  // once.
   const Ranges x(logits);
   const Ranges p(probabilities);
   std::vector<Chosen> choice(static_cast<std::size_t>(N), Chosen::open);
@@ -137,7 +138,7 @@ Matrix<Index> as_chosen(const Call& call, Matrix<Index> own) {
 
 Matrix<Running> certain_weights(const Matrix<Running>& probabilities, const std::vector<Chosen>& choice,
                                 Index K) {
-  // Of those open the most probable, of equal ones the first.
+  // Among the open ones the most probable, and among equals the first.
   std::vector<bool> exactly(choice.size());
   std::vector<std::size_t> open;
   Index places = K;
@@ -158,8 +159,8 @@ Matrix<Running> certain_weights(const Matrix<Running>& probabilities, const std:
   const Index N = probabilities.cols();
   const auto of = [&](Index i) { return choice[static_cast<std::size_t>(i)]; };
   Running sum(0.0);
-  double exact = 0.0;  // of the open ones chosen
-  Index places = 0;    // that the open ones share
+  double exact = 0.0;  // sum of the open ones that were chosen
+  Index places = 0;    // places shared by the open ones
   std::vector<double> lows;
   std::vector<double> highs;
   for (Index i = 0; i < N; ++i) {

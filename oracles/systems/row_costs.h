@@ -5,12 +5,12 @@
 #include "reference/costs/selective_scan.h"
 #include "reference/costs/state_space_duality.h"
 
-/// What the rows of operators say of their cost. `Call::chunk` is 0 in a form without chunks.
+/// Helpers for the cost functions of operator rows. `Call::chunk` is 0 in a form without chunks.
 namespace samestate::row_costs {
 
 using costs::Count;
 
-/// Of one token: 2 operations for each element of a weight, convolutions among them.
+/// Per token: 2 operations for each element of a weight, including convolutions.
 [[nodiscard]] inline Count linear_maps(const Signature& signature) {
   Count elements = 0;
   for (const TensorSpec& spec : signature.inputs) {
@@ -19,7 +19,8 @@ using costs::Count;
   return costs::product({2, elements});
 }
 
-/// Operations of all tokens: `of_chunk(C)` a chunk, the last one counted as what it is, or `of_token` each.
+/// Operations of all tokens: `of_chunk(C)` for each chunk, the last one with its actual length, or `of_token`
+/// for each token.
 template <class OfChunk>
 [[nodiscard]] Count of_sequence(const Call& call, Count of_token, OfChunk&& of_chunk) {
   if (call.chunk == 0) return costs::product({call.tokens, of_token});
@@ -28,7 +29,7 @@ template <class OfChunk>
   return rest == 0 ? whole : costs::sum({whole, of_chunk(rest)});
 }
 
-/// `heads` heads of a matrix recurrence, and `besides` operations a token.
+/// `heads` heads of a matrix recurrence, plus `besides` operations per token.
 [[nodiscard]] inline Cost recurrence(const Call& call, const costs::RecurrenceConfig& head, Count heads,
                                      Count besides = 0) {
   const auto of_chunk = [&](Count chunk) {
@@ -56,7 +57,7 @@ template <class OfChunk>
   return cost;
 }
 
-/// A scan of `channels` channels.
+/// A scan over `channels` channels.
 [[nodiscard]] inline Cost scan(const Call& call, Count channels, Count besides = 0) {
   const costs::ScanConfig all{channels, call.at("N")};
   const auto of_chunk = [&](Count chunk) { return costs::scan_chunk_flops(all, chunk); };
@@ -67,7 +68,7 @@ template <class OfChunk>
   return cost;
 }
 
-/// A layer that is linear maps alone, as far as the model counts.
+/// A layer that consists of linear maps only, as far as the model counts.
 [[nodiscard]] inline Cost maps(const Call& call, const Signature& signature) {
   return {costs::product({call.tokens, linear_maps(signature)})};
 }

@@ -5,17 +5,17 @@
 
 #include "oracles/systems/operator.h"
 
-/// The rows of the table of operators, a function a file of this folder.
+/// The rows of the table of operators, one function for each file of this folder.
 namespace samestate {
 
-/// A system's equation for `repro --script`: Python that defines `reference` in float64 with numpy as np alone, as
-/// numpy_text.h says. It stands beside the row that it is another text of, and tests/harness/script/ runs it against the
-/// row's own evaluation.
+/// A system's equation for `repro --script`: Python that defines `reference` in float64 with numpy as np
+/// only, as numpy_text.h says. It stands beside the row that states the same equation, and
+/// tests/harness/script/ compares it with the row's own evaluation.
 struct NumpyText {
   std::string_view system, text;
 };
 
-/// Operator::late_factors of the l2norms of q and k: (1e-6)^-1/2 each at most.
+/// Operator::late_factors for the l2norms of q and k: at most (1e-6)^-1/2 each.
 inline constexpr double kKeyLengthFactors = 1e6;
 
 [[nodiscard]] std::vector<Operator> linear_attention_operators();
@@ -37,7 +37,7 @@ inline constexpr double kKeyLengthFactors = 1e6;
 [[nodiscard]] std::vector<Operator> expert_router_operators();
 [[nodiscard]] std::vector<Operator> mixture_of_experts_operators();
 
-/// Texts of the rows of one file.
+/// The texts of the rows of one file.
 [[nodiscard]] std::vector<NumpyText> family_numpy();
 [[nodiscard]] std::vector<NumpyText> linear_attention_numpy();
 [[nodiscard]] std::vector<NumpyText> state_space_numpy();
@@ -48,7 +48,8 @@ inline constexpr double kKeyLengthFactors = 1e6;
 [[nodiscard]] std::vector<NumpyText> softmax_attention_numpy();
 [[nodiscard]] std::vector<NumpyText> gated_delta_step_numpy();
 
-/// The four instantiations of a row's evaluation, from one template `Form::evaluate<Scalar>(call, inputs)`.
+/// The four instantiations of a row's evaluation, made from one template `Form::evaluate<Scalar>(call,
+/// inputs)`.
 template <class Form>
 void evaluate_with(Operator& row) {
   row.exact = [](const Call& call, const Tensors<double>& inputs) {

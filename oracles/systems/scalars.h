@@ -5,7 +5,7 @@
 
 #include "oracles/systems/operator.h"
 
-/// An operator evaluated in scalars that carry more than a value.
+/// Evaluates an operator in scalars that carry more than a value.
 namespace samestate {
 
 template <class Scalar>
@@ -30,7 +30,7 @@ template <class Scalar>
   return batch;
 }
 
-/// One sequence in calls ending at `cuts`, by one of the functions of its row.
+/// Evaluates one sequence in calls that end at `cuts`, by one of the functions of its row.
 template <class Scalar>
 [[nodiscard]] Tensors<Scalar> evaluate(Tensors<Scalar> (*row)(const Call&, const Tensors<Scalar>&),
                                        const Operator& op, const Call& call, const Tensors<double>& inputs,

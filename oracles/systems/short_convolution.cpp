@@ -21,7 +21,7 @@ struct Convolution {
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
     const Vector<Scalar> bias =
         call.at("bias") != 0 ? get_vector(inputs, "bias") : Vector<Scalar>(Vector<Scalar>::Zero(0));
-    // A state of no rows has lost its width on the way.
+    // A state without rows has lost its width.
     const Matrix<Scalar> state =
         call.at("W") == 1 ? empty_convolution_state<Scalar>(1, call.at("C")) : get(inputs, "state");
     Convolved<Scalar> out =
@@ -33,7 +33,8 @@ struct Convolution {
 }  // namespace
 
 std::vector<Operator> short_convolution_operators() {
-  // `scatter` adds each input to the W outputs that see it, where the equation gathers: the same sums.
+  // `scatter` adds each input to the W outputs that see it, where the equation gathers: the sums are the
+  // same.
   Operator row{"short_convolution",
                "y_t = act(b + sum_j w_j x_{t-W+1+j}), depthwise and causal, the last W - 1 inputs carried",
                {{"C", 32, 1, 65536, "channels"},

@@ -109,7 +109,7 @@ std::vector<Operator> softmax_attention_operators() {
   attention.cost = [](const Call& call) {
     return Cost{costs::causal_attention_flops(call.tokens, call.at("H"), call.at("d"), call.at("dv"))};
   };
-  // Of an empty cache: the rows k and v are what the layer would leave in it.
+  // With an empty cache the rows k and v are what the layer would leave in it.
   Operator layer{
       "gated_attention",
       "Qwen3-Next's layer: q, k normalised and turned, attention times sigma(gate) (GATT-1, GATT-2)",

@@ -2,8 +2,9 @@
 
 #include "reference/point.h"
 
-/// Points of what the oracles evaluate by itself: a stage of a layer, a choice that is left open. A stage's point is one of its
-/// layer (PointRow::of), in a table of its own: a search of the stage takes its points by themselves.
+/// Rounding points of evaluations that only the oracles make: a stage of a layer by itself, and a choice that
+/// is left open. A stage's point corresponds to one of its layer (PointRow::of) and is in a separate table: a
+/// search of the stage takes its points by themselves.
 namespace samestate::points {
 
 inline constexpr PointRow kDendriticProjectionsRows[] = {

@@ -22,7 +22,7 @@
 namespace samestate {
 namespace {
 
-/// One sequence of a layer: what it was given and what it handed out.
+/// One sequence of a layer: its inputs, and the tensors that were handed out.
 struct Layer {
   const LayerStages& known;
   const Tensors<double>& inputs;
@@ -37,8 +37,8 @@ struct Layer {
     const auto found = written.find(name);
     return found == written.end() ? nullptr : &found->second;
   }
-  /// What a stage reads; null where that is not known. An output in another format than the kernel keeps is not what its
-  /// next stage read.
+  /// The tensor that a stage reads; null if it is not known. An output in another format than the kernel
+  /// keeps is not what its next stage read.
   [[nodiscard]] const Matrix<double>* read(const std::string& name) const {
     if (const auto given = inputs.find(name); given != inputs.end()) return &given->second;
     const Matrix<double>* x = wrote(name);
@@ -53,7 +53,7 @@ struct Layer {
   }
 };
 
-/// A tensor of the layer as the stage has it.
+/// A tensor of the layer in the form that the stage has.
 Matrix<double> as_seen(const Stage& stage, const StageTensor& part, const Matrix<double>& x,
                        const std::vector<TensorSpec>& specs) {
   const auto spec = std::ranges::find(specs, part.name, &TensorSpec::name);
@@ -66,7 +66,7 @@ Matrix<double> as_seen(const Stage& stage, const StageTensor& part, const Matrix
   return Eigen::Map<const Matrix<double>>(taken.data(), spec->rows(), spec->columns());
 }
 
-/// "output y, ..." by the name that it has in the layer.
+/// Changes "output y, ..." to the name that it has in the layer.
 void name_as_in_layer(const Stage& stage, std::string& reason) {
   for (const StageTensor& x : stage.writes) {
     const std::string own = "output " + x.name;

@@ -90,7 +90,7 @@ std::vector<Operator> state_space_operators() {
       true,
       ChannelScan::signature};
   evaluate_with<ChannelScan>(scan);
-  // The tree's operations are counted nowhere.
+  // The operations of the tree are not counted.
   scan.cost = [](const Call& call) {
     return call.form == "blelloch" ? Cost{} : row_costs::scan(call, call.at("D"));
   };

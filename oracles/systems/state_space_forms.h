@@ -11,12 +11,12 @@
 #include "reference/selective_scan_parallel.h"
 #include "reference/state_space_duality.h"
 
-/// State spaces as kernels evaluate them, where these round otherwise than the references' forms: chunks one
-/// after the other, the state handed on; and the factor of the zero-order hold.
+/// State spaces as kernels evaluate them, in those cases where they round differently from the references'
+/// forms: chunks one after the other with the state passed on, and the factor of the zero-order hold.
 namespace samestate {
 
-/// e^g of a sum g <= 0 that a kernel, too, sums from terms <= 0: whatever their error, e^g stays in [0, 1],
-/// but for the last places of an exponential near 1.
+/// e^g of a sum g <= 0 that a kernel, too, computes from terms <= 0: whatever their error, e^g stays in [0,
+/// 1], except for the last places of an exponential near 1.
 [[nodiscard]] inline Running decay_of(const Running& g) {
   const Running e = exp(g);
   const double last_places = 4.0 * detail::running_model().unit;
@@ -24,10 +24,10 @@ namespace samestate {
 }
 
 /// (e^{Delta A} - 1) / A, A < 0, with its error. Delta occurs twice in the reference's quotient, and its
-/// error, which the softplus makes absolute, leaves no room above zero where Delta is small. But the factor
+/// error, which the softplus makes absolute, leaves no room above zero if Delta is small. But the factor
 /// itself lies in [0, -1 / A], changes by e^{Delta A} for a change of Delta, which is >= 0 in a kernel too,
-/// and relatively by at most one for a relative change of A or of the product. Then expm1, a quotient and
-/// two products round.
+/// and relatively by at most one for a relative change of A or of the product. Then expm1, a quotient and two
+/// products round.
 [[nodiscard]] inline Running input_factor_of(const Running& delta, const Running& A, Discretisation mode) {
   if (mode == Discretisation::euler) return delta;
   const RunningModel& model = detail::running_model();
@@ -44,18 +44,19 @@ namespace samestate {
   return Running::rounded(factor, of_delta + of_A + flushed, units).made_of(delta).made_of(A);
 }
 
-/// The exponentials of a state space, of Delta >= 0 and A < 0, with these errors.
+/// The exponentials of a state space for Delta >= 0 and A < 0, with these errors.
 struct RunningFactors {
   [[nodiscard]] static Running decay(const Running& delta, const Running& A) { return decay_of(delta * A); }
   [[nodiscard]] static Running input(const Running& delta, const Running& A, Discretisation mode) {
     return input_factor_of(delta, A, mode);
   }
-  /// Kernels add the terms between two tokens, or subtract two of their sums from the chunk's start, which are rounded
-  /// as large as they are: one after the other, so that the later one has what the earlier one has, or as a tree.
+  /// Kernels add the terms between two tokens, or subtract two of their sums from the chunk's start, which
+  /// are rounded at their own size: sequentially, so that the later sum contains the rounding of the earlier
+  /// one, or as a tree.
   [[nodiscard]] static Matrix<Running> between(const Vector<Running>& g) {
     const Index L = g.size();
     const double tree = 2.0 * (2.0 + std::log2(static_cast<double>(std::max<Index>(L, 1))));
-    std::vector<double> size(static_cast<std::size_t>(L) + 1);  // of the sums from the start
+    std::vector<double> size(static_cast<std::size_t>(L) + 1);  // magnitudes of the sums from the start
     for (Index i = 0; i < L; ++i) {
       size[static_cast<std::size_t>(i) + 1] =
           size[static_cast<std::size_t>(i)] + std::abs(g(i).value()) + g(i).error();
@@ -84,7 +85,7 @@ struct RunningFactors {
   }
 };
 
-/// Of a sample, whose sums from the chunk's start are drawn.
+/// For a sample, whose sums from the chunk's start are drawn.
 struct StochasticFactors : PlainFactors {
   [[nodiscard]] static Matrix<Stochastic> between(const Vector<Stochastic>& g) {
     return decay_between(of_drawn_sums(g));
@@ -94,22 +95,22 @@ struct StochasticFactors : PlainFactors {
   }
 };
 
-/// What the oracle of a kernel hands to the references' forms.
+/// The exponentials that the oracle of a kernel passes to the references' forms.
 template <class Scalar>
 using OracleFactors = std::conditional_t<
     std::is_same_v<Scalar, Running>, RunningFactors,
     std::conditional_t<std::is_same_v<Scalar, Stochastic>, StochasticFactors, PlainFactors>>;
 
-/// h_t after every token by composing one map after the other, from the first of the chunk: what a thread
-/// does with the tokens it holds.
+/// h_t after every token, by composing one map after the other from the first of the chunk: the work of a
+/// thread on the tokens that it holds.
 template <class Scalar>
 [[nodiscard]] DiagonalMaps<Scalar> composed_in_order(DiagonalMaps<Scalar> maps) {
   for (Index t = 1; t < maps.a.rows(); ++t) detail::compose_maps(maps, t - 1, maps, t, maps, t);
   return maps;
 }
 
-/// Chunk after chunk, the last one ragged: maps composed inside, h = a h_0 + b, and the last h is the next
-/// chunk's h_0. Throws Error for chunk < 1 or where shapes disagree.
+/// Chunk after chunk, the last one possibly shorter: maps are composed inside, h = a h_0 + b, and the last h
+/// is the next chunk's h_0. Throws Error for chunk < 1 or if shapes disagree.
 template <class Scalar>
 [[nodiscard]] SelectiveScanOutput<Scalar> selective_scan_chunk_after_chunk(const SelectiveScan<Scalar>& x,
                                                                            Discretisation mode, Index chunk) {
@@ -129,8 +130,8 @@ template <class Scalar>
   return out;
 }
 
-/// The quadratic dual of one chunk after the other, the state handed on. Throws Error for chunk < 1 or where
-/// shapes disagree.
+/// The quadratic dual of one chunk after the other, with the state passed on. Throws Error for chunk < 1 or
+/// if shapes disagree.
 template <class Scalar>
 [[nodiscard]] StateSpaceOutput<Scalar> state_space_chunk_after_chunk(const StateSpaceHead<Scalar>& x,
                                                                      Index chunk) {

@@ -14,7 +14,7 @@ namespace {
 constexpr Index kTokens = 6;
 constexpr Index kChunk = 4;
 
-/// Any numbers that the reference takes: points are met whatever the data.
+/// Any numbers that the reference accepts, since points are reached whatever the data.
 Matrix<double> values_of(const TensorSpec& spec) {
   double value = 0.5;
   if (spec.axis == Axis::state || spec.content == Content::slot) value = 0.0;
@@ -23,7 +23,7 @@ Matrix<double> values_of(const TensorSpec& spec) {
   return Matrix<double>::Constant(spec.rows(), spec.columns(), value);
 }
 
-/// Adds what one call meets; one whose sizes do not fit together meets nothing.
+/// Adds the points that one call reaches; a call whose sizes do not fit together reaches none.
 void add_met(const Operator& op, const Call& call, SkippedPoints& met) {
   Tensors<double> inputs;
   try {
@@ -53,7 +53,7 @@ std::vector<Point> all_met(const Operator& op) {
     call.chunk = kChunk;
     for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
     add_met(op, call, met);
-    // A part that the standard sizes do not have.
+    // An optional part that the standard sizes do not have.
     for (const Parameter& p : op.parameters) {
       if (p.standard != 0) continue;
       Call with = call;

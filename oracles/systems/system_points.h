@@ -6,14 +6,14 @@
 #include "oracles/systems/operator.h"
 #include "reference/point.h"
 
-/// Returns the rounding points of a system: those that its forms meet.
+/// The rounding points of a system: those that its forms reach.
 namespace samestate {
 
-/// Points that the forms of an operator meet in a small call, in 16 bit or on a tf32 unit, with and without its optional parts,
-/// in every order that a softmax is taken in; in the order of a search.
+/// The points that the forms of an operator reach in a small call, in 16 bits or on a tf32 unit, with and
+/// without its optional parts, and in every order in which a softmax is taken; in search order.
 [[nodiscard]] std::vector<Point> points_of(const Operator& op);
 
-/// The names of the operators that meet a point, in the order of the table of operators.
+/// The names of the operators that reach a point, in the order of the table of operators.
 [[nodiscard]] std::vector<std::string_view> systems_of(Point point);
 
 }  // namespace samestate

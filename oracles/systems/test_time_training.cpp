@@ -10,8 +10,8 @@ namespace {
 
 const std::vector<Parameter> kWidths = {{"dk", 16, 1, 512, "key width"}, {"dv", 16, 1, 512, "value width"}};
 
-/// One step of learning a token, each from a state of its own: steps do not follow one another, so that an
-/// error of one cannot grow in the next.
+/// One learning step for each token, each from a separate state: steps do not follow one another, so an error
+/// in one cannot grow in the next.
 Signature step_signature(const Call& call) {
   const Index dk = call.at("dk");
   const Index dv = call.at("dv");
@@ -83,8 +83,8 @@ std::vector<Operator> test_time_training_operators() {
                     kWidths,         {{"normal_equations"}, {"delta_rule"}},
                     false,           step_signature};
   evaluate_with<Proximal>(proximal);
-  // Elimination in float64 loses what the condition of I + eta k k^T takes, 2^44 of long keys; EQ-06 has both forms equal,
-  // which its identity shows in 50 digits.
+  // Elimination in float64 loses the condition of I + eta k k^T, up to 2^44 for long keys; by EQ-06 both
+  // forms are equal, which its identity shows in 50 digits.
   proximal.exact = [](const Call& call, const Tensors<double>& inputs) {
     Call explicit_form = call;
     explicit_form.form = "delta_rule";

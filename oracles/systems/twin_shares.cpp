@@ -17,7 +17,8 @@ const TensorSpec* spec_of(const std::vector<TensorSpec>& specs, const std::strin
   return spec == specs.end() ? nullptr : &*spec;
 }
 
-/// For each of `rows` rows of an output the first that is the same part of an equal token; itself where the output has no tokens.
+/// For each of `rows` rows of an output, the first row that belongs to the same part of an equal token; the
+/// row itself if the output has no tokens.
 std::vector<Index> first_alike(const TwinSubject& of, const std::string& name, Index rows) {
   std::vector<Index> first(static_cast<std::size_t>(rows));
   for (Index r = 0; r < rows; ++r) first[static_cast<std::size_t>(r)] = r;
@@ -77,7 +78,7 @@ Share share_of(const TwinSubject& of, const std::string& name, const Matrix<doub
   const Vector<double> rho = unshared(x, written_beside(t, x, of.contract.output), y);
   Share share;
   const std::vector<Index> first = first_alike(of, name, x.rows());
-  std::map<std::vector<double>, Vector<double>> equal;  // the sum of rho and how many
+  std::map<std::vector<double>, Vector<double>> equal;  // the sum of rho, and the number of rows
   for (Index r = 0; r < rho.size() && w.cols() > 0; ++r) {
     if (w.row(r).cwiseAbs().maxCoeff() < least_normal(of.contract.output)) continue;
     if (rho(r) < 0.0 || undecided(r, 0) || of.oracle.row_may_overflow(name, r)) continue;

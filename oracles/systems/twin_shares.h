@@ -4,49 +4,55 @@
 
 #include "oracles/systems/operator_twin.h"
 
-/// How much of a kernel's errors is not the twin's, row by row, and how many rows say so on their own.
+/// How much of a kernel's errors does not come from the twin's roundings, row by row, and how many rows are
+/// independent evidence of it.
 namespace samestate {
 
-/// Errors of this size, relative, are fp32's own and none of 16 bit.
+/// Errors of this relative size come from fp32 itself and not from 16 bits.
 inline constexpr double kErrorsOfFp32 = 0x1p-14;
-/// So near to the middle between two numbers of a format, relative, fp32 may write either.
+/// This near to the middle between two numbers of a format, relatively, fp32 may write either.
 inline constexpr double kTieOfFp32 = 0x1p-22;
 
-/// x as the kernel wrote it: in the output's format where all that it wrote are numbers of that, else in fp32 (states).
-/// Not in the nearer of both: of a state where one rounding fell the other way, that may be either.
+/// x as the kernel wrote it: in the output's format if all that it wrote are numbers of that format, else in
+/// fp32 (states). The nearer of the two formats would be the wrong choice: for a state in which one rounding
+/// fell the other way, that may be either.
 [[nodiscard]] Matrix<double> written(const Matrix<double>& x, const Matrix<double>& kernel, Format format);
-/// The same of a twin, each element that lies kTieOfFp32 or less from a tie of a 16-bit format as the kernel has it. A mean of two
-/// values under equal weights is a tie in all rows and heads that have it, and a kernel that multiplies by a reciprocal turns all.
+/// The same for a twin, except that each element within kTieOfFp32 of a tie of a 16-bit format is taken from
+/// the kernel. A mean of two values under equal weights is a tie in all rows and heads that have it, and a
+/// kernel that multiplies by a reciprocal turns all of them.
 [[nodiscard]] Matrix<double> written_beside(const Matrix<double>& twin, const Matrix<double>& kernel,
                                             Format format);
 
-/// Numbers below have fewer bits than the format, those on the way to them too: which of the points a kernel has is not seen
-/// in so few, and one that falls the other way is a large part of all.
+/// Smaller numbers have fewer bits than the format, and so do intermediate ones: so few bits do not show
+/// which points a kernel has, and one that falls the other way is a large part of all.
 [[nodiscard]] double least_normal(Format format);
 
 /// The share of roundings that a kernel does not have in common with a twin, by row of one output:
 ///   rho_r = |x_r - t_r|^2 / (|x_r - y_r|^2 + |t_r - y_r|^2),
-/// 0: the same; near 1: independent ones; v / (2 s + v): one more of variance v beside s. -1 where nothing is rounded.
+/// which is 0 if they are the same, near 1 for independent ones, and v / (2 s + v) for one more of variance v
+/// in addition to s. -1 if nothing is rounded.
 [[nodiscard]] Vector<double> unshared(const Matrix<double>& kernel, const Matrix<double>& twin,
                                       const Matrix<double>& exact);
 
-/// Of the rows that count, those of one witness being one: their number, the mean of unshared(), and the row where it is largest.
+/// For the rows that count, with rows that are not independent counted once: their number, the mean of
+/// unshared(), and the row with the largest.
 struct Share {
   double mean = 0.0;
   double most = 0.0;
   Index rows = 0;
   double elements =
-      0.0;  ///< of these rows, as far as they carry their errors: one large one beside tiny ones is one
+      0.0;  ///< the number of these rows weighted by their errors: one large error beside tiny ones counts as
+            ///< one
   Index worst = -1;
 };
-/// Of output `name`, which is `x` of the kernel and `t` of a twin. Equal rows are one witness, and so are rows of equal tokens: what
-/// is rounded of a token falls one way or the other in all of them.
+/// The share of output `name`, which is `x` for the kernel and `t` for a twin. Equal rows count once, and so
+/// do rows of equal tokens: a rounding of a token falls one way or the other in all of them.
 [[nodiscard]] Share share_of(const TwinSubject& of, const std::string& name, const Matrix<double>& x,
                              const Matrix<double>& t);
 
-/// Directions that the twin's errors of a carried state share out among, as TwinRows::directions of the family: one
-/// rounding on the way to it is an outer product, which all rows of its matrix show. Infinite for other outputs, whose
-/// errors are their own.
+/// The number of directions among the twin's errors of a carried state, as in TwinRows::directions of the
+/// family: one rounding before it is an outer product, which all rows of its matrix show. Infinite for other
+/// outputs, whose errors are independent.
 [[nodiscard]] double directions_of(const TwinSubject& of, const std::string& name, const Matrix<double>& t);
 
 }  // namespace samestate

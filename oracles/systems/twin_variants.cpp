@@ -8,7 +8,7 @@
 #include "oracles/systems/operator_twin.h"
 #include "oracles/systems/point_groups.h"
 
-/// Which twins a kernel may have.
+/// The twins that a kernel may have.
 namespace samestate {
 
 std::string TwinVariant::words() const {
@@ -86,11 +86,11 @@ std::vector<TwinVariant> TwinSearch::together() const {
 std::vector<std::function<void(TwinVariant&)>> TwinSearch::orders() const {
   std::vector<std::function<void(TwinVariant&)>> changes{
       [](TwinVariant& x) { x.softmax.divides_last = true; }, [](TwinVariant& x) { x.sums_stored = true; }};
-  // Where the keys are no form's tiles, a kernel has some of its own.
+  // If no form takes the keys in tiles, a kernel has its own.
   const bool whole = met_.takes_keys(PointKeys::whole);
   if (whole || met_.takes_keys(PointKeys::tiles)) {
     changes.emplace_back([](TwinVariant& x) { x.softmax.last_keys_first = true; });
-    // FlashAttention-4's is 8 in the exponent of 2.
+    // FlashAttention-4 uses 8 in the exponent of 2.
     constexpr double kTwo = 0.6931471805599453;
     for (const double by : {8.0 * kTwo, 4.0 * kTwo, 16.0 * kTwo, 4.0, 8.0, 16.0})
       changes.emplace_back([by](TwinVariant& x) { x.softmax.lazy_by = by; });
@@ -107,7 +107,7 @@ std::vector<std::function<void(TwinVariant&)>> TwinSearch::orders() const {
 }
 
 std::vector<TwinVariant> TwinSearch::in_parts() const {
-  // A form in tiles has those of its call.
+  // A form in tiles uses those of its call.
   std::vector<Index> tiles;
   if (met_.takes_keys(PointKeys::whole)) {
     tiles = {16, 32, 64, 128};
@@ -118,7 +118,7 @@ std::vector<TwinVariant> TwinSearch::in_parts() const {
   std::vector<TwinVariant> variants;
   const auto add = [&](Index tile, std::int64_t parts, Index length) {
     for (const bool largest : {false, true}) {
-      // Of one tile a part both are the same.
+      // With one tile per part both are the same.
       if (largest && length == tile) continue;
       TwinVariant x;
       x.softmax.divides_last = true;
@@ -133,7 +133,7 @@ std::vector<TwinVariant> TwinSearch::in_parts() const {
     const Index blocks = (keys + tile - 1) / tile;
     std::set<Index> lengths;
     for (Index parts = 2; parts <= std::min<Index>(blocks, 128); ++parts) {
-      // A call of fewer keys has shorter parts, so that the number is no length there.
+      // A call with fewer keys has shorter parts, so the number is not a length there.
       const Index length = (blocks + parts - 1) / parts;
       const bool fresh = lengths.insert(length).second;
       if (!of_.cuts.empty() && (parts & (parts - 1)) == 0) add(tile, parts, 0);

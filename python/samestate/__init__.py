@@ -1,6 +1,6 @@
 """samestate: linear-attention kernels written in Python, judged by the command `samestate`.
 
-Nothing is imported here but when it is first named: `import samestate` loads no array library.
+Modules are imported only when a name from them is first used, so `import samestate` loads no array library.
 """
 __version__ = "0.1.0"
 

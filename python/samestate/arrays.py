@@ -1,29 +1,30 @@
-"""Arrays of numpy, torch, jax and mlx over the tensors of a run, and results back into them.
+"""Arrays of numpy, torch, jax and mlx on the tensors of a run, and their results written back.
 
-A library here has
-  given(mapped, tensor)            a fresh array of the tensor; on the CPU numpy and torch copy nothing
-  store(mapped, tensor, result, part)  writes a result: shape as asked, the output's dtype or a wider one of numbers,
-                                   which is rounded once, to nearest even; `part`, (axis, begin, end), limits it
-  finish(mapped, tensors, arrays)  what the call did to its inputs is carried into the judge's memory
-and imports its package when it is made. `tensor` is the protocol's object: name, dtype, shape, strides, offset.
+A library class here has
+  given(mapped, tensor)            returns a fresh array of the tensor; numpy and torch copy nothing on the CPU
+  store(mapped, tensor, result, part)  writes a result: it has the requested shape, and the output's dtype or a wider
+                                   one, which is rounded once, to nearest even; `part`, (axis, begin, end), limits it
+  finish(mapped, tensors, arrays)  copies what the call did to its inputs back into the judge's memory
+and imports its package when an instance is created. `tensor` is an object of the protocol: name, dtype, shape,
+strides, offset.
 """
 from .errors import DeclarationError, NoDevice, ReturnError
 from .protocol import ITEM
 
-# Formats that hold every value of the output's, by output: what a result may have.
+# For each output format, the formats that hold all of its values: a result may have any of these.
 ACCEPTED = {"fp32": ("fp32", "fp64"), "bf16": ("bf16", "fp32", "fp64"), "fp16": ("fp16", "fp32", "fp64"),
             "int32": ("int32", "int64"), "int64": ("int64",)}
 _NAMES = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
 
 
 def _dtype_name(dtype):
-    """'bf16' of numpy's, torch's and mlx's bfloat16."""
+    """'bf16' for the bfloat16 types of numpy, torch and mlx."""
     text = str(dtype).rsplit(".", 1)[-1]
     return _NAMES.get(text, text)
 
 
 def _checked(tensor, shape, dtype):
-    """The name of a result's dtype; ReturnError where shape or dtype is not what was asked for."""
+    """The name of a result's dtype. Raises ReturnError if its shape or dtype is not the requested one."""
     name = _dtype_name(dtype)
     if list(shape) != list(tensor["shape"]):
         raise ReturnError(f"{tensor['name']} has shape {list(shape)} and dtype {name}, asked for is "
@@ -42,7 +43,7 @@ def _wrong_type(tensor, result, library):
 
 
 def storage(numpy, mapped, tensor):
-    """The tensor's memory as numpy has it, bf16 as its 16 bits; writable, never a copy."""
+    """The tensor's memory as a numpy array, with bf16 as its 16 bits; writable, never a copy."""
     kind = {"fp32": "<f4", "bf16": "<u2", "fp16": "<f2", "int32": "<i4", "int64": "<i8"}[tensor["dtype"]]
     if 0 in tensor["shape"]:
         return numpy.empty(tensor["shape"], kind)
@@ -52,7 +53,7 @@ def storage(numpy, mapped, tensor):
 
 
 def _of(array, part):
-    """The part of an array; all of it where `part` is None."""
+    """The part of an array, or all of it if `part` is None."""
     if part is None:
         return array
     axis, begin, end = part
@@ -60,13 +61,13 @@ def _of(array, part):
 
 
 def widened(numpy, bits):
-    """float32 of bf16 bits: exact."""
+    """The float32 values of bf16 bits, which are exact."""
     return (bits.astype(numpy.uint32) << 16).view(numpy.float32)
 
 
 def odd_fp32(numpy, x):
-    """fp64 to fp32, rounded to odd: cut off, and the last bit set where something was cut off. What is then rounded
-    to nearest even at 22 bits or fewer is rounded once, not twice."""
+    """Converts fp64 to fp32 by rounding to odd: the value is truncated, and its last bit set if anything was
+    cut off. A later rounding to nearest even at 22 bits or fewer then has the effect of a single rounding."""
     with numpy.errstate(over="ignore", invalid="ignore"):
         near = x.astype(numpy.float32)
     back, bits = near.astype(numpy.float64), near.view(numpy.uint32).copy()
@@ -76,7 +77,7 @@ def odd_fp32(numpy, x):
 
 
 def bf16_bits(numpy, x):
-    """Bits of the bf16 nearest to each value, ties to even; NaN stays NaN."""
+    """The bits of the bf16 number nearest to each value, with ties to even; NaN stays NaN."""
     x = numpy.ascontiguousarray(x)
     if x.dtype == numpy.float64:
         x = odd_fp32(numpy, x)
@@ -90,7 +91,7 @@ def bf16_bits(numpy, x):
 
 
 class Numpy:
-    """bf16: "float32" (its values, exact), "ml_dtypes", or "bits" (uint16)."""
+    """`bf16` is "float32" (its exact values), "ml_dtypes", or "bits" (uint16)."""
 
     in_place = True
 
@@ -127,7 +128,8 @@ class Numpy:
             self._narrow(tensor, into, result)
         else:
             with numpy.errstate(over="ignore", invalid="ignore"):
-                into[...] = result  # fp64 to fp32 and fp16, fp32 to fp16: numpy rounds once, to nearest even
+                # numpy rounds once, to nearest even, from fp64 to fp32 and fp16 and from fp32 to fp16
+                into[...] = result
 
     @staticmethod
     def _narrow(tensor, into, result):
@@ -136,7 +138,8 @@ class Numpy:
             raise ReturnError(f"{tensor['name']} has an int64 beyond int32")
 
     def finish(self, mapped, tensors, arrays):
-        """Nothing: the function had the judge's memory itself. Widened bf16 is carried back where it was edited."""
+        """Does nothing if the function had the judge's memory itself. Widened bf16 inputs are copied back if
+        they were edited."""
         for tensor, array in zip(tensors, arrays):
             if tensor["dtype"] == "bf16" and self._bf16 == "float32":
                 into, bits = storage(self._numpy, mapped, tensor), bf16_bits(self._numpy, array)
@@ -145,23 +148,24 @@ class Numpy:
 
 
 class _Staging:
-    """Memory of the host that a device reads and writes by itself, from which the tensors of a call go there and back. Each
-    tensor of some 100 kB that is copied straight from the judge's memory takes the driver several milliseconds."""
+    """Host memory that a device can access directly, through which the tensors of a call are copied in both
+    directions. Copying a tensor of some 100 kB directly from the judge's memory costs the driver several
+    milliseconds."""
 
-    _MOST = 1 << 30  # bytes; what is larger goes without
+    _MOST = 1 << 30  # bytes; larger tensors are copied without it
 
     def __init__(self, torch):
         self._torch, self._room, self._used = torch, None, 0
 
     def _like(self, tensor):
-        """A tensor of the same shape and the next place, whose elements stand in the order that the other's have; None where
-        it is too large."""
+        """A tensor of the same shape in the next free place, with elements in the same order; None if it is too
+        large."""
         torch, count = self._torch, tensor.numel() * tensor.element_size()
         if not 0 < count <= self._MOST:
             return None
         used = -(-self._used // 256) * 256
         if self._room is None or used + count > self._room.numel():
-            torch.cuda.synchronize()  # copies out of the old one may be under way
+            torch.cuda.synchronize()  # copies from the old buffer may still be running
             has, used = 0 if self._room is None else self._room.numel(), 0
             if has < self._MOST:
                 self._room = torch.empty(min(max(count, 2 * has, 1 << 24), self._MOST), dtype=torch.uint8, pin_memory=True)
@@ -170,32 +174,33 @@ class _Staging:
         return flat.as_strided(tensor.shape, torch.empty_like(tensor, device="meta").stride())
 
     def filled(self, host):
-        """A copy of a tensor of the host, from which the device may copy until `reuse`."""
+        """A copy of a host tensor, from which the device may copy until `reuse`."""
         staged = self._like(host)
         return host if staged is None else staged.copy_(host)
 
     def brought(self, there):
-        """What a tensor of the device holds, in the host's memory until the next copy."""
+        """The content of a device tensor, in host memory until the next copy."""
         staged = self._like(there)
         return there.to("cpu") if staged is None else staged.copy_(there)
 
     def reuse(self):
-        """Once the device has copied what it was to copy."""
+        """Marks the memory as free, once the device has finished its copies."""
         self._used = 0
 
 
 class Torch:
-    """On the CPU tensors over the judge's memory; on a device copies of the same strides, compared after the call."""
+    """On the CPU, tensors on the judge's memory; on a device, copies with the same strides, which are compared
+    after the call."""
 
     in_place = True
-    _FARTHEST = 1 << 30  # bytes that strides may span on the device; beyond, the copy is dense
+    _FARTHEST = 1 << 30  # bytes that strides may span on the device; beyond that the copy is dense
 
     def __init__(self, device="cpu", bf16=None):
         import torch
 
         self._torch, self._device = torch, device
         self._staging = _Staging(torch)
-        self._given = {}  # a copy on the device of what a call was given, by the address of the tensor's object
+        self._given = {}  # copies on the device of what a call was given, by the address of the tensor object
         self._types = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
                        "int32": torch.int32, "int64": torch.int64}
         self._bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -222,7 +227,7 @@ class Torch:
             there = self._torch.empty(host.shape, dtype=host.dtype, device=self._device)
         else:
             there = self._torch.empty_strided(host.shape, host.stride(), dtype=host.dtype, device=self._device)
-        # Rows with gaps between them are laid out on the device, where that takes no time.
+        # Rows with gaps between them are arranged on the device, where that takes no time.
         dense = there if there.stride() == staged.stride() else self._torch.empty_like(staged, device=self._device)
         dense.copy_(staged, non_blocking=True)
         if dense is not there:
@@ -241,7 +246,7 @@ class Torch:
         if result.device.type == "cuda":
             result = self._staging.brought(result)
         if tensor["dtype"] in ("bf16", "fp16") and result.dtype == torch.float64:
-            result = self._odd_fp32(result)  # torch converts by way of fp32: two roundings
+            result = self._odd_fp32(result)  # torch converts through fp32, which rounds twice
         if tensor["dtype"] == "int32" and result.dtype == torch.int64 and not torch.equal(
                 result.to(torch.int32).to(torch.int64), result):
             raise ReturnError(f"{tensor['name']} has an int64 beyond int32")
@@ -262,7 +267,8 @@ class Torch:
             self._staging.reuse()
 
     def threads(self, count):
-        # On a device too, for the copies of the host: threads of theirs wait for cores on which others judge.
+        # This also limits the host copies on a device: their threads would wait for cores that are busy
+        # judging.
         if self._torch.get_num_threads() != count:
             self._torch.set_num_threads(count)
 
@@ -275,17 +281,17 @@ class Torch:
         def bits(array):
             return array.contiguous().view(self._bits[array.element_size()])
 
-        # Compared where they lie, all of them before the device is waited for: to bring each input back takes longer than most
-        # kernels.
+        # All inputs are compared on the device before waiting for it, because copying each input back takes
+        # longer than most kernels.
         edited = [torch.ones((), dtype=torch.bool, device=self._device) if before is None
                   else (bits(array) != bits(before)).any() for _, array, before in there]
         for (tensor, array, _), changed in zip(there, torch.stack(edited).tolist() if edited else ()):
             if changed:
-                self._host(mapped, tensor).copy_(array)  # an edited input is for the judge to see
+                self._host(mapped, tensor).copy_(array)  # the judge must see that an input was edited
 
 
 class _ByNumpy:
-    """A library whose arrays are made of a copy, and read back as numpy's."""
+    """A library whose arrays are made by copying, and read back through numpy."""
 
     in_place = False
 
@@ -324,7 +330,7 @@ class Jax(_ByNumpy):
         if self._device is None:
             raise NoDevice("jax sees no such device")
         numpy = self._numpy
-        # A copy: jax may keep what it is given as its own, on the CPU without copying.
+        # A copy, because jax may keep its argument as its own array, without copying on the CPU.
         host = numpy.array(storage(numpy, mapped, tensor))
         if tensor["dtype"] == "bf16":
             host = host.view(self._jax.numpy.bfloat16)
@@ -340,7 +346,7 @@ class Jax(_ByNumpy):
         return host.view(self._numpy.uint16) if _dtype_name(host.dtype) == "bf16" else host
 
     def finish(self, mapped, tensors, arrays):
-        pass  # arrays of jax cannot be edited
+        pass  # jax arrays cannot be edited
 
 
 class Mlx(_ByNumpy):
@@ -369,7 +375,7 @@ class Mlx(_ByNumpy):
         return self._numpy.asarray(result)  # mlx's own memory
 
     def finish(self, mapped, tensors, arrays):
-        """An assignment into an array of mlx changes that object alone: carried into the judge's memory."""
+        """Assigning to an mlx array changes only that object, so the change is copied to the judge's memory."""
         for tensor, array in zip(tensors, arrays):
             into, back = storage(self._numpy, mapped, tensor), self._back(array)
             kind = f"u{into.itemsize}"

@@ -1,7 +1,7 @@
-"""Compiled kernels are kept between runs, in a folder for each package and version below the user's cache folder.
+"""Keeps compiled kernels between runs, in a folder for each package and version below the user's cache folder.
 
-SAMESTATE_CACHE=FOLDER puts the folders elsewhere, and SAMESTATE_CACHE=off leaves each package its own place. A variable that
-the user has set stays as it is.
+SAMESTATE_CACHE=FOLDER moves these folders, and SAMESTATE_CACHE=off leaves each package its default location.
+Variables that the user has set are not changed.
 """
 import os
 import sys
@@ -14,7 +14,7 @@ CACHES = {
     "tilelang": ("tilelang", {"TILELANG_CACHE_DIR": ""}),
     "cutlass": ("nvidia-cutlass-dsl", {"CUTE_DSL_CACHE_DIR": ""}),
     "flashinfer": ("flashinfer-python", {"FLASHINFER_WORKSPACE_BASE": ""}),
-    # Torch divides its default folder of extensions by Python, but not one that it is given.
+    # Torch divides its default folder of extensions by Python version, but not a folder that it is given.
     "torch": ("torch", {"TORCHINDUCTOR_CACHE_DIR": "inductor",
                         "TORCH_EXTENSIONS_DIR": f"extensions-{sys.implementation.cache_tag}"}),
 }
@@ -53,7 +53,7 @@ def give(name):
         place = os.path.join(own, below) if below else own
         try:
             os.makedirs(place, exist_ok=True)
-        except OSError:  # without a place to write to the package does as it would
+        except OSError:  # if the folder cannot be created the package uses its default
             return
         os.environ[variable] = place
 

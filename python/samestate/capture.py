@@ -1,7 +1,7 @@
 """python3 -m samestate.capture --target package.module:function --dir DIR -- command ...
 
-Records real calls of a program (docs/subjects.md, "Capture"). `samestate.capture` itself is the function of
-capturing.py, whichever way it is imported.
+Records real calls of a program (docs/subjects.md, "Capture"). The name `samestate.capture` always refers to the
+function in capturing.py, whichever way it is imported.
 """
 import sys
 

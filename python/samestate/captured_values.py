@@ -1,4 +1,4 @@
-"""Arguments and results of a captured call: what is a tensor, copied byte by byte, and what is a value of JSON."""
+"""Arguments and results of a captured call: tensors are copied byte by byte, and other values become JSON."""
 import dataclasses
 import inspect
 import math
@@ -13,7 +13,7 @@ def is_tensor(value):
 
 
 def size_of(value):
-    """Bytes of a tensor as it is stored."""
+    """The bytes that a tensor occupies in a file."""
     count = math.prod(int(n) for n in value.shape)
     width = getattr(value, "itemsize", None) or getattr(value.dtype, "itemsize", None) or 8
     return count * (width if isinstance(width, int) else 8)
@@ -43,7 +43,7 @@ def copied(value):
 
 
 def plain(value):
-    """A value of JSON for what is no tensor."""
+    """A JSON value for something that is not a tensor."""
     if value is None or isinstance(value, (bool, int, str)):
         return value if not isinstance(value, str) else value[:1000]
     if isinstance(value, float):
@@ -54,7 +54,7 @@ def plain(value):
 
 
 def split(name, value, tensors, values):
-    """Puts an argument, or what a tuple or a dict of it holds, among tensors or among values."""
+    """Stores an argument, or the members of a tuple or dict, under tensors or values."""
     if is_tensor(value):
         tensors[name] = value
     elif isinstance(value, (list, tuple)) and any(is_tensor(x) for x in value):
@@ -68,7 +68,7 @@ def split(name, value, tensors, values):
 
 
 def results_of(result):
-    """(place, value) of each result; of a named tuple and of a data class the field's name stands behind the place."""
+    """(place, value) for each result; for a named tuple or data class the name of the field follows the place."""
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
         fields = [(f.name, getattr(result, f.name)) for f in dataclasses.fields(result)]
         return [(f"{i}.{name}", value) for i, (name, value) in enumerate(fields)]
@@ -80,7 +80,7 @@ def results_of(result):
 
 
 def takes_self(function):
-    """True for a function whose first parameter is self or cls, as a method has it before it is bound."""
+    """True for a function whose first parameter is self or cls, like a method before it is bound."""
     try:
         names = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -89,8 +89,8 @@ def takes_self(function):
 
 
 def bound(signature, args, kwargs):
-    """({name: tensor}, {name: value of JSON}) of a call, its defaults among them; TypeError where it does not fit. The object
-    of a method is not an argument."""
+    """({name: tensor}, {name: JSON value}) of a call, including its defaults. Raises TypeError if the call does
+    not match the signature. The object of a method is not an argument."""
     tensors, values = {}, {}
     if signature is None:
         named = {**{f"args.{i}": x for i, x in enumerate(args)}, **kwargs}

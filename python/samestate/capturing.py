@@ -1,11 +1,12 @@
-"""samestate.capture: real calls of a running program, as files that `samestate judge DIR` judges (docs/subjects.md).
+"""samestate.capture records real calls of a running program as files, which `samestate judge DIR` judges
+(docs/subjects.md).
 
     fast = samestate.capture(fast, dir="calls")                      # a wrapped function
     @samestate.capture(dir="calls", every=100, max_calls=8)          # a decorator
-    with samestate.capture("package.module:function", dir="calls"):  # every reference of loaded modules, while inside
+    with samestate.capture("package.module:function", dir="calls"):  # every reference in loaded modules, while inside
         model(tokens)
 
-Results are the function's own, and what goes wrong in recording is counted, said once, and never raised.
+The function's results are unchanged. Errors in recording are counted, reported once, and never raised.
 """
 import functools
 import inspect
@@ -24,7 +25,7 @@ WHY_NOT = ("every", "max_calls", "max_bytes", "graph", "raised", "failed")
 
 
 def _in_graph():
-    """Returns True while a CUDA graph is captured on the current stream, where a copy to the host would end the capture."""
+    """True while a CUDA graph is being captured on the current stream; copying to the host would end that capture."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is None or not cuda.is_initialized():
@@ -40,8 +41,9 @@ def _compiling():
 # -- declarations
 
 def declared(function=None, adapter=None, **declaration):
-    """Returns what `samestate judge` needs to know of a function, from an adapter's row, a decorated function or a declaration
-    in the words of samestate.kernel; None where nothing is said. DeclarationError where it contradicts itself."""
+    """The declaration of a function that `samestate judge` needs, from an adapter's row, a decorated function,
+    or arguments in the words of samestate.kernel; None if there is none. Raises DeclarationError if it
+    contradicts itself."""
     if adapter is not None:
         if declaration:
             raise DeclarationError(f"adapter {adapter} and {' '.join(declaration)}: an adapter declares everything")
@@ -72,7 +74,7 @@ def declared(function=None, adapter=None, **declaration):
             raise DeclarationError("a captured function is declared by its system and its form: say both, or name an adapter")
         _require_known(system, form)
         if takes_self(function):
-            # A method is called with its object, which no case has: its other arguments are declared.
+            # A method is called with its object, which no case has, so only its other arguments are declared.
             function = _without_self(function)
         if isinstance(words.get("limits"), str):
             words["limits"] = [words["limits"]]
@@ -84,8 +86,8 @@ def declared(function=None, adapter=None, **declaration):
 
 
 def _require_known(system, form):
-    """DeclarationError for a system or a form that the command does not list. Where the command is not installed, which
-    recording does not need, it is the one that judges which says so."""
+    """Raises DeclarationError for a system or form that the command does not list. Recording does not need the
+    command; if it is not installed, the check is made when the calls are judged."""
     from .errors import CommandError, nearest
     from .strategies import _forms
 
@@ -111,8 +113,9 @@ def _without_self(method):
 # -- recording
 
 class Recorder:
-    """Writes calls of one function into a folder: every `every`-th, at most `max_calls` of them and `max_bytes` bytes in
-    this process. `counts` says how many were seen, recorded, and why the others were not."""
+    """Writes calls of one function into a folder: every `every`-th call, at most `max_calls` of them and
+    `max_bytes` bytes in this process. `counts` says how many were seen and recorded, and why the others were
+    not."""
 
     def __init__(self, name, dir, every=1, max_calls=MAX_CALLS, max_bytes=MAX_BYTES, declaration=None):
         for key, value in (("every", every), ("max_calls", max_calls), ("max_bytes", max_bytes)):
@@ -137,7 +140,8 @@ class Recorder:
         return captured
 
     def _wrapped(self, function):
-        """A function of the same kind: a coroutine function stays one, whose results are recorded once they are there."""
+        """A function of the same kind. A coroutine function stays one, and its results are recorded when they
+        are available."""
         if inspect.iscoroutinefunction(function):
             @functools.wraps(function)
             async def captured(*args, **kwargs):
@@ -186,7 +190,7 @@ class Recorder:
         return captured
 
     def introduce(self):
-        """Writes the line of the function, once a process."""
+        """Writes the line of the function, once per process."""
         with self._lock:
             if self._introduced == os.getpid():
                 return
@@ -201,13 +205,13 @@ class Recorder:
                       "signature": signature, "defaults": defaults, "packages": about(), **(self.declaration or {})})
 
     def close(self, replaced=False):
-        """Writes what was seen and recorded in this process, and whether something else has taken the function's place."""
+        """Writes what was seen and recorded in this process, and if something else has replaced the function."""
         if self._introduced == os.getpid():
             try:
                 self._append({"event": "end", "function": self.name, "process": os.getpid(), "replaced": bool(replaced),
                               **self.counts})
             except OSError:
-                pass  # the folder is gone, and with it what there was to say
+                pass  # the folder is gone, so there is nothing left to write to
 
     # -- a call
 
@@ -230,7 +234,7 @@ class Recorder:
                   "(said once; the others are counted)", file=sys.stderr)
 
     def _before(self, args, kwargs):
-        """The inputs, copied; None where this call is not recorded."""
+        """The inputs, copied; None if this call is not recorded."""
         try:
             with self._lock:
                 self.counts["seen"] += 1
@@ -244,7 +248,7 @@ class Recorder:
             try:
                 tensors, values = bound(self._signature, args, kwargs)
             except TypeError:
-                return self._count("raised")  # by the call itself, in a moment
+                return self._count("raised")  # the call itself is about to raise
             size = sum(size_of(value) for value in tensors.values())
             with self._lock:
                 if self._slots >= self.max_calls:
@@ -323,7 +327,7 @@ class Recorder:
                 file = f"call-{os.getpid()}-{self._number:05}.safetensors"
                 if not os.path.exists(os.path.join(self.dir, file)):
                     break
-        # Wide elements first, so that each tensor begins on a multiple of its width.
+        # Wide elements come first, so that each tensor starts at a multiple of its width.
         width = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "F16": 2, "BF16": 2}
         order = sorted(data, key=lambda name: -width.get(data[name][0], 1))
         write_whole(os.path.join(self.dir, file), safetensors(
@@ -340,7 +344,7 @@ class Recorder:
         try:
             end = os.fstat(number).st_size
             if end and os.pread(number, 1, end - 1) != b"\n":
-                text = "\n" + text  # a line that a killed process left unfinished
+                text = "\n" + text  # a killed process left an incomplete line
             data = text.encode("utf-8")
             while data:
                 data = data[os.write(number, data):]
@@ -349,9 +353,9 @@ class Recorder:
 
 
 class Capture:
-    """The result of samestate.capture for a name: a context manager that replaces the function in its module, and in modules
-    that imported it by name, until it is left. An object that already holds the function keeps the old one: make models
-    inside."""
+    """The result of samestate.capture for a name: a context manager that replaces the function in its module,
+    and in modules that imported it by name, until it is left. An object that already holds the function keeps
+    the old one, so create models inside."""
 
     def __init__(self, target, settings):
         module, colon, path = target.partition(":")
@@ -385,7 +389,8 @@ class Capture:
         self._undo.append((owner, name, raw))
 
     def close(self):
-        """Writes what was seen, and whether the program or another package has put something else in the function's place."""
+        """Writes what was seen, and if the program or another package has put something else in the function's
+        place."""
         owner, name, _ = self._undo[0]
         now = getattr(owner, name, None)
         self.recorder.close(replaced=getattr(now, "samestate_recorder", None) is not self.recorder)
@@ -414,15 +419,18 @@ def _recorder(name, function, dir, every, max_calls, max_bytes, adapter, declara
 
 
 def capture(function=None, *, dir=None, every=1, max_calls=MAX_CALLS, max_bytes=MAX_BYTES, adapter=None, **declaration):
-    """Records calls of a function into the folder `dir`, each with its inputs as they were before the call, its outputs and
-    what the call changed in its inputs: every `every`-th call, at most `max_calls` of them and `max_bytes` bytes. Without
-    `dir`, and without the environment's SAMESTATE_CAPTURE_DIR, nothing is recorded and the function stays what it is.
+    """Records calls of a function into the folder `dir`, each with its inputs as they were before the call, its
+    outputs, and the changes that the call made to its inputs: every `every`-th call, at most `max_calls` of
+    them and `max_bytes` bytes. Without `dir` and the environment variable SAMESTATE_CAPTURE_DIR nothing is
+    recorded, and the function is returned unchanged.
 
-    `function`: a function, which comes back wrapped (its `samestate_recorder.counts` says what was recorded); None: a
-    decorator; "package.module:function": a context manager. `adapter` or a declaration in the words of samestate.kernel
-    (system=, form=, contracts=, decay=, state=, ..) says what the function computes; it may be said later, by
-    `python3 -m samestate.capture --declare` or to `samestate judge`.
-    Throws DeclarationError for a declaration that contradicts itself; a call that cannot be recorded throws nothing."""
+    `function` is a function, which is returned wrapped (its `samestate_recorder.counts` says what was
+    recorded); or None, which gives a decorator; or "package.module:function", which gives a context manager.
+    `adapter`, or a declaration in the words of samestate.kernel (system=, form=, contracts=, decay=, state=,
+    ..), says what the function computes. It can also be given later, by `python3 -m samestate.capture
+    --declare` or to `samestate judge`. Raises DeclarationError for a declaration that contradicts itself; a
+    call that cannot be recorded raises nothing.
+    """
     dir = dir if dir is not None else os.environ.get("SAMESTATE_CAPTURE_DIR") or None
     settings = {"dir": dir, "every": every, "max_calls": max_calls, "max_bytes": max_bytes, "adapter": adapter,
                 "declaration": declaration}

@@ -1,13 +1,14 @@
 """python3 -m samestate.capture --target package.module:function --dir DIR [options] -- command ...
 
-Runs a program and records real calls of functions in it, in every Python that it starts: each is replaced when its module
-has been imported, before another module can take it by name. The program's results and its exit code are its own.
+Runs a program and records real calls of functions in it, in every Python that it starts: each function is
+replaced as soon as its module has been imported, before another module can import it by name. The program's
+results and exit code are unchanged.
 
     python3 -m samestate.capture --target vllm.model_executor.models.qwen3_next:chunk_gated_delta_rule \\
         --adapter fla.chunk_gated_delta_rule --dir calls -- vllm serve ...
     samestate judge calls
 
-Calls that were recorded without a declaration, or with a wrong one, get theirs afterwards:
+Calls that were recorded without a declaration, or with a wrong one, can be given one afterwards:
 
     python3 -m samestate.capture --declare calls --adapter hf.torch_chunk_gated_delta_rule
 """
@@ -27,7 +28,8 @@ VARIABLE = "SAMESTATE_CAPTURE"
 # -- in the program
 
 class _Finder:
-    """On sys.meta_path in front of the others: it finds by them, and a target's module is patched once it has run."""
+    """An entry of sys.meta_path before the others: it finds modules through them, and patches a target's module
+    after it has run."""
 
     def __init__(self, captures):
         self.captures, self.looking = captures, set()
@@ -69,7 +71,7 @@ def _patched(capture, module):
 
 
 def install():
-    """Reads what to capture from the environment, in a Python that starts."""
+    """Reads from the environment what to capture, when a Python starts."""
     said = os.environ.get(VARIABLE)
     if not said:
         return
@@ -86,7 +88,7 @@ def install():
 # -- the command
 
 def _bytes(text):
-    """1073741824, 512m, 2g."""
+    """Parses 1073741824, 512m or 2g."""
     units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
     digits, unit = (text[:-1], units[text[-1].lower()]) if text[-1:].lower() in units else (text, 1)
     if not digits.isdigit() or int(digits) < 1:
@@ -110,7 +112,7 @@ def _declaration(options):
 
 
 def lines_of(folder):
-    """The lines of a folder's manifest, those that a killed process left unfinished left out."""
+    """The lines of a folder's manifest, without those that a killed process left incomplete."""
     path = os.path.join(folder, MANIFEST)
     try:
         with open(path, encoding="utf-8") as file:
@@ -254,7 +256,7 @@ def main(arguments):
     except OSError as error:
         print(f"samestate.capture: {options.command[0]}: {error.strerror}", file=sys.stderr)
         return 2
-    # An interrupt is the program's, which ends as it likes; a signal to this process alone is handed on.
+    # An interrupt goes to the program, which ends as it likes; a signal to this process alone is passed on.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
     code = child.wait()

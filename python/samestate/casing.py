@@ -1,12 +1,13 @@
-"""@samestate.cases: a test for each case line of a plan, which the test computes in its own way and has judged.
+"""@samestate.cases: a test for each case line of a plan. The test computes the outputs in its own way and has
+them judged.
 
     @samestate.cases("retention", "recurrent", contract="fp32", max_cases=50)
     def test_mine(case):
         case.judge(*mine(case.q, case.k, case.v, case.g, case.scale, case.initial_state))
 
-The command asks for the call as it would ask a kernel (Server), so that the tensors are the judge's own memory and the
-conventions hold; the test is the kernel. It is asked once a case: cases that call a kernel again with what it returned
-(form=decode, laws, repeat=1) are samestate.check's.
+The command asks for the call as it would ask a kernel (Server), so the tensors are in the judge's own memory
+and the conventions apply; the test takes the role of the kernel. It is asked once per case. Cases that call a
+kernel again with its own results (form=decode, laws, repeat=1) are left to samestate.check.
 """
 import json
 
@@ -16,17 +17,17 @@ from .errors import CommandError, DeclarationError, Failed, NothingRan
 from .serving import Server
 from .subject import ALIASES, FAMILY, Subject
 
-# final=none asks for the call once more, with the state: of a test that computes once it says no more than apart.
+# final=none repeats the call to get the state, which for a test that computes once is the same as final=apart.
 LISTED = ("--law", "none", "--exclude", "form=decode", "--exclude", "repeat=1", "--exclude", "final=none")
 _GIVEN = ("scale", "chunk", "threads", "l2norm", "heads", "contract", "batch", "tokens", "parameters")
 
 
 class _Asked(Subject):
-    """The declaration of a test: the call waits until the test has what was asked for."""
+    """The declaration of a test: the call waits until the test has computed what was asked for."""
 
     def __init__(self, test, system, form, conventions, **more):
         def everything(**tensors):
-            """Never called: run() below is."""
+            """Never called: run() below replaces it."""
 
         everything.__qualname__, everything.__module__ = test.__qualname__, test.__module__
         self._test = test
@@ -39,11 +40,11 @@ class _Asked(Subject):
         return row
 
 
-_LISTED = {}  # of this process: tests of one plan in a module share its lines
+_LISTED = {}  # for this process: tests of one plan in a module share its lines
 
 
 class Plan:
-    """What @samestate.cases says; lists its lines when the tests are collected."""
+    """The arguments of @samestate.cases; lists its lines when tests are collected."""
 
     def __init__(self, system, form, declaration, asked, where):
         self.system, self.form, self.declaration, self.asked, self.where = system, form, declaration, asked, where
@@ -55,7 +56,8 @@ class Plan:
         return _Asked(test, self.system, self.form, conventions, **declaration)
 
     def lines(self, test, options):
-        """Case lines, the same for the same options. `options`: effort, seed, max_cases, case of the command line."""
+        """The case lines, which are the same for the same options. `options`: effort, seed, max_cases and case
+        from the command line."""
         subject = self.subject(test)
         if options.get("case"):
             return [line for line in options["case"] if line.split()[1:2] == [self.system]]
@@ -82,8 +84,9 @@ class Plan:
 
 def cases(system, form, *, contract=None, limits=(), array="numpy", device="cpu", effort=None, max_cases=None,
           seed=None, where=(), name=None, bf16="float32", strided=None, **conventions):
-    """Parametrises a test by the case lines of a plan; its argument `case` is a Case. Needs the pytest plugin of this
-    package. `where`: conditions of the gate ('T=..256'); conventions: those of docs/subjects.md, for what `case` has."""
+    """Parametrises a test by the case lines of a plan; its argument `case` is a Case. Needs the pytest plugin
+    of this package. `where` are conditions of the gate ('T=..256'); conventions are those of docs/subjects.md,
+    and apply to the tensors that `case` has."""
     contracts = [contract] if isinstance(contract, str) else contract or ["fp32"]
     declaration = {"contracts": contracts, "limits": list([limits] if isinstance(limits, str) else limits),
                    "array": array, "device": device, "bf16": bf16, "strided": strided, **conventions}
@@ -93,7 +96,7 @@ def cases(system, form, *, contract=None, limits=(), array="numpy", device="cpu"
     plan = Plan(system, form, declaration, asked, [where] if isinstance(where, str) else list(where))
 
     def mark(test):
-        plan.subject(test)  # what is wrong with the declaration is said where it stands
+        plan.subject(test)  # errors in the declaration are raised where it is written
         test.__samestate_cases__ = plan
         return test
 
@@ -101,9 +104,9 @@ def cases(system, form, *, contract=None, limits=(), array="numpy", device="cpu"
 
 
 class Case:
-    """One case of a plan, in a test. Tensors by name as attributes (q, k, v, g, beta, initial_state, cu_seqlens: None
-    where the call has none; of other systems their own), numbers (scale, chunk, batch, tokens, and the sizes), `line`;
-    judge(o, final_state) judges."""
+    """One case of a plan, in a test. Its attributes are the tensors by name (q, k, v, g, beta, initial_state,
+    cu_seqlens, each None if the call has none; other systems have their own), numbers (scale, chunk, batch,
+    tokens, and the sizes), and `line`. judge(o, final_state) judges the results."""
 
     def __init__(self, line, plan, test):
         self.line, self._plan, self._test = line, plan, test
@@ -129,12 +132,12 @@ class Case:
         self._out, self._err = [], []
         self._readers = [_drained(self._child.stdout, self._out), _drained(self._child.stderr, self._err)]
         self._wait()
-        if self._request is None:  # the judge asked for nothing: unsupported, vacuous, no device, wrong line
+        if self._request is None:  # the judge asked for nothing: unsupported, vacuous, no device, or a wrong line
             self._finish()
             raise Failed(f"samestate: {self.line}: the judge asked for no call")
 
     def _wait(self):
-        """Until the first request: the answer to it is given by judge()."""
+        """Waits for the first request, which judge() answers."""
         import queue
 
         while True:
@@ -154,7 +157,8 @@ class Case:
 
     @staticmethod
     def _inputs_of(request, mapped):
-        """What tells one call from another: sizes and the bytes of the inputs' extents, not the outputs wanted."""
+        """What distinguishes one call from another: sizes and the bytes of the inputs, but not which outputs
+        are wanted."""
         from .protocol import extents
 
         parts = [json.dumps([request["kernel"], request.get("chunk"), request.get("scale"),
@@ -164,7 +168,7 @@ class Case:
         return parts
 
     def _call(self, subjects, request, memory, stream):
-        """Further calls of the same case: the same inputs have the same outputs."""
+        """Answers further calls of the same case: equal inputs have equal outputs."""
         from .protocol import answer_to
 
         try:
@@ -206,9 +210,9 @@ class Case:
     # -- judging
 
     def judge(self, *results, **named):
-        """Judges what the test computed: o and final_state (left out, or None, where the call does not want it), or of
-        named tensors the outputs in their order or by name. Raises Failed; a vacuous or unsupported case is skipped.
-        ReturnError, TypeError: results of the wrong shape, dtype or number."""
+        """Judges the test's results: o and final_state (left out, or None, if the call does not want it), or
+        for named tensors the outputs in order or by name. Raises Failed; a vacuous or unsupported case is
+        skipped. Raises ReturnError or TypeError for results of the wrong shape, dtype or number."""
         self._start()
         self.judged = True
         if self._results is not None:
@@ -239,7 +243,7 @@ class Case:
         return self._record
 
     def _finish(self):
-        """Reads the verdict; raises what it is unless it is a pass."""
+        """Reads the verdict, and raises an exception for it unless it is a pass."""
         code = self._child.wait()
         for reader in self._readers:
             reader.join()
@@ -265,11 +269,11 @@ class Case:
 
     @property
     def record(self):
-        """What the judge said, a dict as `samestate repro --json` prints it; None before it is judged."""
+        """The record of the judge, a dict as `samestate repro --json` prints it; None before the case is judged."""
         return self._record
 
     def close(self):
-        """Ends the command, where the test ended first."""
+        """Ends the command if the test ended first."""
         held, self._held = getattr(self, "_held", None), None
         if held:
             held[5].append({"type": "error", "id": held[1].get("id"), "reason": "the test ended without judge()"})

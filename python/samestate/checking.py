@@ -1,4 +1,4 @@
-"""samestate.check: the gate on one function, in this process or in one of its own."""
+"""samestate.check: runs the gate on one function, in this process or in one of its own."""
 import json
 import os
 import shlex
@@ -13,14 +13,14 @@ from .errors import CommandError, DeclarationError, Failed, NothingRan
 from .serving import Server
 from .subject import Subject, subject_of
 
-LINES = 15  # of a failure's text, at most
+LINES = 15  # the longest failure text
 
 
-_PASSES = {"pass": 1, "vacuous": 2, "unsupported": 3, "skipped": 4}  # their place in a table; failures stand before
+_PASSES = {"pass": 1, "vacuous": 2, "unsupported": 3, "skipped": 4}  # their order in a table; failures come before them
 
 
 def _as_number(value):
-    """Of a ratio, which may be 'inf' or 'nan': what is no number counts as the largest."""
+    """A ratio as a number; it may be 'inf' or 'nan', which counts as the largest."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -29,8 +29,9 @@ def _as_number(value):
 
 
 class Summary:
-    """What a gate judged: `cases` planned, `judged`, `verdicts` {word: count}, `worst` (ratio of error and bound, below
-    1 in what passes), `worst_line`, `records` (dicts, as `--jsonl` writes them), `seconds`. In a notebook a table."""
+    """The results of a gate: `cases` planned, `judged`, `verdicts` {word: count}, `worst` (the ratio of error
+    and bound, below 1 for a pass), `worst_line`, `records` (dicts, as `--jsonl` writes them), `seconds`. A
+    notebook shows it as a table."""
 
     def __init__(self, name, summary, records):
         self.name, self.records = name, records
@@ -44,7 +45,7 @@ class Summary:
     MOST = 50  # rows of the table
 
     def _repr_html_(self):
-        """What a notebook shows: failures first, then what passed, the largest share of its bound first."""
+        """The table that a notebook shows: failures first, then passes, with the largest ratio first."""
         from html import escape
 
         rows = sorted(self.records, key=lambda r: (_PASSES.get(r.get("verdict"), 0), -_as_number(r.get("ratio"))))
@@ -72,7 +73,7 @@ class Summary:
 
 
 def reference_of(function, declaration):
-    """The NAME by which another process finds the function; DeclarationError where it cannot."""
+    """The NAME by which another process finds the function. Raises DeclarationError if it cannot."""
     from .serve import joined_name
     from .subject import _where
 
@@ -84,12 +85,12 @@ def reference_of(function, declaration):
                                "function or a notebook; define it at the top of a file")
     home = os.path.realpath(getattr(module, "__file__", None) or path)
     if os.path.realpath(path) != home:
-        path = home  # decorated elsewhere: the module that has the name
+        path = home  # decorated elsewhere: use the module that has the name
     return joined_name(f"{os.path.relpath(path)}:{name}", declaration)
 
 
 def failure_text(record, failures=(), counts=None, repeat=None, head="samestate"):
-    """At most 15 lines: the case line, ratio, worst place, what it looks like, and what repeats it."""
+    """At most 15 lines: the case line, ratio, worst place, what it looks like, and the command that repeats it."""
     lines = [f"{head}: {record.get('verdict')}: {record.get('line')}"]
     ratio, bound = record.get("ratio"), record.get("bound")
     if record.get("verdict") in ("fail", "flaky") and ratio is not None:
@@ -143,8 +144,8 @@ def _drained(pipe, box):
 
 
 def run_command(arguments, server=None, until=None):
-    """(exit code, stdout, stderr) of the command, whose calls of `server` are run in this thread meanwhile. Whatever
-    ends this ends the child."""
+    """(exit code, stdout, stderr) of the command, whose calls of `server` are run in this thread meanwhile.
+    However this function ends, the child is ended too."""
     child = command.start(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     out, err = [], []
     try:
@@ -162,15 +163,18 @@ def run_command(arguments, server=None, until=None):
 def check(function, system=None, form=None, *, contract=None, array="numpy", device="cpu", limits=(), name=None,
           effort=None, max_cases=None, seed=None, case=None, timeout=None, budget=None, threads=None, isolate=False,
           arguments=None, options=None, dtypes=None, strided=None, bf16="float32", gate=(), **conventions):
-    """Runs the gate on a function, and returns a Summary or raises Failed (an AssertionError) with the case line.
+    """Runs the gate on a function, and returns a Summary or raises Failed (an AssertionError) with the case
+    line.
 
-    `function`: a function, declared by @samestate.kernel or by the arguments here (those of Subject); or a name as
-    `python3 -m samestate.serve` takes it, an adapter's say, which runs in a process of its own, as a function does with
-    isolate=True. A function of this process runs in the thread that calls check: debuggers and coverage see it, and a
-    kernel that hangs or kills its process takes this one along.
-    `effort`, `max_cases`, `seed`, `timeout` (of a case), `budget`: as the gate has them; `case`: one case line instead of
-    the plan; `gate`: further words of the command line, such as ['--regime', 'normal'].
-    CommandError: the command is not there or ended with exit code 2; NothingRan (a skip): no device."""
+    `function` is a function, declared by @samestate.kernel or by the arguments here (those of Subject); or a
+    name as `python3 -m samestate.serve` takes it, for example that of an adapter, which runs in a process of
+    its own, as a function does with isolate=True. A function of this process runs in the thread that calls
+    check, so debuggers and coverage see it, and a kernel that hangs or kills its process takes this one with
+    it. `effort`, `max_cases`, `seed`, `timeout` (per case) and `budget` are those of the gate; `case` is one
+    case line to run instead of the plan; `gate` has further words for the command line, such as ['--regime',
+    'normal']. Raises CommandError if the command is not found or ended with exit code 2, and NothingRan (a
+    skip) if there is no device.
+    """
     declaration = dict(conventions)
     for key, value, default in (("contracts", [contract] if isinstance(contract, str) else contract, None),
                                 ("array", array, "numpy"), ("device", device, "cpu"), ("limits", limits, ()),
@@ -208,7 +212,7 @@ def check(function, system=None, form=None, *, contract=None, array="numpy", dev
 
 
 def _own(arguments):
-    """Kernels that the subjects declare, by `list kernels --json` with and without them."""
+    """The kernels that the subjects declare, found by `list kernels --json` with and without them."""
     def listed(more):
         code, out, err = run_command(["list", "kernels", "--json"] + more)
         if code != 0:
@@ -231,7 +235,7 @@ def _gate(name, specs, kernel, served, asked, case, gate):
     try:
         log = os.path.join(folder, "cases.jsonl")
         if case is not None:
-            # The command's own kernels of the case must not run in place of the subject's.
+            # The command's own kernels must not run instead of the subject's.
             words = ["repro", case, "--json"] + subject + (["--kernel", kernel] if kernel else [])
             words += command.arguments_of({"timeout": asked["timeout"]})
         else:
@@ -269,14 +273,14 @@ def _json(text):
 
 
 def repeat_of(line, reachable):
-    """The command that repeats a case, or what to call where the function is not to be found by name."""
+    """The command that repeats a case, or the function to call if it cannot be found by name."""
     if reachable:
         return f"samestate repro --subject {shlex.quote(reachable)} {shlex.quote(line)}"
     return f"samestate.check(.., case={line!r})"
 
 
 def failed(name, code, records, summary, err, subject_words=(), reachable=None):
-    """Failed of a gate: the commonest kind of failure in full, the others in a line each."""
+    """The Failed exception of a gate: the most frequent kind of failure in full, the others in one line each."""
     failures = sorted(summary.get("failures") or [], key=lambda f: -f.get("cases", 1))
     bad = [r for r in records if r.get("verdict") not in ("pass", "vacuous", "unsupported", "skipped", None)]
     counts = ", ".join(f"{word} {count}" for word, count in summary.get("verdicts", {}).items())

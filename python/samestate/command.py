@@ -1,4 +1,4 @@
-"""Where the command `samestate` is, and running it."""
+"""Finds and runs the command `samestate`."""
 import os
 import shutil
 import subprocess
@@ -7,8 +7,8 @@ from .errors import CommandError
 
 
 def _on_path():
-    """The first program `samestate` on PATH, None where there is none: the script of this package's name (main) only
-    looks for it."""
+    """The first program `samestate` on PATH, or None. The script of this package with the same name (main) is
+    skipped, because it only looks for the program."""
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder or os.curdir, "samestate")
         if os.path.isfile(path) and os.access(path, os.X_OK):
@@ -19,7 +19,7 @@ def _on_path():
 
 
 def main():
-    """The script `samestate` of an installed wheel: the command in this process's place."""
+    """The script `samestate` of an installed wheel: replaces this process by the command."""
     import sys
 
     os.environ.setdefault("SAMESTATE_PYTHON", sys.executable)
@@ -32,7 +32,8 @@ def main():
 
 
 def executable():
-    """The command's path: of the environment's SAMESTATE, beside this package, on PATH; CommandError otherwise."""
+    """The path of the command: from the environment variable SAMESTATE, beside this package, or on PATH. Raises
+    CommandError if there is none."""
     named = os.environ.get("SAMESTATE")
     if named:
         found = shutil.which(named)
@@ -50,7 +51,7 @@ def executable():
 
 
 def arguments_of(options):
-    """Command-line arguments of {'max_cases': 3, 'law': ['none'], 'effort': None}: None is left out."""
+    """Command-line arguments from {'max_cases': 3, 'law': ['none'], 'effort': None}; None is left out."""
     out = []
     for key, value in options.items():
         for one in value if isinstance(value, (list, tuple)) else [value]:
@@ -62,12 +63,12 @@ def arguments_of(options):
 
 
 def start(arguments, **more):
-    """The command as a child with pipes for stdout and stderr, in a session of its own environment."""
+    """Starts the command as a child in a session of its own, with pipes for stdout and stderr."""
     import sys
 
     environment = dict(os.environ)
     environment.setdefault("SAMESTATE_PYTHON", sys.executable)
-    # A child that serves imports this package from wherever this process did.
+    # A child that serves imports this package from the same place as this process.
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     paths = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = home + os.pathsep + paths if paths else home
@@ -76,8 +77,9 @@ def start(arguments, **more):
 
 
 def stop(child):
-    """Ends a child and what it started; returns when it is gone. At SIGTERM the command would finish the cases that are
-    under way, of which nobody wants to know any more; its processes end with it, by PR_SET_PDEATHSIG."""
+    """Ends a child and everything that it started, and returns when it is gone. On SIGTERM the command would
+    finish the running cases, which are no longer of interest; its processes end with it, through
+    PR_SET_PDEATHSIG."""
     if child is None:
         return
     if child.poll() is None:

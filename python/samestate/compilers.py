@@ -1,9 +1,10 @@
-"""Compilations of Triton, TileLang, CuTe DSL, torch.compile and of extensions in C++ and CUDA are entered in the ledger.
+"""Enters compilations of Triton, TileLang, CuTe DSL, torch.compile and of C++ and CUDA extensions in the
+ledger.
 
-A wrapper around the one function through which a package's compilations go enters each of them. It is put there once the
-module that defines the function has been imported; nothing is imported for its sake. `attach` handles the modules that
-are imported already, and `Finder` those that are imported later, which may be in the middle of a first call. Written
-against Triton 3.6 to 3.9, TileLang 0.1.15, CuTe DSL 4.8.1, FlashInfer 0.7.4, TVM-FFI 0.1.12 and torch 2.15.
+The one function through which all compilations of a package go is wrapped once its module has been imported;
+nothing is imported for this. `attach` handles modules that are imported already, and `Finder` those that are
+imported later, possibly in the middle of a first call. Written against Triton 3.6 to 3.9, TileLang 0.1.15, CuTe
+DSL 4.8.1, FlashInfer 0.7.4, TVM-FFI 0.1.12 and torch 2.15.
 """
 import contextlib
 import functools
@@ -20,7 +21,7 @@ _STANDARD = frozenset(getattr(sys, "stdlib_module_names", ()))  # Python 3.9 has
 
 
 def wrap(owner, name, around):
-    """Replaces owner.name by around(owner.name), once. A missing attribute is left missing."""
+    """Replaces owner.name by around(owner.name), once. Does nothing if the attribute is missing."""
     function = getattr(owner, name, None)
     if function is None or getattr(function, _ATTACHED, False):
         return
@@ -30,7 +31,7 @@ def wrap(owner, name, around):
 
 
 def _name_of(thing, default):
-    """The name of a function or kernel; the name of its class if it has none."""
+    """The name of a function or kernel, or the name of its class if it has none."""
     for attribute in ("name", "__name__"):
         name = getattr(thing, attribute, None)
         if isinstance(name, str) and name:
@@ -41,7 +42,7 @@ def _name_of(thing, default):
 # -- Triton
 
 def _triton_compiler(module):
-    """Wraps `compile` of triton.compiler.compiler, whose listener learns whether the cache on disk had the kernel."""
+    """Wraps `compile` of triton.compiler.compiler, whose listener is told if the cache on disk had the kernel."""
     from_listener = getattr(getattr(sys.modules.get("triton.knobs"), "compilation", None), "listener", _triton_compiler)
     if from_listener is not _triton_compiler:  # Triton 3.5 and older have no listener: every call counts as a compilation
         def listener(*given, **named):
@@ -60,14 +61,14 @@ def _triton_compiler(module):
         return compile
 
     wrap(module, "compile", around)
-    for name in ("triton.compiler", "triton"):  # they hold the function under their own names if imported before
+    for name in ("triton.compiler", "triton"):  # modules imported before hold the function under their own names
         importer = sys.modules.get(name)
         if importer is not None and "compile" in vars(importer):
             importer.compile = module.compile
 
 
 def _triton_jit(module):
-    """Counts launches by Triton's hook, which every launcher calls, or else around JITFunction.run."""
+    """Counts launches by Triton's hook, which every launcher calls, or else by wrapping JITFunction.run."""
     hook = getattr(getattr(sys.modules.get("triton.knobs"), "runtime", None), "launch_enter_hook", None)
     if hasattr(hook, "add"):
         hook.add(lambda *_: LEDGER.launched())
@@ -76,7 +77,7 @@ def _triton_jit(module):
 
 
 def _launching(function):
-    """Counts a launch once the call has returned: one that raised may have done no more than check its arguments."""
+    """Counts a launch after the call has returned, because a call that raised may only have checked its arguments."""
     def run(*given, **named):
         result = function(*given, **named)
         LEDGER.launched()
@@ -168,7 +169,7 @@ def _cute_executor(module):
 # -- libraries that ninja and nvcc build
 
 def _changed(path):
-    """The time of the newest change of a file, or of the objects and libraries in a folder; None if there are none."""
+    """The time of the latest change of a file, or of the objects and libraries in a folder; None if there are none."""
     try:
         if os.path.isdir(path):
             times = [os.stat(os.path.join(path, name)).st_mtime_ns for name in os.listdir(path)
@@ -181,8 +182,8 @@ def _changed(path):
 
 @contextlib.contextmanager
 def _building(name, path):
-    """A context for a build by ninja, which is asked each time and builds nothing that is up to date. A library that was
-    there and did not change counts as loaded."""
+    """A context for a build by ninja, which runs each time and rebuilds nothing that is up to date. A library
+    that existed and did not change counts as loaded."""
     with LEDGER.compiling(name) as one:
         before = _changed(path)
         yield
@@ -243,7 +244,8 @@ _STATS = {"graphs": ("stats", "unique_graphs"), "hits": ("inductor", "fxgraph_ca
 
 
 def _torch_compile(module):
-    """Wraps the tracing of a frame by Dynamo. A frame may hold no graph, and its graphs may come from Inductor's cache."""
+    """Wraps the tracing of a frame by Dynamo. A frame may contain no graph, and its graphs may come from
+    Inductor's cache."""
     def around(function):
         @contextlib.contextmanager
         def install_callbacks(self, *given, **named):
@@ -279,8 +281,8 @@ HOOKS = {  # {module: the function that wraps it, called once the module has bee
 
 
 def _attach(name, module):
-    """Calls the hook of a module, once. Another release of a package may lack what a hook wraps: its compilations are then
-    not seen, and the package works as it does."""
+    """Calls the hook of a module, once. Another release of a package may lack what a hook wraps; its
+    compilations are then not seen, and the package is unaffected."""
     if not getattr(module, _ATTACHED, False):
         with contextlib.suppress(AttributeError, TypeError, ImportError):
             setattr(module, _ATTACHED, True)
@@ -296,8 +298,9 @@ def attach():
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """A finder that asks the finders after it and watches the modules that they find. Modules of HOOKS are wrapped once they
-    have run, packages with a cache on disk are given their folder, and imports during a call are charged to it."""
+    """A finder that delegates to the finders after it and watches the modules that they find. Modules in HOOKS
+    are wrapped after they have run, packages with a cache on disk get their folder, and imports during a call
+    are charged to it."""
 
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
@@ -336,7 +339,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 def start():
-    """Watches the compilers of this process, those that are imported already and those that will be."""
+    """Watches the compilers in this process, both those that are imported already and those that will be."""
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
     caches.give_all()

@@ -1,4 +1,4 @@
-"""The GPU of this process, found without an array library."""
+"""Finds the GPU of this process without an array library."""
 import ctypes
 import functools
 import glob
@@ -6,7 +6,7 @@ import os
 
 
 def _hidden():
-    """True if CUDA_VISIBLE_DEVICES hides all GPUs: it is empty, or its first entry is no device."""
+    """True if CUDA_VISIBLE_DEVICES hides all GPUs: it is empty, or its first entry is not a device."""
     said = os.environ.get("CUDA_VISIBLE_DEVICES")
     return said is not None and said.split(",")[0].strip() in ("", "-1", "NoDevFiles")
 
@@ -19,7 +19,7 @@ def _driver_has_one(nodes):
         return False
     if nodes:
         return True
-    count = ctypes.c_int(0)  # where there are no device nodes, as under WSL, the driver has to be asked
+    count = ctypes.c_int(0)  # without device nodes, as under WSL, only the driver knows
     return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
 
 

@@ -1,32 +1,32 @@
-"""What can go wrong, by whom it is answered."""
+"""The exceptions of this package."""
 import unittest
 
 
 class Error(Exception):
-    """Of this package: one line with the value, the limit and the remedy."""
+    """Base class: a message of one line with the value, the limit and the remedy."""
 
 
 class DeclarationError(Error, ValueError):
-    """A declaration that contradicts itself or the function's signature, or names what there is not. `missing`: {word: guess}
-    of all that a plain function's declaration lacks."""
+    """A declaration that contradicts itself or the function's signature, or names something unknown. `missing`
+    is {word: guess} for everything that the declaration of a plain function lacks."""
 
     missing = {}
 
 
 class CommandError(Error):
-    """The command `samestate` is not found, or ended with exit code 2."""
+    """The command `samestate` was not found, or ended with exit code 2."""
 
 
 class Unsupported(Error):
-    """Raised by a kernel: this call is not done. Inside the limits that it declares that is a failure."""
+    """Raised by a kernel that does not support this call. Inside the limits that it declares this is a failure."""
 
 
 class NoDevice(Error):
-    """The device of a kernel is not there."""
+    """The device that a kernel needs is not available."""
 
 
 class ReturnError(Error):
-    """What the function returned is not what was asked for."""
+    """The function did not return what was asked for."""
 
 
 class ProtocolError(Error):
@@ -34,16 +34,16 @@ class ProtocolError(Error):
 
 
 class Trespass(Error):
-    """The kernel touched memory that is not its to touch; the text says what it did."""
+    """The kernel touched memory that it must not touch; the text says how."""
 
 
 class ChangedEnvironment(Error):
-    """The kernel left other floating-point control bits than it found; the text says which."""
+    """The kernel changed the floating-point control bits; the text says which."""
 
 
 class Failed(AssertionError):
-    """A kernel failed; `record` is the case's record as `--jsonl` writes it, None where there is no such case;
-    `summary`, of samestate.check, is the Summary of the whole gate."""
+    """A kernel failed. `record` is the record of the case as `--jsonl` writes it, or None if there is no single
+    case; `summary`, set by samestate.check, is the Summary of the whole gate."""
 
     def __init__(self, text, record=None):
         super().__init__(text)
@@ -51,11 +51,11 @@ class Failed(AssertionError):
 
 
 class NothingRan(unittest.SkipTest):
-    """Nothing could run here (exit code 77): a test that raises it is skipped."""
+    """Nothing could run here (exit code 77); a test that raises it is skipped."""
 
 
 def nearest(word, words, count=3):
-    """', did you mean a or b?' of the words that look like it; '' where none does."""
+    """', did you mean a or b?' for the words that are similar; '' if none is."""
     import difflib
 
     found = difflib.get_close_matches(str(word), [str(w) for w in words], count, 0.5)
@@ -63,8 +63,8 @@ def nearest(word, words, count=3):
 
 
 def text_of(error, of=str):
-    """The text of an exception, by str or repr, which may fail to give one: that of somebody else's class runs that class."""
+    """The text of an exception, by str or repr. These may fail, because they run code of a foreign class."""
     try:
         return of(error)
-    except BaseException as failure:  # sys.exit too: the text of an error ends no process
+    except BaseException as failure:  # including SystemExit: getting the text of an error must not end the process
         return f"(its text could not be had: __{of.__name__}__ raised {type(failure).__name__})"

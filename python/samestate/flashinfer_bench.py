@@ -1,12 +1,14 @@
-"""FlashInfer-Bench's files: gated delta rule definitions and workloads of the plan, and a Solution as a subject.
+"""FlashInfer-Bench's files: gated delta rule definitions and workloads from the plan, and a Solution as a
+subject.
 
     python3 -m samestate.flashinfer_bench definitions --out DIR       definitions, workloads, their tensors
-    python3 -m samestate.flashinfer_bench judge DIR --solution FILE   the gate on a Solution of Python source; its traces
+    python3 -m samestate.flashinfer_bench judge DIR --solution FILE   runs the gate on a Solution in Python; its traces
 
-A definition is judged where it is gated delta rule prefill, decode or mtp, [tokens, heads, width] or [batch, tokens, heads,
-width], state [.., V, K] or [.., K, V]. Plain gates are inputs g (tag decay:ln, log2 or linear) and beta. FlashInfer's own
-have them fused (A_log, a, dt_bias, b), and are judged as gated_delta_step at the scale dk^-1/2; with --zero-gates at
-A_log = dt_bias = 0 by the family's plan, scales and lengths. Exit codes are the gate's.
+Definitions of gated delta rule prefill, decode and mtp can be judged, with tensors [tokens, heads, width] or
+[batch, tokens, heads, width] and states [.., V, K] or [.., K, V]. Plain gates are the inputs g (tag decay:ln,
+log2 or linear) and beta. FlashInfer's own definitions fuse them (A_log, a, dt_bias, b) and are judged as
+gated_delta_step with the scale dk^-1/2; with --zero-gates they are called with A_log = dt_bias = 0 and judged
+by the family's plan, scales and lengths. Exit codes are those of the gate.
 """
 import argparse
 import glob
@@ -24,12 +26,13 @@ from .subject import Subject
 from .trace_format import Definition, FormatError, Solution, line_of, load, text_of, write_whole
 
 DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-# What a definition's own reference rounds: 16 bit in and out, fp32 inside. Who rounds operands says --contract bf16.
+# The roundings of a definition's own reference: 16-bit inputs and outputs, fp32 inside. For a solution that
+# rounds operands, use --contract bf16.
 CONTRACTS = {"bfloat16": "bf16_io", "float16": "fp16_io", "float32": "fp32"}
 LANGUAGES = ("python", "triton")
 PLAIN, FUSED = ("g", "beta"), ("A_log", "a", "dt_bias", "b")
 
-# Axes of each tensor, by stage: T, N and L vary, the others are constants; 1 is a constant of 1.
+# The axes of each tensor, by stage: T, N and L vary, and the others are constants; 1 is a constant of 1.
 _TOKENS = {"prefill": "T", "decode": "N 1", "mtp": "N T"}
 _SHAPES = {"q": "{t} Hq K", "k": "{t} Hk K", "v": "{t} Hv V", "g": "{t} Hv", "beta": "{t} Hv", "a": "{t} Hv",
            "b": "{t} Hv", "A_log": "Hv", "dt_bias": "Hv", "cu_seqlens": "L", "output": "{t} Hv V", "initial_state": "P {s}", "final_state": "P {s}",
@@ -37,7 +40,8 @@ _SHAPES = {"q": "{t} Hq K", "k": "{t} Hk K", "v": "{t} Hv V", "g": "{t} Hv", "be
 
 
 class Rule:
-    """What a definition of the gated delta rule says: stage, fused, names of its axes, sizes, conventions."""
+    """What a definition of the gated delta rule specifies: stage, fused gates, names of its axes, sizes,
+    conventions."""
 
     def __init__(self, definition, zero_gates=False):
         names = set(definition.inputs)
@@ -119,14 +123,14 @@ class Rule:
             self.conventions["decay"] = said[0]
 
     def subject(self, function, contract=None, form=None, device="cpu", gives_outputs=False):
-        """The Subject whose calls are `function`'s, in the definition's order of inputs."""
+        """The Subject that calls `function` with the inputs in the definition's order."""
         if self.steps:
             return flashinfer_fused.subject(self, function, contract, form, device, gives_outputs)
         form = form or ("chunked" if self.stage == "prefill" else "recurrent")
         limits = [f"{key} = {size}" for key, size in self.sizes.items()]
         limits += ["T >= 1" if self.stage == "prefill" else "T = 1"] + (["chunk = 64"] if form == "chunked" else [])
         limits += ["form != packed"] if self.stage == "decode" else []
-        limits += ["scale != 0"] if self.fused else []  # where it stands for the default
+        limits += ["scale != 0"] if self.fused else []  # there it means the default
 
         def solution(q, k, v, g, beta, initial_state, scale, cu_seqlens=None):
             import torch
@@ -153,7 +157,8 @@ class Rule:
 
 
 def checked(made, shapes, dtypes, torch):
-    """The outputs, in the definition's order, of what a solution returned: a wider dtype is not rounded here, as it is not there."""
+    """The outputs of a solution, in the definition's order. A wider dtype is not rounded here, because
+    FlashInfer-Bench does not round it either."""
     if not isinstance(made, (tuple, list, dict)) or len(made) != len(dtypes):
         raise ReturnError(f"the solution returned {type(made).__name__}, asked for is {' and '.join(dtypes)}")
     by_name = made if isinstance(made, dict) else dict(zip(dtypes, made))
@@ -171,7 +176,7 @@ def checked(made, shapes, dtypes, torch):
 # -- a folder and a solution
 
 def rule_of(folder, name, zero_gates=False):
-    """The Rule of a folder's definition."""
+    """The Rule of a definition in a folder."""
     found = sorted(glob.glob(os.path.join(glob.escape(folder), "definitions", "*", name + ".json")))
     if len(found) != 1:
         raise FormatError(f"{folder}: {len(found)} files definitions/*/{name}.json; one is asked for, as the solution names it")
@@ -196,11 +201,11 @@ def _both(options):
     return solution, rule_of(options.folder, solution.definition, options.zero_gates)
 
 
-SOURCES = "SAMESTATE_SOLUTION_SOURCES"  # of judge's children: where it wrote them
+SOURCES = "SAMESTATE_SOLUTION_SOURCES"  # set for judge's children: the folder where it wrote the sources
 
 
 def function_of(solution, folder):
-    """The entry point, imported as FlashInfer-Bench does: its sources are a package."""
+    """The entry point, imported as FlashInfer-Bench does it: the sources form a package."""
     import importlib
 
     package = os.path.join(folder, "samestate_solution")
@@ -215,7 +220,7 @@ def function_of(solution, folder):
 
 
 def serve(options):
-    """A subject of the gate (docs/subjects.md) over stdin and stdout."""
+    """Serves a subject of the gate (docs/subjects.md) over stdin and stdout."""
     import traceback
 
     from . import protocol
@@ -248,7 +253,8 @@ def serve(options):
 # -- judging
 
 def judge(options):
-    """Runs the gate on a solution, the folder's workloads first, and writes traces; returns the gate's exit code."""
+    """Runs the gate on a solution, the folder's workloads first, and writes traces; returns the exit code of
+    the gate."""
     from .flashinfer_traces import records_of, traces, workloads_of
 
     solution, rule = _both(options)
@@ -286,12 +292,12 @@ def judge(options):
     if rule.fused and not rule.steps:
         print("judged at A_log = dt_bias = 0 alone; what the solution makes of other values was not", file=sys.stderr)
     if not made and code == 0:
-        return 3  # nothing that was judged is no pass
+        return 3  # a run in which nothing was judged is not a pass
     return code
 
 
 def _run(words, lines=None):
-    """The exit code of the command; with `lines` on stdin (code, stdout)."""
+    """The exit code of the command; with `lines` passed to its stdin, (code, stdout)."""
     import subprocess
 
     pipes = {} if lines is None else {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -304,7 +310,7 @@ def _run(words, lines=None):
 
 
 def _replayed(known, kernel, subject, options):
-    """(exit code, [(record, workload)]) of the folder's workloads."""
+    """(exit code, [(record, workload)]) for the folder's workloads."""
     from .flashinfer_traces import line_for
 
     if not known:

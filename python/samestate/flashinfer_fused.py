@@ -1,9 +1,10 @@
-"""Definitions of FlashInfer-Bench whose gates are fused (A_log, a, dt_bias, b), prefill, decode and multi-token prediction:
-the system `gated_delta_step`, whose bounds know the gates' rounding. Its scale is dk^-1/2, and it is asked for no l2norm.
+"""Definitions of FlashInfer-Bench with fused gates (A_log, a, dt_bias, b) for prefill, decode and multi-token
+prediction. They are judged as the system `gated_delta_step`, whose bounds include the rounding of the gates,
+with the scale dk^-1/2 and without an l2norm.
 
-A request's state lies in one slot of a pool. A definition that has no pool is given that slot alone; prefill gets requests
-of one length end to end; of multi-token prediction (T > 1) the state after the last token is the last of the
-intermediate ones, since the definition leaves the pool as it was.
+The state of a request is in one slot of a pool. A definition without a pool receives only that slot; prefill
+receives requests of equal length end to end; for multi-token prediction (T > 1) the state after the last token
+is the last of the intermediate states, because the definition does not change the pool.
 """
 import math
 import re
@@ -19,7 +20,7 @@ _SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
 def subject(rule, function, contract, form, device, gives_outputs):
-    """The Subject whose calls are `function`'s, in the definition's order of inputs."""
+    """The Subject that calls `function` with the inputs in the definition's order."""
     if form not in (None, "recurrent"):
         raise FormatError(f"--form {form}: fused gates are judged as {SYSTEM}, whose form is recurrent; leave it out")
     limits = [f"{key} = {size}" for key, size in rule.sizes.items()]
@@ -106,7 +107,7 @@ def run({arguments}):
 
 
 def definition_of(stage, hk, hv, width, dtype):
-    """The Definition, an object of JSON, of prefill, decode or mtp with fused gates, named as FlashInfer's own."""
+    """The Definition, a JSON object, of prefill, decode or mtp with fused gates, named like FlashInfer's own."""
     const = lambda value: {"type": "const", "value": value}
     var = {"type": "var"}
     axes = {"prefill": {"total_seq_len": var, "num_seqs": var}, "decode": {"batch_size": var, "seq_len": const(1)},
@@ -156,13 +157,13 @@ def definition_of(stage, hk, hv, width, dtype):
 
 
 def sizes_of(keys, stage):
-    """{letter: size} of a case's axes that vary; what its line leaves out is the system's standard."""
+    """{letter: size} for a case's axes that vary; sizes that its line omits have the system's default."""
     B, T, P = (int(keys.get(key, standard)) for key, standard in (("B", 1), ("T", 64), ("P", 3)))
     return {"T": T if stage == "mtp" else B * T, "N": B, "L": B + 1, "P": B * (P + 1)}
 
 
 def _turned(values, rows, columns):
-    """Matrices [columns, rows] of [rows, columns], one after another."""
+    """Matrices [columns, rows] from matrices [rows, columns], one after another."""
     out = array("f")
     for begin in range(0, len(values), rows * columns):
         matrix = values[begin:begin + rows * columns]
@@ -172,12 +173,12 @@ def _turned(values, rows, columns):
 
 
 def tensors_of(held, keys, rule, as_dtype, extents, where):
-    """{name: (dtype, extents, bytes)} of an exported case's tensors, as the definition has them."""
+    """{name: (dtype, extents, bytes)} of an exported case's tensors, in the form of the definition."""
     held = {name.rpartition(".")[2]: tensor for name, tensor in held.items() if name.startswith("input.")}
     floats = lambda name: array("f", held[name][2])
     sizes, B = rule.sizes, int(keys.get("B", 1))
     slots, pool = [int(x) for x in floats("slot")], floats("pool")
-    each = len(pool) // B  # of a request's pool
+    each = len(pool) // B  # elements of one request's pool
     one = sizes["Hv"] * sizes["dk"] * sizes["dv"]
     count = each // one
     turn = lambda values: _turned(values, sizes["dk"], sizes["dv"]) if rule.state == "vk" else values
@@ -189,7 +190,7 @@ def tensors_of(held, keys, rule, as_dtype, extents, where):
             continue
         if name == "state":
             data = b"".join(turn(own(b)).tobytes() for b in range(B))
-        elif name == "initial_state":  # a row of zeros behind each pool, for requests without a slot
+        elif name == "initial_state":  # a row of zeros after each pool, for requests without a slot
             data = b"".join(turn(pool[b * each:(b + 1) * each]).tobytes() + bytes(4 * one) for b in range(B))
         elif name == "initial_state_indices":
             data = integers([b * (count + 1) + (slots[b] if slots[b] >= 0 else count) for b in range(B)], dtype)

@@ -1,5 +1,6 @@
-"""Workloads and traces of FlashInfer-Bench from cases and records, and definitions of the gated delta rule with plain
-gates (flashinfer_bench.py is the entry)."""
+"""Workloads and traces of FlashInfer-Bench from cases and records, and definitions of the gated delta rule with
+plain gates (flashinfer_bench.py is the entry point).
+"""
 import datetime
 import json
 import math
@@ -21,7 +22,7 @@ _LINE = re.compile(r"v1 gated_delta_(?:rule|step)( [A-Za-z_][A-Za-z0-9_]*=[A-Za-
 
 
 def plain_line(line):
-    """A case line without the kernel and the contract, which are the solution's: the data are the same."""
+    """A case line without the kernel and the contract, which belong to the solution; the data are the same."""
     return re.sub(r" (kernel|contract)=\S+", "", line)
 
 
@@ -34,7 +35,7 @@ def keys_of(line):
 
 
 def axes_of(line, rule):
-    """{axis: size} of a case, of the axes that vary."""
+    """{axis: size} of a case, for the axes that vary."""
     keys = keys_of(line)
     if rule.steps:
         sizes = flashinfer_fused.sizes_of(keys, rule.stage)
@@ -50,7 +51,7 @@ def axes_of(line, rule):
 
 
 def scale_of(line, dk):
-    """The scale of a case outside the regimes that are exact: dk^-1/2 in fp32, or what the key says."""
+    """The scale of a case outside the exact regimes: dk^-1/2 in fp32, or the value of the key."""
     said = keys_of(line).get("scale", "default")
     value = dk ** -0.5 if said == "default" else float(said)
     return struct.unpack("<f", struct.pack("<f", value))[0]
@@ -59,7 +60,7 @@ def scale_of(line, dk):
 # -- reading
 
 def workloads_of(folder, rule):
-    """([(line, workload)] of the folder's workloads that are cases, how many are not)."""
+    """([(line, workload)] for those workloads of the folder that are cases, and how many are not)."""
     name, known, foreign = rule.definition.name, [], 0
     path = os.path.join(folder, "workloads", rule.definition.op_type, name + ".jsonl")
     for number, text in enumerate(text_of(path).splitlines() if os.path.exists(path) else (), 1):
@@ -85,7 +86,7 @@ def workloads_of(folder, rule):
 
 
 def _case_of(folder, path, where):
-    """The case line in the metadata of a workload's tensors, None where there is none."""
+    """The case line in the metadata of a workload's tensors, or None."""
     if os.path.isabs(path) or ".." in path.split("/"):
         raise FormatError(f"{where}: path {path!r:.80}; one below the folder, without .., is asked for")
     head, _ = safetensors_head(os.path.join(folder, path))
@@ -99,7 +100,7 @@ def _case_of(folder, path, where):
 
 
 def line_for(line, kernel):
-    """The case of a workload as the kernel is asked for it: the data are the same."""
+    """The case of a workload with the kernel added; the data are the same."""
     line = plain_line(line)
     if kernel["system"] == flashinfer_fused.SYSTEM:
         pass
@@ -125,13 +126,13 @@ def _status(record):
 
 
 def _number(value):
-    """A number of JSON, or the word that FlashInfer-Bench has for none."""
+    """A JSON number, or FlashInfer-Bench's word for a missing one."""
     number = float(value)
     return number if math.isfinite(number) else "NaN" if number != number else "Infinity"
 
 
 def _correctness(record):
-    """Errors at the place that is farthest from its bound, which is what the judge says of a case."""
+    """The errors at the place that is worst relative to its bound, as the judge reports them."""
     expected, actual = (float(record.get(key, "nan")) for key in ("expected", "actual"))
     away = abs(actual - expected)
     relative = away / abs(expected) if expected else 0.0 if away == 0 else float("inf")
@@ -155,7 +156,7 @@ def _environment(device):
 
 
 def records_of(log):
-    """(the run's head, its cases) of a gate's records; a line that was cut off ends them."""
+    """(the run's head, its cases) from a gate's records; reading stops at an incomplete line."""
     head, cases = {}, []
     for text in open(log, encoding="utf-8").read().splitlines() if os.path.exists(log) else ():
         try:
@@ -168,7 +169,7 @@ def records_of(log):
 
 
 def traces(pairs, rule, solution, device):
-    """A Trace of each (record, workload or None) that was judged: what was not has none."""
+    """A Trace for each (record, workload or None) that was judged; cases that were not judged have none."""
     made, environment = [], _environment(device)
     now = datetime.datetime.now(datetime.timezone.utc).isoformat()
     for record, workload in pairs:
@@ -221,7 +222,7 @@ def run(q, k, v, state, g, beta{lengths}, scale):
 
 
 def definition_of(stage, hk, hv, width, dtype):
-    """The Definition, an object of JSON, of prefill or decode with plain gates."""
+    """The Definition, a JSON object, of prefill or decode with plain gates."""
     prefill = stage == "prefill"
     const = lambda value: {"type": "const", "value": value}
     axes = {"total_seq_len" if prefill else "batch_size": {"type": "var"}}
@@ -252,7 +253,7 @@ def definition_of(stage, hk, hv, width, dtype):
 
 
 def _as(kind, dtype, data, where):
-    """Bytes of fp32 as another dtype of which each is a value."""
+    """The bytes of fp32 values in another dtype that represents each of them exactly."""
     if kind != "F32" or dtype == "float32":
         return data
     if any(data[0::4]) or any(data[1::4]):
@@ -263,7 +264,7 @@ def _as(kind, dtype, data, where):
 
 
 def _k_last(data, dk, dv):
-    """[.., dv, dk] of fp32 matrices [.., dk, dv]."""
+    """[.., dv, dk] from fp32 matrices [.., dk, dv]."""
     from array import array
 
     given, out = array("I"), array("I")
@@ -276,7 +277,7 @@ def _k_last(data, dk, dv):
 
 
 def workload_of(path, line, rule):
-    """(workload but for its paths, tensors) of an exported case: inputs as the definition has them."""
+    """(workload without its paths, tensors) of an exported case, with inputs in the form of the definition."""
     _, held = read_safetensors(path)
     axes, sizes, tensors = axes_of(line, rule), rule.sizes, {}
     size = lambda axis: axes.get(axis) if rule.definition.axes[axis] is None else rule.definition.axes[axis]
@@ -305,9 +306,9 @@ def workload_of(path, line, rule):
 
 
 def _exported(rule, options, folder):
-    """[(path, line)] of cases of the plan that lie inside the definition's limits, one call each."""
+    """[(path, line)] of cases of the plan within the definition's limits that make one call each."""
     subject = rule.subject(lambda *_: None)
-    subject.array = "numpy"  # asked for no call
+    subject.array = "numpy"  # it is never called
     server = Server([subject])
     try:
         words = ["export", "--out", folder, "--subject", server.spec, "--kernel", subject.name, "--max-cases",
@@ -315,7 +316,7 @@ def _exported(rule, options, folder):
                  "--exclude", "repeat=1"]
         if not rule.steps:
             words += ["--exclude", "regime=exact*", "--exclude", "final=none", "--exclude", "heads=tiled"]
-        # Edge cases of the plan are exported whatever a kernel's limits are.
+        # Edge cases of the plan are exported whatever the limits of a kernel.
         sizes = [f"{key}={size}" for key, size in rule.sizes.items()] + (["l2norm=0"] if rule.steps else [])
         sizes += {"prefill": ["T=1.."], "decode": ["T=1", "form=recurrent"], "mtp": ["T=2.."]}[rule.stage]
         words += [word for size in sizes for word in ("--where", size)]
@@ -329,7 +330,7 @@ def _exported(rule, options, folder):
 
 
 def definitions(options):
-    """Writes a dataset: definitions, workloads and their tensors; all of it or nothing."""
+    """Writes a dataset of definitions, workloads and their tensors, either completely or not at all."""
     from .flashinfer_bench import Rule
 
     for key, most in (("qk_heads", 512), ("v_heads", 512), ("head_size", 1024), ("max_cases", 10000)):

@@ -1,8 +1,9 @@
-"""The control bits of the floating-point unit of the thread that calls a kernel: rounding, subnormal numbers, exceptions.
+"""The control bits of the floating-point unit in the thread that calls a kernel: rounding, subnormal numbers,
+exceptions.
 
-They belong to a thread, and whatever runs there after a kernel that changed them computes in another arithmetic. The C
-library's fegetenv and fesetenv read and write them, so the standard library suffices. Layouts of fenv_t: glibc and musl on
-x86-64 (control word of the x87 at byte 0, MXCSR at byte 28) and on AArch64 (FPCR at byte 0).
+They belong to a thread, so after a kernel has changed them everything on that thread computes differently. The
+C library's fegetenv and fesetenv read and write them, so only the standard library is needed. Layouts of
+fenv_t: glibc and musl on x86-64 (x87 control word at byte 0, MXCSR at byte 28) and on AArch64 (FPCR at byte 0).
 """
 import ctypes
 import platform
@@ -10,13 +11,14 @@ import struct
 
 from .errors import ChangedEnvironment
 
-_BYTES = 256  # more than any fenv_t has
+_BYTES = 256  # larger than any fenv_t
 _ROUNDING = ("rounding to nearest", "rounding toward minus infinity", "rounding toward plus infinity",
              "rounding toward zero")
 _ARM_ROUNDING = (_ROUNDING[0], _ROUNDING[2], _ROUNDING[1], _ROUNDING[3])
 _PRECISION = ("x87 precision of 24 bits", "x87 precision reserved", "x87 precision of 53 bits",
               "x87 precision of 64 bits")
-# By machine: registers as (format in fenv_t, offset, default, fields), fields as (mask, words by value; None: exceptions).
+# For each machine, its registers as (format in fenv_t, offset, default, fields), with fields as (mask, words by
+# value; None for exceptions).
 _REGISTERS = {
     "x86_64": (
         ("<I", 28, 0x1F80, ((0x6000, _ROUNDING), (0x8000, ("", "flush-to-zero (FTZ) on")),
@@ -31,7 +33,7 @@ _REGISTERS["AMD64"], _REGISTERS["arm64"] = _REGISTERS["x86_64"], _REGISTERS["aar
 
 
 class _Unit:
-    """The registers of this machine; `why` says why they cannot be read, and is empty where they can."""
+    """The registers of this machine. `why` says why they cannot be read, and is empty if they can."""
 
     def __init__(self):
         self.registers, self.why = _REGISTERS.get(platform.machine(), ()), ""
@@ -49,7 +51,8 @@ class _Unit:
         else:
             return
         self.why = ""
-        # Registers that do not hold what they must at the start of a program mean that the layout is another one.
+        # If registers do not hold the values that they must have at the start of a program, the layout is a
+        # different one.
         if self._get(self._now) != 0 or not all(self._value(r) & 0xFFFF for r in self.registers if r[2]):
             self.why = "fegetenv does not give what this package expects"
 
@@ -57,7 +60,7 @@ class _Unit:
         return struct.unpack_from(register[0], self._now, register[1])[0]
 
     def changed(self):
-        """The fields that differ from the default, in words, as "rounding toward zero"; "" where none does."""
+        """The fields that differ from the default, in words, for example "rounding toward zero"; "" if none do."""
         if self.why or self._get(self._now) != 0:
             return ""
         words = []
@@ -71,7 +74,7 @@ class _Unit:
         return ", ".join(words)
 
     def restore(self):
-        """Puts the default of every field back, and leaves the flags of exceptions as they are."""
+        """Restores the default of every field, without touching the exception flags."""
         if self.why or self._get(self._now) != 0:
             return
         for register in self.registers:
@@ -87,22 +90,24 @@ _found = []  # what an import had changed before the first call
 
 
 def about():
-    """A sentence for the record where the environment is not watched, or was another one before the first call; "" else."""
+    """A sentence for the record if the environment is not watched, or had been changed before the first call;
+    otherwise ""."""
     if _UNIT.why:
         return "not watched: " + _UNIT.why
     return _found[0] if _found else ""
 
 
 def note_imports():
-    """Notes what the imports of the process changed in this thread."""
+    """Records what the imports of the process changed in this thread."""
     changed = _UNIT.changed()
     if changed and not _found:
         _found.append(f"importing the subject left {changed}; each call begins in the default environment")
 
 
 class Call:
-    """The environment around the calls of one kernel: the default before each (to nearest, subnormal numbers kept, no exception
-    unmasked) and behind it, so that results are stored in it. `require` says behind a call what that had changed."""
+    """The environment around the calls of one kernel: the default (to nearest, subnormal numbers kept,
+    exceptions masked) is set before each call and restored after it, so that results are stored under it.
+    `require` checks after a call what it had changed."""
 
     def __init__(self):
         self._changed = ""
@@ -118,7 +123,7 @@ class Call:
             _UNIT.restore()
 
     def require(self):
-        """Raises ChangedEnvironment where the last call left another environment than it found."""
+        """Raises ChangedEnvironment if the last call changed the environment."""
         changed, self._changed = self._changed, ""
         if changed:
             raise ChangedEnvironment(

@@ -1,33 +1,37 @@
-"""What a function hands its call on to: the public name of one package that runs another's (flash-linear-attention with
-FlashQLA installed, names of Hugging Face that run flash-linear-attention).
+"""Finds out which function a call is forwarded to: the public name of one package may run another package's
+function (flash-linear-attention with FlashQLA installed, or names of Hugging Face that run
+flash-linear-attention).
 
-It is seen, not guessed: while a call runs, Python's profiler tells of each function that begins and returns. A function
-of another package whose result is what the one that called it returns (the object itself, or members of the tuple) is what
-ran. What calls through (decorators of torch, this package's adapters) is looked through.
+This is observed and not guessed: during a call Python's profiler reports each function that starts and returns.
+A function of another package whose result is returned unchanged by its caller (the object itself, or members of
+the tuple) is the one that ran. Code that only passes calls on (decorators of torch, this package's adapters) is
+ignored.
 """
 import contextlib
 import os
 import sys
 
-# What other code runs inside of; none of it is a kernel's package.
+# Packages that other code runs inside of; none of them is a kernel's package.
 _THROUGH = {"samestate", "torch", "triton", "numpy", "jax", "jaxlib", "mlx", "cupy", "einops", "packaging", "kernels"}
 _STANDARD = set(getattr(sys, "stdlib_module_names", ())) | {"functools", "contextlib", "inspect", "threading"}
 
 
 def _package(frame):
-    """The top package of a frame's module, None for what is looked through."""
+    """The top-level package of a frame's module, or None if it is ignored."""
     name = (frame.f_globals.get("__name__") or "").partition(".")[0]
     return None if not name or name in _THROUGH or name in _STANDARD else name
 
 
 def _members(result):
-    """ids of a result and, of a tuple, of what it holds; small numbers and None are everywhere."""
+    """The ids of a result and, for a tuple, of its members; small numbers and None are left out, because they
+    occur everywhere."""
     each = [result, *result] if isinstance(result, (tuple, list)) else [result]
     return {id(x) for x in each if x is not None and not isinstance(x, (int, float, str, bool))}
 
 
 class Watch:
-    """with Watch() as watch: function(..); watch.function is then what ran in its place, None where it ran itself."""
+    """After `with Watch() as watch: function(..)`, watch.function is the function that ran instead, or None if
+    it ran itself."""
 
     def __init__(self):
         self.function = None
@@ -35,7 +39,7 @@ class Watch:
 
     def __enter__(self):
         self._before = sys.getprofile()
-        if self._before is None:  # somebody else's profiler stays
+        if self._before is None:  # another profiler is left in place
             sys.setprofile(self._see)
         return self
 
@@ -56,7 +60,7 @@ class Watch:
                 if members & theirs:
                     ran = (other, what)
             mine = ran if ran is not None else (package, frame.f_code)
-            self._kept.append(result)  # an id is an object's only while it lives
+            self._kept.append(result)  # an id identifies an object only while the object lives
             for _, outer, given in reversed(self._stack):
                 if mine[0] != outer:
                     given.append((mine[0], members, mine[1]))
@@ -77,7 +81,7 @@ def _named(code):
 
 @contextlib.contextmanager
 def paused():
-    """Suspends the Watch of this thread, which would slow a compiler or an import down. Another profiler goes on."""
+    """Suspends the Watch of this thread, which would slow down a compiler or an import. Other profilers continue."""
     watch = sys.getprofile()
     if not isinstance(getattr(watch, "__self__", None), Watch):
         yield

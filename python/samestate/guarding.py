@@ -1,8 +1,9 @@
-"""Inputs of a call that can only be read: a kernel that writes to one is found out, even where it puts the old value back.
+"""Makes the inputs of a call read-only: a kernel that writes to one is detected even if it restores the old
+value.
 
-The pages of inputs are closed for writing (mprotect). A write raises SIGSEGV, whose handler notes the place and opens the
-pages again, so that the kernel goes on and its call is answered with what it did. Standard library alone; where the C
-library cannot be reached inputs stay open.
+The pages of inputs are write-protected (mprotect). A write raises SIGSEGV, whose handler records the place and
+makes the pages writable, so that the kernel continues and its call is answered with what it did. This needs
+only the standard library; if the C library cannot be reached, inputs stay writable.
 """
 import ctypes
 import mmap
@@ -13,7 +14,7 @@ from .errors import Trespass
 
 _PAGE = mmap.PAGESIZE
 _READ, _WRITE, _SIGINFO, _ONSTACK = 1, 2, 4, 0x08000000
-_ADDRESS = 16  # of the fault, in siginfo_t of 64-bit Linux
+_ADDRESS = 16  # offset of the fault address in siginfo_t on 64-bit Linux
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -23,7 +24,7 @@ class _Action(ctypes.Structure):
 
 
 class _Faults:
-    """The handler of SIGSEGV of this process, which asks each Guard whose page it was."""
+    """The SIGSEGV handler of this process, which asks each Guard if the page belongs to it."""
 
     def __init__(self):
         self.guards, self._before = weakref.WeakSet(), _Action()
@@ -33,7 +34,7 @@ class _Faults:
             self.libc.sigaction.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
         except (OSError, AttributeError):
             self.libc = None
-        self._handler = _HANDLER(self._on_fault)  # kept: C holds its address
+        self._handler = _HANDLER(self._on_fault)  # kept alive, because C holds its address
         self._address = ctypes.cast(self._handler, ctypes.c_void_p).value
 
     def _on_fault(self, _signal, info, _context):
@@ -43,14 +44,14 @@ class _Faults:
                 return
         except Exception:
             pass
-        # Not of an input: the instruction runs again, into whoever handled faults before.
+        # Not an input: the instruction runs again and reaches the previous fault handler.
         self.libc.sigaction(signal.SIGSEGV, ctypes.byref(self._before), None)
 
     def protect(self, begin, end, protection):
         return self.libc.mprotect(begin, end - begin, protection) == 0
 
     def watch(self):
-        """A library that a kernel imports may have put a handler of its own in the place of this one."""
+        """Reinstalls the handler, because a library that a kernel imports may have replaced it."""
         now = _Action()
         self.libc.sigaction(signal.SIGSEGV, None, ctypes.byref(now))
         if now.handler == self._address:
@@ -64,7 +65,7 @@ _FAULTS = _Faults()
 
 
 class Guard:
-    """Of one mapping of a memory object: the inputs of the call under way."""
+    """Guards one mapping of a memory object: the inputs of the current call."""
 
     def __init__(self, mapped):
         self._closed, self._written = {}, None  # {(begin, end): (name, address of the first element, bytes of one)}
@@ -72,7 +73,7 @@ class Guard:
         _FAULTS.guards.add(self)
 
     def absorbed(self, at):
-        """Whether the fault at this address was a write to an input; its pages are open then."""
+        """True if the fault at this address was a write to an input; its pages are then writable."""
         for (begin, end), (name, data, item) in list(self._closed.items()):
             if begin <= at < end:
                 if self._written is None:
@@ -82,7 +83,8 @@ class Guard:
         return False
 
     def close(self, inputs, outputs):
-        """Closes the inputs of a call that share no page with another tensor, and opens what another call had closed."""
+        """Protects the inputs of a call that share no page with another tensor, and releases what another call
+        had protected."""
         self._written = None
         if self._base is None:
             return
@@ -106,12 +108,12 @@ class Guard:
         _FAULTS.protect(begin, end, _READ | _WRITE)
 
     def open(self):
-        """Opens all that is closed."""
+        """Makes everything writable."""
         for begin, end in list(self._closed):
             self._open(begin, end)
 
     def check(self):
-        """Raises Trespass where an input was written since close()."""
+        """Raises Trespass if an input was written to since close()."""
         written, self._written = self._written, None
         if written is not None:
             raise Trespass(f"wrote to its input {written[0]}: element {written[1]} of its buffer")
@@ -124,7 +126,7 @@ def _item(tensor):
 
 
 def _pages(tensor):
-    """(begin, end) in the memory object of the pages that hold a tensor, all of them from its first to its last."""
+    """(begin, end) in the memory object of the pages that hold a tensor, from its first to its last."""
     if 0 in tensor["shape"]:
         return 0, 0
     last = sum((n - 1) * s for n, s in zip(tensor["shape"], tensor["strides"])) + 1

@@ -1,15 +1,15 @@
-"""Triton's interpreter on a CPU, repaired for kernels that were written for the compiler (read and run at Triton 3.6 to 3.9,
-numpy 1.26 to 2.5).
+"""Triton's interpreter on a CPU, repaired for kernels that were written for the compiler (read and run at
+Triton 3.6 to 3.9, numpy 1.26 to 2.5).
 
-Three repairs, of what the interpreter lacks, none of its arithmetic:
-  autotune    nothing can be timed without a driver: the first configuration is taken (tuning.py)
-  indices     a tensor of one element is an index: Triton 3.6 asks numpy for int(array), which numpy 2.4 and later refuse
-              of arrays with an axis
-  loops       variables of `for i in range(..)` are numbers of Python there and tensors when compiled: i.to(tl.int64)
+The three repairs add what the interpreter lacks and do not touch its arithmetic:
+  autotune    nothing can be timed without a driver, so the first configuration is taken (tuning.py)
+  indices     a tensor with one element can be an index: Triton 3.6 asks numpy for int(array), which numpy 2.4 and later
+              refuse for arrays with an axis
+  loops       variables of `for i in range(..)` are Python numbers there and tensors when compiled: i.to(tl.int64)
 
-Its fp32 is IEEE fp32 (contract fp32), where the device may use tf32. bf16 is not served: its casts to bf16 cut off
-instead of rounding to nearest, and tl.dot multiplies the bit patterns, so that what would be judged is neither the
-kernel nor a contract. fp16 is right.
+Its fp32 is IEEE fp32 (contract fp32), although the device may use tf32. bf16 is not supported: its casts to
+bf16 truncate instead of rounding to nearest, and tl.dot multiplies the bit patterns, so judging them would say
+nothing about the kernel or a contract. fp16 is correct.
 """
 import os
 import sys
@@ -19,7 +19,8 @@ _chosen = []  # names of the adapters that run in the interpreter because there 
 
 
 def choose(name):
-    """Notes that an adapter runs in the interpreter because there is no GPU, although nobody asked for the interpreter."""
+    """Records that an adapter runs in the interpreter because there is no GPU, although nobody asked for the
+    interpreter."""
     if name not in _chosen:
         _chosen.append(name)
 
@@ -30,7 +31,8 @@ def is_on():
 
 
 def chosen():
-    """A sentence on what runs in the interpreter: adapters without having been asked to, or what was asked to; "" if nothing."""
+    """A sentence about what runs in the interpreter, either adapters without having been asked to, or what was
+    asked for; "" if nothing does."""
     if not _chosen:
         return ("Triton's interpreter on the CPU runs these kernels, some 1,000 times slower than the GPU, so that the plan has "
                 "small calls alone; --effort 4 gives it four times as many") if is_on() else ""
@@ -40,7 +42,7 @@ def chosen():
 
 
 def prepare():
-    """Switches the interpreter on and repairs it: before anything imports triton's kernels. Idempotent."""
+    """Switches the interpreter on and repairs it. Call it before anything imports Triton kernels. Idempotent."""
     if os.environ.get("TRITON_INTERPRET") != "1":
         if "triton" in sys.modules:
             raise ImportError("triton was imported before TRITON_INTERPRET=1 was set: set it in the environment")

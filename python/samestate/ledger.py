@@ -1,8 +1,8 @@
 """The ledger of a call: how long its parts took, and which kernels it compiled.
 
-A process has one ledger. Code that does a part of a call enters it (`with LEDGER.span("copy")`,
-`with LEDGER.compiling("kernel")`), from any thread. Each moment is charged to one kind, the first of KINDS that is under
-way, so the parts never add up to more than the call took. It needs the standard library alone.
+A process has one ledger. Code that performs a part of a call enters it (`with LEDGER.span("copy")`, `with
+LEDGER.compiling("kernel")`), from any thread. Each moment is charged to one kind, the first of KINDS that is
+active, so the parts never add up to more than the call took. It needs only the standard library.
 """
 import contextlib
 import threading
@@ -10,7 +10,7 @@ import time
 
 from .forwarding import paused
 
-# In order of precedence: a compilation that a tuner or an import asked for is charged as a compilation.
+# In order of precedence: a compilation that a tuner or an import requested is charged as a compilation.
 KINDS = ("compile", "tune", "import", "copy", "kernel")
 MOST_NAMES = 8  # the longest list of kernel names, and of chosen configurations, that an answer carries
 _FROM_COMPILER = "__samestate_compiler__"
@@ -28,7 +28,7 @@ class _Span:
 
 
 class Compilation:
-    """One compilation under way. Its watcher sets `loaded` or `nothing` before it ends."""
+    """One running compilation. Its watcher sets `loaded` or `nothing` before it ends."""
 
     def __init__(self, name):
         self.name = name
@@ -84,13 +84,13 @@ class Ledger:
             self._under_way[kind] -= 1
 
     def span(self, kind):
-        """A context whose time is charged to `kind`, unless an earlier one of KINDS is under way."""
+        """A context whose time is charged to `kind`, unless an earlier one of KINDS is active."""
         return _Span(self, kind)
 
     @contextlib.contextmanager
     def compiling(self, name):
-        """A context for one compilation. A compilation inside another one, in the same thread, is a part of it and is not
-        counted. One that raises is not counted either, and its exception is marked as a compiler's."""
+        """A context for one compilation. A compilation inside another one on the same thread is part of it and
+        is not counted. One that raises is not counted either, and its exception is marked as a compiler's."""
         outer = getattr(self._here, "compilation", None)
         one = Compilation(str(name))
         self._here.compilation = one
@@ -148,7 +148,7 @@ class Ledger:
             return {"by": self._by, "configurations": list(self._chosen)} if self._chosen else None
 
     def launched(self):
-        """Counts a launch. Launches of a tuner's timing runs are not the call's and are left out."""
+        """Counts a launch. Launches of a tuner's timing runs do not belong to the call and are left out."""
         if not self._under_way["tune"]:
             self.launches += 1
 
@@ -177,7 +177,7 @@ class Ledger:
 
 def mark(error):
     """Marks an exception as one that a compiler raised."""
-    with contextlib.suppress(AttributeError, TypeError):  # a class with slots takes no mark
+    with contextlib.suppress(AttributeError, TypeError):  # a class with slots cannot be marked
         setattr(error, _FROM_COMPILER, True)
 
 

@@ -1,8 +1,9 @@
-"""The conversation with the judge, version 1 (docs/subjects.md): JSON objects, one a line, tensors in mapped memory.
+"""The conversation with the judge, version 1 (docs/subjects.md): JSON objects, one per line, and tensors in
+mapped memory.
 
-Standard library alone. `take_stdio` keeps stdin and stdout for the conversation before anything of the subject's is
-imported; `converse` answers until the judge says bye. What runs a call is given: Subject.run, or a queue to another
-thread.
+Uses only the standard library. `take_stdio` reserves stdin and stdout for the conversation before anything of
+the subject is imported; `converse` answers until the judge says bye. The function that runs a call is an
+argument: Subject.run, or a queue to another thread.
 """
 import json
 import mmap
@@ -17,19 +18,19 @@ from .guarding import Guard
 from .ledger import LEDGER
 
 PROTOCOL = 1
-LONGEST_LINE = 4 << 20  # bytes, of the protocol
+LONGEST_LINE = 4 << 20  # bytes, defined by the protocol
 LONGEST_REASON = 2000  # characters of a reason; a trace may be longer
 LONGEST_TRACE = 20000
 
 
 class Stream:
-    """Lines of JSON over a pair of binary files; writing is locked, since the thread that says busy writes too."""
+    """Lines of JSON over a pair of binary files. Writing is locked, because the thread that says busy writes too."""
 
     def __init__(self, source, sink):
         self._source, self._sink, self._lock, self._process = source, sink, threading.Lock(), os.getpid()
 
     def read(self):
-        """The next message; None at the end of the stream; ProtocolError where a line is no message."""
+        """The next message, or None at the end of the stream. Raises ProtocolError if a line is not a message."""
         line = self._source.readline(LONGEST_LINE + 1)
         if not line:
             return None
@@ -44,8 +45,9 @@ class Stream:
         return message
 
     def write(self, message):
-        """Writes one message; half of a surrogate pair, which UTF-8 cannot hold, becomes a question mark. A process that was
-        forked off by the kernel and came back ends here instead: two would answer."""
+        """Writes one message; half of a surrogate pair, which UTF-8 cannot represent, becomes a question mark.
+        If the kernel forked and the child returned here, the child ends instead, because otherwise two
+        processes would answer."""
         if os.getpid() != self._process:
             os._exit(1)
         line = (json.dumps(message, separators=(",", ":"), allow_nan=False, ensure_ascii=False) + "\n").encode(
@@ -63,8 +65,8 @@ class Stream:
 
 
 def take_stdio():
-    """The conversation's Stream over copies of stdin and stdout that no child inherits. Then descriptor 0 reads
-    nothing and descriptor 1 is stderr, so that what a subject prints, in C too, never stands between answers."""
+    """The conversation's Stream over copies of stdin and stdout that no child inherits. Afterwards descriptor 0
+    is empty and descriptor 1 is stderr, so that output of a subject, even from C, never mixes with answers."""
     sys.stdout.flush()
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -83,13 +85,13 @@ class Memory:
         self._map = self.guard = None
 
     def map(self, size):
-        """The mapping of at least `size` bytes. An old mapping lives as long as an array of it does."""
+        """The mapping of at least `size` bytes. An old mapping lives as long as arrays on it."""
         if self._map is None or len(self._map) < size:
             actual = os.fstat(self._file.fileno()).st_size
             if actual < size or size < 1:
                 raise ProtocolError(f"bytes {size} of a memory object of {actual}")
             if self.guard is not None:
-                self.guard.open()  # arrays of the old mapping may still be somebody's
+                self.guard.open()  # arrays on the old mapping may still be in use
             try:
                 self._map = mmap.mmap(self._file.fileno(), actual)
             except (OSError, ValueError, OverflowError) as error:
@@ -109,7 +111,7 @@ ITEM = {"fp32": 4, "bf16": 2, "fp16": 2, "int32": 4, "int64": 8}  # bytes of an 
 
 
 def check_tensor(tensor, size):
-    """ProtocolError unless the tensor of a run lies inside `size` bytes."""
+    """Raises ProtocolError unless the tensor of a run is inside `size` bytes."""
     try:
         name, dtype, offset = tensor["name"], tensor["dtype"], tensor["offset"]
         shape, strides = tensor["shape"], tensor["strides"]
@@ -125,8 +127,8 @@ def check_tensor(tensor, size):
 
 
 def extents(tensor, most=1 << 26):
-    """[(begin, end), ..] in bytes of the memory object: what a tensor spans, by rows where that is more than `most`, so that
-    far rows are taken without what lies between them."""
+    """[(begin, end), ..] in bytes of the memory object: the range of a tensor, divided by rows if it is larger
+    than `most`, so that distant rows are handled without the memory in between."""
     def spans(shape, strides, begin):
         last = sum((n - 1) * s for n, s in zip(shape, strides)) + 1
         if last * item <= most:
@@ -140,16 +142,16 @@ def extents(tensor, most=1 << 26):
 
 
 def one_line(text):
-    """Printable text of one line: control characters, which a terminal would obey, are left out."""
+    """Printable text on one line, without control characters, which a terminal would obey."""
     line = " ".join(text_of(text)[:16 * LONGEST_REASON].split())
     return "".join(c for c in line if c.isprintable() or 0xD800 <= ord(c) <= 0xDFFF)[:LONGEST_REASON] or "(no text)"
 
 
 def _trace_of(error):
-    """The traceback's text without control characters but for newlines; "" where it cannot be had."""
+    """The text of the traceback without control characters other than newlines; "" if it cannot be obtained."""
     try:
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-LONGEST_TRACE:]
-    except BaseException:  # of an exception whose own attributes raise
+    except BaseException:  # an exception whose own attributes raise
         return ""
     return "".join(c for c in trace if c == "\n" or c.isprintable() or 0xD800 <= ord(c) <= 0xDFFF)
 
@@ -161,17 +163,18 @@ def _where_of(error):
         return ""
 
 
-# What torch and CUDA say once the context of the process is lost: every later call fails alike.
+# What torch and CUDA say once the context of the process is lost; every later call then fails in the same way.
 _LOST = ("CUDA error", "illegal memory access", "unspecified launch failure", "device-side assert",
          "misaligned address", "CUDA_ERROR")
 
 
-_traced = set()  # (exception, where) of the errors whose traceback this conversation has had
+_traced = set()  # (exception, where) of the errors whose traceback was already sent in this conversation
 
 
 def answer_to(error, identity):
-    """The answer of a call that raised: unsupported, no_device or error, with one line of reason. An error also says where it
-    was raised, and the first error of each kind in a conversation carries its traceback. Whatever was raised has an answer."""
+    """The answer for a call that raised: unsupported, no_device or error, with a reason of one line. An error
+    also says where it was raised, and the first error of each kind in a conversation carries its traceback.
+    There is an answer for any exception."""
     if isinstance(error, Unsupported):
         return {"type": "unsupported", "id": identity, "reason": one_line(error)}
     if isinstance(error, NoDevice):
@@ -200,9 +203,10 @@ def answer_to(error, identity):
 
 
 class Busy:
-    """Says busy every `every` seconds while a call compiles, tunes or imports. With `what`, for the first call of a variant,
-    it says so all the while, since the call may be compiling unseen. No thread starts before there is something to say. What
-    a tuner chose is said at once, before it runs: a kernel that ends its process cannot say it afterwards."""
+    """Says busy every `every` seconds while a call compiles, tunes or imports. With `what`, for the first call
+    of a variant, it says so the whole time, since the call may be compiling unobserved. No thread is started
+    before there is something to say. The choice of a tuner is reported at once, before the kernel runs, because
+    a kernel that ends its process cannot report it afterwards."""
 
     def __init__(self, stream, identity, what="", every=2.0):
         self._what, self._end, self._thread, self._lock = what, threading.Event(), None, threading.Lock()
@@ -241,15 +245,15 @@ class Busy:
             self._end.set()
             thread = self._thread
         if thread is not None:
-            thread.join()  # no busy behind the answer
+            thread.join()  # no busy message may follow the answer
 
 
 _FIELDS = ("id", "kernel", "contract", "batch", "tokens", "parameters", "bytes", "inputs", "outputs")
-_FAMILY_FIELDS = ("chunk", "scale", "heads", "l2norm")  # of the recurrent family's calls alone
+_FAMILY_FIELDS = ("chunk", "scale", "heads", "l2norm")  # only for calls of the recurrent family
 
 
 def run(subjects, request, memory, stream):
-    """Runs one request and returns its answer; raises nothing but KeyboardInterrupt."""
+    """Runs one request and returns its answer; raises nothing except KeyboardInterrupt."""
     identity, subject = request.get("id"), None
     compilers.attach()
     LEDGER.begin()
@@ -278,7 +282,7 @@ def run(subjects, request, memory, stream):
         return answer
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever a kernel raises is the verdict of its case, sys.exit too
+    except BaseException as error:  # whatever a kernel raises, including SystemExit, becomes the verdict of its case
         answer = answer_to(error, identity)
         refused = subject is not None and subject.refused(error)
         if answer["type"] == "error":
@@ -293,9 +297,9 @@ def run(subjects, request, memory, stream):
 
 
 def converse(stream, subjects, about, call=run, seconds=None):
-    """Answers until bye or the end of the stream. `subjects`: {name: Subject}; `about()`: the record of `ready`;
-    `call(subjects, request, memory, stream)` returns the answer of a run; `seconds`, {"import": s}, is the time from the
-    start of the process for `ready`."""
+    """Answers until bye or the end of the stream. `subjects` is {name: Subject}; `about()` returns the record
+    for `ready`; `call(subjects, request, memory, stream)` returns the answer of a run; `seconds`, {"import":
+    s}, is the time from the start of the process to `ready`."""
     memory = None
     try:
         while True:
@@ -316,11 +320,11 @@ def converse(stream, subjects, about, call=run, seconds=None):
                     memory.close()
                 memory = Memory(message["memory"])
                 float_environment.note_imports()
-                _traced.clear()  # a new conversation has seen no traceback
+                _traced.clear()  # in a new conversation no traceback has been sent
                 declared = [subject.declaration() for subject in subjects.values()]
                 ready = {"type": "ready", "protocol": PROTOCOL, "kernels": declared, "about": about()}
                 stream.write({**ready, "seconds": seconds} if seconds else ready)
-            elif kind in ("plan", "verdict"):  # of `samestate serve`, to whoever wants to know
+            elif kind in ("plan", "verdict"):  # from `samestate serve`, for those who want to know
                 continue
             elif kind == "run" and memory is not None:
                 stream.write(call(subjects, message, memory, stream))
@@ -335,7 +339,7 @@ def converse(stream, subjects, about, call=run, seconds=None):
 
 
 def by_name(subjects):
-    """{name: Subject}; DeclarationError where two have one name."""
+    """{name: Subject}. Raises DeclarationError if two have the same name."""
     out = {}
     for subject in subjects:
         if subject.name in out:

@@ -1,4 +1,4 @@
-"""The pytest plugin: options, tests of @samestate.cases, and what they leave in reports. Imports no array library."""
+"""The pytest plugin: options, tests of @samestate.cases, and their entries in reports. Imports no array library."""
 import pytest
 
 
@@ -12,7 +12,7 @@ def pytest_addoption(parser):
     group.addoption("--samestate-jsonl", metavar="FILE", help="a record a judged case, as the gate's --jsonl, with its test")
 
 
-CASES = None  # lines of --samestate-case, which strategies draw from too
+CASES = None  # lines of --samestate-case, which strategies use too
 
 
 def pytest_configure(config):
@@ -28,7 +28,7 @@ def pytest_configure(config):
 
 
 def _keep(request, records):
-    """Appends records, each in one write: workers of pytest-xdist share the file."""
+    """Appends records, each with a single write, because workers of pytest-xdist share the file."""
     path = request.config.getoption("--samestate-jsonl")
     if not path:
         return
@@ -45,7 +45,7 @@ def _options(config):
 
 
 class _Param:
-    """What becomes a Case when its test runs; small, since a plan has thousands."""
+    """The parameter that becomes a Case when its test runs; it is small, because a plan has thousands."""
 
     __slots__ = ("line", "plan", "test", "reason")
 
@@ -73,7 +73,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def case(request, record_property):
-    """A samestate.Case, of a test under @samestate.cases; ratio and bound become properties of its report."""
+    """A samestate.Case, for a test under @samestate.cases; ratio and bound become properties of its report."""
     param = getattr(request, "param", None)
     if not isinstance(param, _Param):
         raise pytest.UsageError("the fixture `case` is for tests under @samestate.cases")
@@ -100,15 +100,16 @@ _ENDED = pytest.StashKey()
 
 
 def pytest_itemcollected(item):
-    """`-k` takes no `=`: the words of a line are keywords with a colon, `-k 'T:65 and not regime:slow'`."""
+    """Makes the words of a line keywords with a colon, because `-k` does not accept `=`: `-k 'T:65 and not
+    regime:slow'`."""
     param = item.callspec.params.get("case") if hasattr(item, "callspec") else None
     if isinstance(param, _Param) and param.line:
         item.extra_keyword_matches.update(word.replace("=", ":", 1) for word in param.line.split())
 
 
 class _Judged:
-    """A test function of which nothing was judged, though cases ran, fails the session: it says nothing. Counted by
-    reports, which the process that ends a session of pytest-xdist has too."""
+    """Fails the session if nothing was judged for a test function although cases ran, because such a test shows
+    nothing. Counts reports, which the controlling process of pytest-xdist receives too."""
 
     def __init__(self):
         self._of, self._nothing = {}, []  # {test function: [cases that ran, cases that were judged]}
@@ -133,21 +134,21 @@ class _Judged:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Of a Failed the text is the report: it stands for itself, and the frames of this package say nothing."""
+    """For a Failed the report is its text, which stands for itself; the frames of this package would not help."""
     from samestate.errors import Failed
 
     outcome = yield
     if call.when == "call" and call.excinfo is not None:
-        item.stash[_ENDED] = True  # by its own failure or skip: no second one for the judge() it did not reach
+        item.stash[_ENDED] = True  # it ended by its own failure or skip, so a missing judge() is not reported as well
     if call.excinfo is not None and isinstance(call.excinfo.value, Failed):
-        # Notes are Hypothesis's: the example that it shrank to.
+        # Notes come from Hypothesis: the example to which it shrank.
         error = call.excinfo.value
         outcome.get_result().longrepr = "\n".join([str(error), *getattr(error, "__notes__", ())])
 
 
 @pytest.fixture
 def samestate_check(request):
-    """samestate.check, with the options of the command line in place of what the test says."""
+    """samestate.check with the options of the command line instead of the arguments in the test."""
     from samestate.checking import check
 
     said = {k: v for k, v in _options(request.config).items() if v is not None and k != "case"}

@@ -1,4 +1,4 @@
-"""What was judged, for the record: file and hash of a function, versions of packages, switches that change numerics."""
+"""What was judged, for the record: file and hash of a function, versions of packages, switches that affect numerics."""
 import hashlib
 import inspect
 import os
@@ -6,7 +6,7 @@ import sys
 
 
 def _where(function):
-    """(file, line) of the function that runs, (None, 0) where it has no source."""
+    """(file, line) of the function that runs; (None, 0) if it has no source."""
     try:
         function = inspect.unwrap(function)
         code = getattr(function, "__code__", None) or getattr(getattr(function, "__call__", None), "__code__", None)
@@ -18,7 +18,7 @@ def _where(function):
 
 
 def _short(path):
-    """The path below the folder that it was imported from, or from here."""
+    """The path relative to the folder that it was imported from, or to the working folder."""
     for root in [os.getcwd()] + sorted((p for p in sys.path if p), key=len, reverse=True):
         root = os.path.abspath(root) + os.sep
         if os.path.abspath(path).startswith(root):
@@ -34,7 +34,7 @@ def _sha256(path):
         return "(not readable)"
 
 
-PACKAGES = {  # module: distribution; recorded where the module was imported
+PACKAGES = {  # module: distribution; recorded if the module was imported
     "numpy": "numpy", "torch": "torch", "triton": "triton", "jax": "jax", "jaxlib": "jaxlib", "mlx": "mlx",
     "mlx_lm": "mlx-lm", "transformers": "transformers", "fla": "flash-linear-attention", "libggml": "libggml-python",
     "flashinfer": "flashinfer-python", "flash_qla": "flash-qla", "vllm": "vllm", "tilelang": "tilelang",
@@ -46,7 +46,7 @@ _SWITCHES = ("FLA_", "TRITON_", "CUBLAS_", "XLA_FLAGS", "JAX_", "MLX_", "NVIDIA_
 
 
 def about():
-    """The record of this process: versions of what is imported, and switches that change numerics. Strings."""
+    """The record of this process: versions of imported packages, and switches that affect numerics, all as strings."""
     from importlib import metadata
 
     from . import __version__, float_environment, interpreter, tuning
@@ -65,7 +65,7 @@ def about():
             except metadata.PackageNotFoundError:
                 out[module] = str(getattr(sys.modules[module], "__version__", "(unknown)"))
     for key in sorted(os.environ):
-        if key.startswith(_SWITCHES) and not key.endswith(("_DIR", "_PATH", "_HOME")):  # places change no number
+        if key.startswith(_SWITCHES) and not key.endswith(("_DIR", "_PATH", "_HOME")):  # paths do not affect numbers
             out[key] = os.environ[key][:200]
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "backends"):

@@ -1,7 +1,8 @@
-"""Refusals are exceptions by which a function says that it does not take a call.
+"""Refusals: exceptions by which a function says that it does not support a call.
 
-A refusal comes from a `raise`, an `assert` or a check in C++ (TORCH_CHECK, TVM_FFI_ICHECK) before anything was launched.
-Errors of the device, of a compiler or of Python itself (an undefined name, a wrong number of arguments) are no refusals.
+A refusal comes from a `raise`, an `assert` or a check in C++ (TORCH_CHECK, TVM_FFI_ICHECK) before anything was
+launched. Errors of the device, of a compiler or of Python itself (an undefined name, a wrong number of
+arguments) are not refusals.
 """
 import dis
 import os
@@ -10,7 +11,7 @@ from .errors import Error
 from .ledger import is_compilers
 from .record import _short
 
-# Not every launch can be seen; an exception that comes later than this may follow an unseen one.
+# Not every launch can be seen, so an exception later than this may come after an unseen one.
 LONGEST = 1.0  # seconds from the start of the call, without compilations and imports
 
 _ORDINARY = (AssertionError, ValueError, NotImplementedError, TypeError, RuntimeError)
@@ -49,7 +50,8 @@ def where(error):
 
 
 def _by_statement(error):
-    """True if a `raise` or an `assert` in Python raised it, by the instruction at which the innermost frame stands."""
+    """True if a `raise` or an `assert` in Python raised it, judging by the current instruction of the innermost
+    frame."""
     frame = _innermost(error)
     if frame is None:
         return False
@@ -58,8 +60,8 @@ def _by_statement(error):
 
 
 def _by_check(error):
-    """True if a check in C++ raised it. Python itself raises no RuntimeError; exceptions of other types that pybind and TVM
-    make are known by their text or their frames."""
+    """True if a check in C++ raised it. Python itself raises no RuntimeError; exceptions of other types that
+    pybind and TVM create are recognised by their text or their frames."""
     if isinstance(error, RuntimeError):
         return True
     text = str(error)
@@ -69,8 +71,8 @@ def _by_check(error):
 
 
 def is_refusal(error, launches, seconds):
-    """True if an exception that the function raised refuses the call. `launches` is the number of kernel launches seen in
-    this call, and `seconds` the time since its start, without compilations and imports."""
+    """True if an exception from the function means that it refuses the call. `launches` is the number of kernel
+    launches seen in this call, and `seconds` the time since its start, without compilations and imports."""
     if launches or seconds > LONGEST or isinstance(error, _NEVER + (Error,)) or not isinstance(error, _ORDINARY):
         return False
     if is_compilers(error) or type(error).__module__.startswith(_COMPILERS):

@@ -1,11 +1,13 @@
-"""python3 -m samestate.scripting NAME KERNEL [KERNEL]: the call of a subject as text, for `samestate repro --script`.
+"""python3 -m samestate.scripting NAME KERNEL [KERNEL]: the call of a subject as text, for `samestate repro
+--script`.
 
-Prints one line of JSON: `text`, Python that defines `kernel` with numpy's arrays in and out and needs no samestate; `usage`
-and `needs`, what stands behind `python3 FILE.py` and what has to be installed. Two kernels are the chunked and the recurrent
-one of a subject that decodes. What cannot be written down is an error.
+Prints one line of JSON: `text` is Python that defines `kernel`, takes and returns numpy arrays and does not
+need samestate; `usage` and `needs` are the arguments after `python3 FILE.py` and the packages that have to be
+installed. Two kernels are the chunked and the recurrent one of a subject that decodes. A call that cannot be
+written as text is an error.
 
-The script that the text is put in defines DTYPES, SCALE, L2NORM, HEAD_MAP and CONTRACT (of the family) or SIZE, BATCH and
-CONTRACT (of named tensors), EDITED, and imports importlib, os, sys, types and numpy as np.
+The script into which the text is inserted defines DTYPES, SCALE, L2NORM, HEAD_MAP and CONTRACT (for the family)
+or SIZE, BATCH and CONTRACT (for named tensors), EDITED, and imports importlib, os, sys, types and numpy as np.
 """
 import ast
 import inspect
@@ -16,7 +18,7 @@ import sys
 from .errors import DeclarationError, Error
 from .serve import several, split_name, subjects_of
 
-_TO = {  # by array library: lines that define `to` (numpy in) and `back` (numpy out, float64)
+_TO = {  # by array library: lines that define `to` (from numpy) and `back` (to numpy, float64)
     "numpy": """\
     def to(y, dtype):
         return {numpy}
@@ -59,7 +61,7 @@ _TO = {  # by array library: lines that define `to` (numpy in) and `back` (numpy
         return np.array(y.astype(mx.float32), float)
 """,
 }
-_NUMPY = {  # how numpy's subjects get bf16, and how a result is read
+_NUMPY = {  # how subjects on numpy receive bf16, and how a result is read
     "float32": ('np.array(y, {"fp32": "f4", "bf16": "f4", "fp16": "f2", "int32": "i4", "int64": "i8"}[dtype])', "y"),
     "ml_dtypes": ('np.array(y, __import__("ml_dtypes").bfloat16 if dtype == "bf16" else {"fp32": "f4", "fp16": "f2", '
                   '"int32": "i4", "int64": "i8"}[dtype])', "y"),
@@ -70,8 +72,8 @@ _NUMPY = {  # how numpy's subjects get bf16, and how a result is read
 
 
 def _closure(module, name):
-    """Source of a module's function or class and of everything of that module that it names, in the order of the file;
-    without decorators, which only this package reads."""
+    """The source of a module's function or class and of everything in that module that it names, in the order
+    of the file, without decorators, which only this package reads."""
     source = inspect.getsource(module)
     defined, imports = {}, []
     for node in ast.parse(source).body:
@@ -110,12 +112,12 @@ def _closure(module, name):
 
 
 def _lookup(path):
-    """'.f.g' of 'f.g'."""
+    """'.f.g' from 'f.g'."""
     return "".join("." + part for part in path.split("."))
 
 
 def _of_adapter(row, device):
-    """(what stands in front, lines that define `function`, the wrapper's name or None, what is needed)."""
+    """(preceding lines, lines that define `function`, the wrapper's name or None, required packages)."""
     module, _, path = row.function.partition(":")
     before, lines, wrapper = "", [], None
     if row.package == "flash-linear-attention":
@@ -183,13 +185,13 @@ def _of_file(subject, where, attribute):
 
 
 def _place(name):
-    """(where, attribute) of 'python:' names that are no adapters."""
+    """(where, attribute) for 'python:' names that are not adapters."""
     where, colon, attribute = split_name(name)[0].rpartition(":")
     return (where, attribute) if colon else (attribute, "")
 
 
 def _arguments(subject, values):
-    """The call's arguments: `values` says what each is given."""
+    """The arguments of the call; `values` says what each receives."""
     given = dict(subject.options)
     order = []
     for ours, theirs in subject._asked.items():
@@ -211,7 +213,7 @@ _TOKENS = {"BTHD": "{}", "BHTD": "{}.swapaxes(1, 2)", "THD": "{0}.reshape(-1, *{
 
 
 def _family_body(subject):
-    """Lines between `to`, `back` and the return of a kernel of the recurrent family."""
+    """The lines between `to`, `back` and the return of a kernel of the recurrent family."""
     said = {"decay": "ln", "state": "kv", "heads": "both", "layout": "BTHD", "state_argument": "optional",
             "cu_seqlens": "int64", **subject.conventions}
     dtypes = subject.conventions.get("dtypes", {})
@@ -270,7 +272,7 @@ def _family_body(subject):
     return lines + ["return o, state"]
 
 
-_POOLS = {  # what a request without a state has in place of a slot: lines before the call and behind it
+_POOLS = {  # what a request without a state has instead of a slot: lines before the call and after it
     "-1": ([], []),
     "0": (['x, size = dict(x), {**SIZE, "P": SIZE["P"] + 1}  # row 0 of its pool is nobody\'s',
            'x["pool"] = np.concatenate([np.full_like(x["pool"][:, :1], np.nan), x["pool"]], 1)',
@@ -326,7 +328,7 @@ def text_of(subject, name, function="kernel"):
     device = {"cuda": "gpu"}.get(subject.device, subject.device) if subject.array == "jax" else subject.device
     numpy, back = _NUMPY[subject.bf16 if subject.array == "numpy" else "float32"]
     if os.environ.get("TRITON_INTERPRET") == "1" and subject.array == "torch":
-        # Triton reads it when it is imported, which the kernel's module does.
+        # Triton reads it when it is imported, which happens in the kernel's module.
         lookup.insert(0, 'os.environ.setdefault("TRITON_INTERPRET", "1")  # it was judged in Triton\'s interpreter')
     tools = _TO[subject.array].format(device=device, numpy=numpy, back=back)
     inside = "" if subject.device == "cpu" else ", on a GPU"
@@ -341,7 +343,7 @@ def text_of(subject, name, function="kernel"):
 
 
 def texts_of(name, kernels):
-    """{'text', 'usage', 'needs'} of kernels of `python:name`; DeclarationError where one is not there."""
+    """{'text', 'usage', 'needs'} for kernels of `python:name`. Raises DeclarationError if one does not exist."""
     made = {s.name: s for one in several(name) for s in subjects_of(one)}
     missing = [k for k in kernels if k not in made]
     if missing:
@@ -366,7 +368,7 @@ def main(words=None):
         print("usage: python3 -m samestate.scripting NAME KERNEL [KERNEL]", file=sys.stderr)
         return 2
     out = sys.stdout
-    sys.stdout = sys.stderr  # what a module prints when it is imported
+    sys.stdout = sys.stderr  # for output that a module prints when it is imported
     try:
         said = texts_of(words[0], words[1:])
     except (Error, ImportError, OSError, TypeError) as error:

@@ -1,8 +1,10 @@
-"""python3 -m samestate.serve NAME [NAME ..] [--system S --form F --contracts C,C --limits 'L;L' --decay linear ..]
+"""python3 -m samestate.serve NAME [NAME ..] [--system S --form F --contracts C,C --limits 'L;L' --decay linear
+..]
 
 Serves kernels to the judge over stdin and stdout (docs/subjects.md). NAME is an adapter (docs/adapters.md),
-module:function, path/to/file.py:function, or a module or file alone for all that is declared in it; with commas
-between, several. Options of a function that is not declared stand behind it, or in the same word:
+module:function, path/to/file.py:function, or a module or file for everything that is declared in it; several
+names are separated by commas. Options for a function without a declaration follow it, or are part of the same
+word:
 
     samestate gate --subject 'python:file.py:f?system=gated_delta_rule&form=recurrent&decay=linear'
 """
@@ -22,7 +24,7 @@ OPTIONS = _PLAIN + _FLAGS + tuple(_LISTS) + _MAPS + tuple(CONVENTIONS)
 
 
 def _value(text):
-    """A number or truth value where the text is one."""
+    """A number or truth value if the text is one, else the text."""
     for read in (int, float):
         try:
             return read(text)
@@ -32,7 +34,7 @@ def _value(text):
 
 
 def parsed_options(pairs):
-    """{'limits': ['dk <= 64'], ..} of [('limits', 'dk <= 64;chunk in 16 32'), ('dtypes', 'g:bf16,beta:bf16'), ..]."""
+    """{'limits': ['dk <= 64'], ..} from [('limits', 'dk <= 64;chunk in 16 32'), ('dtypes', 'g:bf16,beta:bf16'), ..]."""
     out = {}
     for key, value in pairs:
         key = {"contract": "contracts", "limit": "limits"}.get(key, key)
@@ -51,7 +53,7 @@ def parsed_options(pairs):
 
 
 def split_name(name):
-    """('file.py:f', [('system', 'retention')]) of 'file.py:f?system=retention'; %20 and its like are read."""
+    """('file.py:f', [('system', 'retention')]) from 'file.py:f?system=retention'; %20 and other escapes are decoded."""
     name, _, query = name.partition("?")
     if not query:
         return name, []
@@ -67,7 +69,7 @@ def split_name(name):
 
 
 def joined_name(name, options):
-    """The word that split_name and parsed_options read back."""
+    """The word from which split_name and parsed_options recover the name and options."""
     from urllib.parse import quote
 
     def text(key, value):
@@ -82,7 +84,7 @@ def joined_name(name, options):
 
 
 def _module(where):
-    """The module of a dotted name or of a file, beside which it may import what it likes."""
+    """The module of a dotted name or of a file, which may import modules beside it."""
     if where.endswith(".py") or os.sep in where:
         if not os.path.exists(where):
             raise DeclarationError(f"there is no file {where} (from {os.getcwd()})")
@@ -105,7 +107,7 @@ def _module(where):
 
 
 def _declared_in(module):
-    """Subjects of what is declared in a module itself, in the order of the file."""
+    """The Subjects declared in a module itself, in the order of the file."""
     found = {}
     for value in vars(module).values():
         made = getattr(value, "__samestate__", None)
@@ -115,7 +117,7 @@ def _declared_in(module):
 
 
 def subjects_of(name, options=None):
-    """Subjects of a NAME. DeclarationError where there is no such; ImportError of what it imports."""
+    """The Subjects of a NAME. Raises DeclarationError if there are none, and ImportError if an import fails."""
     name, pairs = split_name(name)
     declaration = parsed_options(pairs)
     declaration.update(options or {})
@@ -175,33 +177,33 @@ def _arguments(words):
 
 
 def several(name):
-    """['a', 'b'] of 'a,b'; what stands behind a ? belongs to the last, commas included."""
+    """['a', 'b'] from 'a,b'; what follows a ? belongs to the last name, including commas."""
     head, mark, query = name.partition("?")
     names = head.split(",")
     return names[:-1] + [names[-1] + mark + query]
 
 
 def _seconds_until_now():
-    """{"import": seconds from the start of this process}; None where /proc does not say."""
+    """{"import": seconds since the start of this process}; None if /proc does not have it."""
     import time
 
     try:
         with open("/proc/self/stat", "rb") as file:
-            ticks = int(file.read().rpartition(b")")[2].split()[19])  # field 22, in ticks after boot
+            ticks = int(file.read().rpartition(b")")[2].split()[19])  # field 22, in ticks since boot
         return {"import": max(0.0, round(time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"), 3))}
     except (OSError, ValueError, IndexError, AttributeError):
         return None
 
 
 def _not_started(stream, why):
-    """Says why there is nothing to serve, to a person and to the judge, and ends at once: threads of a library that was
-    imported may take longer to end than the judge waits."""
+    """Says why there is nothing to serve, both to a person and to the judge, and ends at once, because threads
+    of an imported library may take longer to end than the judge waits."""
     print(f"samestate.serve: {why}", file=sys.stderr)
     sys.stderr.flush()
     try:
         stream.write({"type": "error", "id": None, "reason": why})
     except (OSError, ValueError):
-        pass  # nobody listens
+        pass  # nobody is listening
     os._exit(2)
 
 
@@ -239,7 +241,7 @@ def main(words=None):
         print(f"samestate.serve: {protocol.one_line(error)}", file=sys.stderr)
         return 2
     sys.stderr.flush()
-    # What the subject left running (threads, a device's clean-up that hangs) does not hold the judge up.
+    # Anything that the subject left running (threads, a device clean-up that hangs) must not delay the judge.
     os._exit(0)
 
 

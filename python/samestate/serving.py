@@ -1,4 +1,4 @@
-"""Serving kernels from this process through a Unix socket, to a command that runs as a child."""
+"""Serves kernels from this process through a Unix socket, to a command that runs as a child."""
 import os
 import queue
 import shutil
@@ -10,8 +10,9 @@ from . import protocol
 
 
 class Server:
-    """Listens while it is open. Each connection of the judge's workers has a thread; calls go through one queue to
-    whoever pumps it, which is the thread of the test: one call at a time, seen by debuggers, coverage and Ctrl-C."""
+    """Listens while it is open. Each connection of the judge's workers has a thread; calls go through one queue
+    to the thread that calls pump, that of the test: one call at a time, visible to debuggers, coverage and
+    Ctrl-C."""
 
     def __init__(self, subjects, run=protocol.run):
         self._subjects, self._run = protocol.by_name(subjects), run
@@ -80,7 +81,7 @@ class Server:
 
     def close(self):
         self._open = False
-        # A connection to itself wakes accept; shutdown of a listening socket does not do so everywhere.
+        # A connection to itself wakes accept; shutting down a listening socket does not do so on every system.
         try:
             with socket.socket(socket.AF_UNIX) as last:
                 last.connect(self.path)

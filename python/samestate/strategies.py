@@ -1,4 +1,4 @@
-"""samestate.strategies: cases for Hypothesis, which draws structure and one seed, and never data.
+"""samestate.strategies: cases for Hypothesis, which draws their structure and a seed, but never data.
 
     from samestate import strategies
 
@@ -7,9 +7,9 @@
     def test_mine(case):
         case.judge(*mine(case.q, case.k, case.v, case.g, case.scale, case.initial_state))
 
-A drawn case is a case line: sizes, lengths, chunk, regime, state, layout, scale, l2norm, heads, and a seed from which
-the judge makes the data. So what Hypothesis shrinks is the line, and the line alone repeats a failure. Hypothesis is
-imported when a strategy is made.
+A drawn case is a case line: sizes, lengths, chunk, regime, state, layout, scale, l2norm, heads, and a seed from
+which the judge makes the data. So Hypothesis shrinks the line, and the line alone repeats a failure. Hypothesis
+is imported when a strategy is created.
 """
 import json
 import re
@@ -21,10 +21,10 @@ from .checking import _last, run_command
 from .errors import CommandError, DeclarationError, Failed, NothingRan, nearest
 from .subject import FAMILY
 
-# Least and most of what is drawn, where `sizes` says nothing else: a case of a test takes milliseconds.
+# The ranges that are drawn unless `sizes` says otherwise: a case of a test takes milliseconds.
 SIZES = {"T": (1, 130), "B": (1, 3), "Hk": (1, 3), "Hv": (1, 6), "dk": (1, 66), "dv": (1, 66), "chunk": (1, 128),
          "sequences": (1, 5)}
-SCALES = (None, "1", "-0.5", "0.125", "0", "2")  # powers of two, which exact regimes take too
+SCALES = (None, "1", "-0.5", "0.125", "0", "2")  # powers of two, which exact regimes accept too
 UNOWNED = ("0,0", "0,2", "3,0", "3,5")
 
 
@@ -37,8 +37,9 @@ def _hypothesis():
 
 
 def settings(**more):
-    """hypothesis.settings without a deadline, since a kernel may compile at its first call and the judge is a process;
-    and without the phase explain, which varies what shrinking left and names lines of this package."""
+    """hypothesis.settings without a deadline, since a kernel may compile on its first call and the judge is
+    another process, and without the phase explain, which varies what shrinking left and names lines of this
+    package."""
     hypothesis = _hypothesis()
     phases = [phase for phase in hypothesis.Phase if phase.name != "explain"]
     return hypothesis.settings(**{"deadline": None, "phases": phases, **more})
@@ -46,16 +47,19 @@ def settings(**more):
 
 def cases(system, form=None, *, contract=None, limits=(), sizes=None, regimes=None, layouts=None, states=None,
           scales=None, lines=None, array="numpy", device="cpu", name=None, bf16="float32", strided=None, **conventions):
-    """A strategy of Case: tensors, numbers and judge(o, final_state) as of @samestate.cases, and `form`.
+    """A strategy of Case: tensors, numbers and judge(o, final_state) as in @samestate.cases, and `form`.
 
-    `form`: of the kernel; None draws among the system's, and case.form says which. `limits` and conventions: those of
-    the declaration; nothing outside them is drawn. `sizes`: {'T': (1, 300), 'dk': [64, 128], 'sequences': 4} in place
-    of SIZES, as least and most, as values, or the one value. `regimes`, `layouts`, `states`, `scales` (texts of the
-    case line, None for dk^-1/2): what is drawn from, simplest first. `lines`: these case lines instead, to repeat a
-    failure without pytest; in pytest --samestate-case LINE does.
+    `form` is that of the kernel; None draws one of the system's forms, and case.form says which. `limits` and
+    conventions are those of the declaration; nothing outside them is drawn. `sizes`, for example {'T': (1,
+    300), 'dk': [64, 128], 'sequences': 4}, replaces SIZES by a range, by a list of values, or by one value.
+    `regimes`, `layouts`, `states` and `scales` (texts of the case line, None for dk^-1/2) are the choices to
+    draw from, simplest first. `lines` are case lines to use instead, to repeat a failure without pytest; in
+    pytest use --samestate-case LINE.
 
-    A vacuous or unsupported case is rejected (hypothesis.reject), and the ratio of error and bound is what
-    hypothesis.target raises. Tests are to be without a deadline: settings above, or settings(deadline=None)."""
+    A vacuous or unsupported case is rejected (hypothesis.reject), and the ratio of error and bound is the
+    target that hypothesis.target increases. Tests must not have a deadline: use settings above, or
+    settings(deadline=None).
+    """
     hypothesis = _hypothesis()
     st = hypothesis.strategies
     contracts = [contract] if isinstance(contract, str) else list(contract or ["fp32"])
@@ -66,7 +70,7 @@ def cases(system, form=None, *, contract=None, limits=(), sizes=None, regimes=No
     caller = sys._getframe(1).f_globals.get("__name__", "mine")
 
     def drawn_by_hypothesis():
-        """Stands for the test, which a strategy does not know."""
+        """Stands for the test function, which a strategy does not know."""
 
     drawn_by_hypothesis.__module__, drawn_by_hypothesis.__qualname__ = caller, "drawn_by_hypothesis"
     space = _Space(system, form, declaration, drawn_by_hypothesis, sizes or {}, regimes, layouts, states, scales)
@@ -85,7 +89,7 @@ def cases(system, form=None, *, contract=None, limits=(), sizes=None, regimes=No
         else:
             own, line = space.draw(draw, hypothesis)
         case = _Drawn(line, space.plan(own), drawn_by_hypothesis)
-        # The test may end before judge(): what was started then is ended too.
+        # The test may end before judge(), so what was started is ended here too.
         from hypothesis.control import cleanup
 
         cleanup(case._ended)
@@ -95,7 +99,7 @@ def cases(system, form=None, *, contract=None, limits=(), sizes=None, regimes=No
 
 
 def _asked_for(system):
-    """Lines of pytest's --samestate-case, None where there are none; a skip where all are of other systems."""
+    """The lines of pytest's --samestate-case, or None; skips the test if all of them belong to other systems."""
     plugin = sys.modules.get("samestate.pytest_plugin")
     said = getattr(plugin, "CASES", None)
     if not said:
@@ -112,7 +116,7 @@ _KNOWN = {}
 
 
 def _rows(what):
-    """The rows of a listing of the command, asked for once a process."""
+    """The rows of a listing of the command, requested once per process."""
     if what not in _KNOWN:
         code, out, err = run_command(["list", what, "--json"])
         if code != 0:
@@ -129,8 +133,8 @@ def _forms(system):
 
 
 def _keys(system):
-    """The command's rows of a system's keys, in the order of canonical lines; of those that the family and a system of named
-    tensors of that name both have, the system's own."""
+    """The command's rows for a system's keys, in the order of canonical lines; if the family and a system of
+    named tensors both have a key of that name, the system's own."""
     family = system in FAMILY
     systems = {row["system"] for row in _rows("systems")}
     return [row for row in _rows("keys")
@@ -138,26 +142,27 @@ def _keys(system):
 
 
 def _layouts():
-    """The layouts of the key, but for rows that are far apart: that one is where it is asked for."""
+    """The layouts of the key except the one with rows that are far apart, which must be requested."""
     row = next(row for row in _rows("keys") if row["key"] == "layout")
     return [layout for layout in row["values"].split(", ") if layout != "far"]
 
 
 def _own_sizes(system):
-    """{name: (default, least, most)} of the sizes that a system alone has."""
+    """{name: (default, least, most)} for the sizes that only this system has."""
     rows = [row for row in _keys(system) if row["of"] == system]
     return {row["key"]: (int(row["default"]), *map(int, row["values"].split(".."))) for row in rows}
 
 
 def _regimes(system):
-    """{name: whether it is judged bit for bit} of the system's regimes, `normal` first."""
+    """{name: True if it is judged bit for bit} for the system's regimes, with `normal` first."""
     return {row["regime"]: row["judged"] == "bit for bit" for row in _rows("regimes")
             if system in row["systems"].split()}
 
 
 def weighted(least, most):
-    """Integers from least to most, ascending, so that Hypothesis shrinks to the least that fails: each up to 66, above
-    that powers of two, their neighbours and multiples of 8; the former are there thrice, multiples of 8 twice."""
+    """Integers from least to most, ascending, so that Hypothesis shrinks to the smallest that fails: all of
+    them up to 66, and above that powers of two, their neighbours and multiples of 8; the former are listed
+    three times, multiples of 8 twice."""
     beside = {p + d for p in (1 << i for i in range(25)) for d in (-1, 0, 1)}
     out = []
     for n in range(least, most + 1):
@@ -171,7 +176,7 @@ def weighted(least, most):
 
 
 def _values(said):
-    """The list to draw from, of what `sizes` says of one size."""
+    """The list to draw from, for what `sizes` says about one size."""
     if isinstance(said, int):
         return [said]
     if isinstance(said, tuple) and len(said) == 2:
@@ -183,8 +188,8 @@ _CONDITION = re.compile(r"(\w+)\s*(?:(<=|>=|!=|=)\s*(\S+)|%\s*(\d+)\s*=\s*(\d+)|
 
 
 def _holds(condition, values):
-    """Whether a limit of a declaration (docs/plugins.md) holds of {key: value}; None where it names what is not there,
-    which is for the judge to say."""
+    """True if a limit of a declaration (docs/plugins.md) holds for {key: value}; None if it names something
+    unknown, which the judge has to report."""
     first, _, behind = condition.partition(" if ")
     if behind:
         given = _holds(behind, values)
@@ -211,12 +216,12 @@ def _holds(condition, values):
 
 
 def _fp32(x):
-    """The text of the fp32 number nearest to x, which reads back as just that number."""
+    """The text of the fp32 number nearest to x, which reads back as exactly that number."""
     return repr(struct.unpack("<f", struct.pack("<f", x))[0])
 
 
 class _Space:
-    """All lines of a declaration that a test may be given."""
+    """All lines that a test may be given under a declaration."""
 
     def __init__(self, system, form, declaration, test, sizes, regimes, layouts, states, scales):
         self.system, self.form, self._declaration, self._test = system, form, declaration, test
@@ -224,7 +229,7 @@ class _Space:
         self._sizes, self._regimes, self._scales = sizes, regimes, scales
         self._layouts, self._states, self._plans = layouts or _layouts(), states or ("none", "random"), {}
         if form is not None:
-            self.plan(form)  # what is wrong with the declaration is said where it stands
+            self.plan(form)  # errors in the declaration are raised where it is written
 
     def plan(self, form):
         if form not in self._plans:
@@ -237,13 +242,13 @@ class _Space:
     def forms(self):
         if self.form is not None:
             return [self.form]
-        # decode asks for several calls of a test that computes one; packed is a form of calls, not of kernels; on one rank
-        # sequence_parallel and head_parallel are chunked.
+        # decode makes several calls, but a test computes only one; packed is a form of calls, not of kernels;
+        # with one rank sequence_parallel and head_parallel are the same as chunked.
         return [form for form in _forms(self.system)
                 if form not in ("decode", "packed", "sequence_parallel", "head_parallel")]
 
     def form_of(self, line):
-        """The form of the kernel that a line asks for."""
+        """The form of the kernel that a line needs."""
         said = dict(word.partition("=")[::2] for word in line.split()[2:])
         form = said.get("form", _forms(self.system)[0])
         if self.form is not None:
@@ -253,7 +258,7 @@ class _Space:
         return form
 
     def _among(self, key, values):
-        """The values of a key that no limit of this key alone excludes."""
+        """The values of a key that no limit on this key alone excludes."""
         kept = [v for v in values if all(_holds(limit, {key: v}) is not False for limit in self.limits)]
         if not kept:
             raise DeclarationError(f"no {key} of {_short(values)} lies within the limits {'; '.join(self.limits)}: "
@@ -305,7 +310,7 @@ class _Space:
         x["dv"] = pick(self._size("dv"))
         x["heads"] = pick(self._among("heads", ["interleaved", "tiled"])) if x["Hv"] != x["Hk"] else "interleaved"
         norms = {"outside": [0], "in_kernel": [1]}.get(say.get("l2norm"), [0, 1])
-        # Of a normalised row nothing is exact.
+        # With a normalised row nothing is exact.
         x["l2norm"] = 0 if _regimes(self.system).get(x["regime"]) else pick(self._among("l2norm", norms))
         own = say.get("scale", "argument")
         if own == "dv":
@@ -324,7 +329,7 @@ class _Space:
             x[name] = pick(self._size(name, sorted({default, *near})))
 
     def _line(self, x):
-        """The canonical line: keys in the command's order, defaults left out."""
+        """The canonical line: keys in the command's order, with defaults left out."""
         words = ["v1", self.system]
         for row in _keys(self.system):
             key, default = row["key"], row["default"]
@@ -344,14 +349,14 @@ def _short(values):
 # -- what is drawn
 
 class _Drawn(Case):
-    """A Case whose verdict goes to Hypothesis: vacuous and unsupported are rejections, the ratio is a target."""
+    """A Case whose verdict goes to Hypothesis: vacuous and unsupported are rejections, and the ratio is a target."""
 
     def __repr__(self):
         return f"Case({self.line!r})"
 
     @property
     def form(self):
-        """Of the kernel that is asked for: packed calls are of recurrent or chunked ones."""
+        """The form of the kernel that is asked for: packed calls are calls of the recurrent or chunked form."""
         return self._plan.form
 
     def _reject(self, reason):
@@ -368,7 +373,7 @@ class _Drawn(Case):
         except CommandError as error:
             if self._plan.system in FAMILY:
                 raise
-            # Which sizes of a system of named tensors fit together, the command alone knows.
+            # Only the command knows which sizes of a system of named tensors are possible together.
             self._reject(error)
 
     def judge(self, *results, **named):
@@ -388,10 +393,10 @@ class _Drawn(Case):
         try:
             hypothesis.target(min(float(ratio), 1e300), label="samestate ratio")
         except (ValueError, hypothesis.errors.InvalidArgument):
-            pass  # no number, or a second case of the same test
+            pass  # not a number, or a second case in the same test
 
     def _ended(self):
-        """At the end of the test. A test that ends well and never judged says nothing, so it fails."""
+        """At the end of the test: a test that ends without an error but never judged shows nothing, so it fails."""
         judged, raised = self.judged, sys.exc_info()[0]
         self.close()
         if not judged and raised is None:

@@ -1,23 +1,25 @@
-"""A kernel's declaration, and calling it.
+"""A kernel's declaration, and how it is called.
 
     @samestate.kernel("gated_delta_rule", "recurrent", contracts=["fp32"], state="vk")
     def mine(q, k, v, alpha, beta, initial_state, scale, cu_seqlens=None): ...
     # returns (o, final_state)
 
-The function is called with keyword arguments, by the names that its signature asks for:
+The function is called with keyword arguments, for the names in its signature:
 
-  q k v beta initial_state cu_seqlens   the tensors (also query key value, state h0 recurrent_state); None where the
-                                        call has none
-  g (log_decay)                         the decay as conventions say; by the name of alpha or decay the factor itself,
-                                        which then is the convention: decay="linear"
+  q k v beta initial_state cu_seqlens   the tensors (also query key value, state h0 recurrent_state); None if the call
+                                        has none
+  g (log_decay)                         the decay in the declared convention; under the name alpha or decay it is the
+                                        factor itself, which implies the convention decay="linear"
   scale chunk (chunk_size) threads      numbers
-  cuts                                  of the form sequence_parallel: rank r holds the tokens [cuts[r], cuts[r + 1]) of the
-                                        call, a list; of head_parallel those value heads; None where one rank holds all
+  cuts                                  a list: in the form sequence_parallel rank r holds the tokens
+                                        [cuts[r], cuts[r + 1]) of the call, in head_parallel those value heads; None if
+                                        one rank holds all
   l2norm (use_qk_l2norm_in_kernel, use_qk_l2norm), head_map, output_final_state
   batch tokens contract parameters, and the sizes by name: Hk Hv dk dv, B T
 
-Of systems of named tensors: the tensors by name, sizes by name, `parameters` (a dict). It returns o, or
-(o, final_state), or of named tensors one array, a tuple in the order of the outputs, or a dict by name.
+For systems of named tensors the arguments are the tensors by name, sizes by name, and `parameters` (a dict).
+The function returns o, or (o, final_state), or for named tensors one array, a tuple in the order of the
+outputs, or a dict by name.
 """
 import inspect
 import os
@@ -30,7 +32,9 @@ from .record import _sha256, _short, _where, about  # noqa: F401
 from .refusals import is_refusal
 
 FAMILY = ("gated_delta_rule", "delta_rule", "retention", "linear_attention")
-CONVENTIONS = {  # `samestate list conventions`, the default first; declarations are read where no command is, and a test compares
+# As `samestate list conventions` prints them, the default first. Declarations are also read where there is no
+# command, so they are repeated here, and a test compares the two.
+CONVENTIONS = {
     "decay": ("ln", "log2", "linear", "raw"),
     "state": ("kv", "vk"),
     "heads": ("both", "interleaved", "tiled", "repeated"),
@@ -48,7 +52,7 @@ OF_NAMED = ("null_slot", "cu_seqlens")  # those that systems of named tensors ha
 ARRAYS = undeclared.ARRAYS
 DTYPES = ("fp32", "bf16", "fp16", "int32", "int64")
 
-# Names of a signature, by what they are given.
+# The parameter names that are recognised, by what they receive.
 ALIASES = {
     "q": ("q", "query"), "k": ("k", "key"), "v": ("v", "value"),
     "g": ("g", "log_decay", "alpha", "decay"), "beta": ("beta",),
@@ -64,7 +68,7 @@ ROUNDING = "a result in a wider dtype than the output's is rounded once, to near
 
 
 def _words(value):
-    """('fp32', 'bf16') of 'fp32,bf16' or a list."""
+    """('fp32', 'bf16') from 'fp32,bf16' or a list."""
     if value is None:
         return []
     return [w for w in value.split(",") if w] if isinstance(value, str) else list(value)
@@ -95,17 +99,18 @@ def _checked_conventions(given):
 
 
 class Subject:
-    """One kernel: what `ready` says of it, and how a `run` calls it. Making one imports no array library."""
+    """One kernel: its declaration in `ready`, and how a `run` calls it. Creating one imports no array library."""
 
     def __init__(self, function, system, form, *, contracts=("fp32",), limits=(), array=None, device="cpu",
                  name=None, bf16="float32", strided=None, compiles=None, variant=(), taps=(), arguments=None,
                  options=None, about=None, **conventions):
-        """`arguments`: {what it is given: the name the function has for it}, where the names above do not fit;
-        `options`: keyword arguments that never change; `compiles`: whether the first call of new sizes may take long
-        (it says `busy` then); `variant`: keys of the case line for each of whose values it is compiled anew, such as dk
-        contract state, of which the gate takes few (--compiles); `strided`: whether it is given tensors with gaps;
-        `array`: the library of the tensors that it is given; without it the one that it names or imports (undeclared.py);
-        `taps`: of a layer, what it hands out between its stages (docs/plugins.md): it returns a dict by name then."""
+        """`arguments` is {what is passed: the function's name for it}, if the names above do not fit; `options`
+        are keyword arguments that never change; `compiles` says that the first call with new sizes may take
+        long (it then says `busy`); `variant` lists keys of the case line for each of whose values it is
+        compiled anew, such as dk contract state, of which the gate tries few (--compiles); `strided` says that
+        it accepts tensors with gaps; `array` is the library of the tensors that it receives, by default the one
+        that it names or imports (undeclared.py); `taps` are, for a layer, the tensors that it hands out between
+        its stages (docs/plugins.md), and it then returns a dict by name."""
         if not callable(function):
             raise DeclarationError(f"{function!r:.80} is no function")
         self.function, self.system, self.form = function, system, form
@@ -149,7 +154,8 @@ class Subject:
         return name if name.endswith(last) else name + last
 
     def _read_signature(self, renamed):
-        """self._asked: {what is given: the function's name for it}; self._order: names that go by position."""
+        """Sets self._asked, {what is passed: the function's name for it}, and self._order, the names that are
+        passed by position."""
         self._asked, self._order, self._any = {}, [], False
         try:
             parameters = inspect.signature(self.function).parameters.values()
@@ -194,7 +200,7 @@ class Subject:
                                    f"{' '.join(known)}; or say arguments={{'q': '{unknown[0]}'}}")
 
     def _require_conventions(self):
-        """No convention that its system has no use for; what else contradicts is found by the command too."""
+        """Rejects conventions that do not apply to its system; the command finds other contradictions too."""
         for key in self.conventions:
             if self.family and key == "null_slot":
                 raise DeclarationError(f"{key}: {self.system} has no pool of states, gated_delta_step has")
@@ -206,7 +212,7 @@ class Subject:
         return getattr(self.function, "__qualname__", repr(self.function))
 
     def _complete(self):
-        """What the signature says is part of the declaration; contradictions of the two are errors."""
+        """Adds to the declaration what the signature says. Contradictions between the two are errors."""
         if not self.family:
             self.packed = "cu_seqlens" in self._asked or ("cu_seqlens", "optional") in self._asked
             if "cu_seqlens" in self.conventions and not self.packed:
@@ -256,7 +262,7 @@ class Subject:
             self.limits.append(condition)
 
     def declaration(self):
-        """The row of `ready`."""
+        """The row for `ready`."""
         path, line = _where(self.function)
         about = {"function": f"{_short(path)}:{line} {self._called()}" if path else self._called(),
                  "array": self.array, "rounding": ROUNDING}
@@ -281,7 +287,7 @@ class Subject:
     # -- a call
 
     def library(self):
-        """The array library, imported at the first use. An ImportError is the caller's to word."""
+        """The array library, imported on first use. An ImportError is passed to the caller."""
         if self._library is None:
             from .arrays import LIBRARIES
 
@@ -291,7 +297,7 @@ class Subject:
         return self._library
 
     def is_new_variant(self, request):
-        """Whether this is the first call of these sizes, of a kernel that compiles by size."""
+        """True for the first call with these sizes of a kernel that compiles by size."""
         if not self.compiles:
             return False
         variant = (request["contract"], request.get("chunk"), tuple(sorted(request["parameters"].items())))
@@ -300,8 +306,8 @@ class Subject:
         return new
 
     def run(self, request, mapped):
-        """Calls the function on a run's tensors and writes what it returns; raises what it raises, ReturnError,
-        NoDevice or Unsupported."""
+        """Calls the function on a run's tensors and writes what it returns. Raises what the function raises,
+        ReturnError, NoDevice or Unsupported."""
         process = os.getpid()
         library, inputs, outputs = self.library(), request["inputs"], request["outputs"]
         if hasattr(library, "threads"):
@@ -322,18 +328,21 @@ class Subject:
             else:
                 result = self._called_with(request, positional, named)
         if os.getpid() != process:
-            os._exit(1)  # forked off by the kernel and come back: the memory is shared, and the call is not its own
+            # a child that the kernel forked has returned here: the memory is shared, and the call is not its
+            # own
+            os._exit(1)
         results = self._results(result, outputs, by_name)
         at = {tensor["offset"] for tensor in inputs if 0 not in tensor["shape"]}
         with LEDGER.span("copy"):
-            # What overwrites an input comes last: another result may be a view of it.
+            # An output that overwrites an input is stored last, because another result may be a view of it.
             for tensor in sorted(outputs, key=lambda t: t["offset"] in at):
                 library.store(mapped, tensor, results[tensor["name"]], self._owned(tensor, inputs, by_name))
             kept = [(t, a) for t, a in zip(inputs, arrays) if t["offset"] not in {o["offset"] for o in outputs}]
             library.finish(mapped, [t for t, _ in kept], [a for _, a in kept])
 
     def _called_with(self, request, positional, named):
-        """Calls the function. An exception that it raises is noted, together with whether it refuses the call."""
+        """Calls the function. If it raises an exception, that is recorded, together with the decision if it
+        refuses the call."""
         try:
             with self._environment:
                 return self._watched(request, positional, named)
@@ -342,21 +351,22 @@ class Subject:
             spent = seconds.get("kernel", 0.0) + seconds.get("tune", 0.0)
             try:
                 self._refusal = error, is_refusal(error, LEDGER.launches, spent)
-            except Exception:  # its text or its frames cannot be had
+            except Exception:  # its text or its frames cannot be obtained
                 self._refusal = error, False
             raise
 
     def require_environment(self):
-        """Raises ChangedEnvironment where the last call left other control bits of the floating-point unit than it found."""
+        """Raises ChangedEnvironment if the last call changed the control bits of the floating-point unit."""
         self._environment.require()
 
     def refused(self, error):
-        """True if the function raised this exception and refuses the call by it (refusals.py)."""
+        """True if the function raised this exception to refuse the call (refusals.py)."""
         noted, self._refusal = self._refusal, (None, False)
         return noted[0] is error and noted[1]
 
     def _watched(self, request, positional, named):
-        """The function's result. The first call of each kind is watched, since the function may hand it on to another one."""
+        """The function's result. The first call of each kind is watched, since the function may forward it to
+        another one."""
         kind = self._kind(request)
         if kind in self._ran_by:
             return self.function(*positional, **named)
@@ -368,7 +378,8 @@ class Subject:
         return result
 
     def hint(self, request, error, refused):
-        """What a kernel that threw may not have expected of a call or of the machine; "" where there is nothing of the kind."""
+        """A hint about what a kernel that threw may not have expected of the call or the machine; "" if there
+        is none."""
         if "0 active drivers" in text_of(error):
             return ("; Triton finds no GPU here: with TRITON_INTERPRET=1 in the environment its kernels run in its interpreter, on "
                     "the CPU")
@@ -377,8 +388,8 @@ class Subject:
                     "of that library")
         size = request.get("parameters", {})
         heads = {str(size.get("Hk")), str(size.get("Hv"))}
-        # Only an error that speaks of both numbers of heads, as one of shapes that do not fit does; refusals are grouped by their
-        # words, which are to be alike whatever the heads are.
+        # This applies only to an error that mentions both numbers of heads, like one about shapes that do not
+        # match. Refusals are grouped by their text, which must not depend on the heads.
         if refused or not self.family or self.conventions.get("heads") == "repeated" or len(heads) < 2 or not heads <= set(
                 re.findall(r"\d+", text_of(error))):
             return ""
@@ -391,12 +402,13 @@ class Subject:
                 tuple(sorted(tensor["name"] for tensor in request["inputs"])))
 
     def ran_by(self, request):
-        """What the function handed a call of this kind on to: file, function and hash; None where it ran itself."""
+        """The function to which a call of this kind was forwarded: file, function and hash; None if it ran itself."""
         return self._ran_by.get(self._kind(request))
 
     def _given(self, library, mapped, tensor):
-        """The array of an input. Lengths at the place of the last call's are the same object with what it holds now, as
-        a buffer that a server keeps: what a kernel remembers by identity is then stale (repeat=1)."""
+        """The array of an input. If lengths are at the same place as in the last call, the same object is
+        passed with its new content, like a buffer that a server keeps: anything that a kernel remembers by
+        identity is then stale (repeat=1)."""
         if tensor["name"] != "cu_seqlens" or not library.in_place or self.device != "cpu":
             return library.given(mapped, tensor)
         place = [tensor[key] for key in ("dtype", "shape", "strides", "offset")]
@@ -405,7 +417,7 @@ class Subject:
         return self._lengths[2]
 
     def _add_empty(self, library, mapped, by_name):
-        """g and beta of a call without tokens, where the judge leaves out what has no element."""
+        """Adds g and beta to a call without tokens, from which the judge leaves out tensors without elements."""
         shape = list(by_name["v"].shape)[:-1] if "v" in by_name else [1]
         for name in ("g", "beta"):
             if name in self._asked and name not in by_name and 0 in shape:
@@ -413,8 +425,8 @@ class Subject:
                                                        "strides": shape, "offset": 0})
 
     def _owned(self, tensor, inputs, by_name):
-        """(axis, begin, end) of the tokens of o that belong to a sequence, None for all: what lies outside cu_seqlens is
-        the judge's memory, and a function that returns whole arrays cannot leave it alone by itself."""
+        """(axis, begin, end) of the tokens of o that belong to a sequence, or None for all: memory outside
+        cu_seqlens belongs to the judge, and a function that returns whole arrays cannot leave it untouched."""
         if not self.family or tensor["name"] != "o" or "cu_seqlens" not in by_name:
             return None
         ends = by_name["cu_seqlens"]
@@ -453,7 +465,7 @@ class Subject:
         return positional, named
 
     def _results(self, result, outputs, by_name):
-        """{name: array} of what the function returned."""
+        """{name: array} from what the function returned."""
         wanted = [output["name"] for output in outputs]
         asked = " and ".join(wanted)
         if result is None and not (self.family and self.conventions.get("state_argument") == "in_place"):
@@ -484,7 +496,7 @@ class Subject:
 
 
 def kernel(system, form, **declaration):
-    """Declares the function below as a kernel (Subject has the arguments); the function stays what it is."""
+    """Declares the function below as a kernel (Subject describes the arguments); the function itself is unchanged."""
 
     def declare(function):
         function.__samestate__ = Subject(function, system, form, **declaration)

@@ -1,5 +1,6 @@
-"""Files of FlashInfer-Bench (read at 0.1.2): Definition and Solution as JSON, Workload and Trace as JSON Lines, tensors
-as safetensors. What comes from a file is checked before it is used; standard library alone."""
+"""Files of FlashInfer-Bench (read at 0.1.2): Definition and Solution as JSON, Workload and Trace as JSON Lines,
+tensors as safetensors. The content of a file is checked before it is used. Needs only the standard library.
+"""
 import json
 import os
 import re
@@ -8,7 +9,7 @@ import tempfile
 
 from .errors import Error
 
-LONGEST_FILE = 16 << 20  # bytes of a file of JSON, and of all sources of a solution
+LONGEST_FILE = 16 << 20  # bytes of a JSON file, and of all sources of a solution
 MOST = 256  # axes, tensors, sources
 LARGEST_AXIS = 1 << 20
 DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32"}
@@ -17,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
 
 
 class FormatError(Error):
-    """A file that is not what it should be: one line with the value, the limit and the remedy."""
+    """An invalid file: one line with the value, the limit and the remedy."""
 
 
 def _short(value):
@@ -38,7 +39,7 @@ def _no_number(text):
 
 
 def parsed(text, where):
-    """The object of JSON in a text; FormatError names `where`."""
+    """The JSON object in a text; FormatError names `where`."""
     try:
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except FormatError as error:
@@ -70,7 +71,7 @@ def load(path):
 
 
 class Fields:
-    """An object of a file, read key by key: each says what it wants, and an error where it stands."""
+    """An object of a file, read key by key: each call says what it expects, and errors say where the value is."""
 
     def __init__(self, value, where):
         if not isinstance(value, dict):
@@ -78,7 +79,7 @@ class Fields:
         self.value, self.where = value, where
 
     def get(self, key, kind, default=FormatError):
-        """The value of a key, of a type of JSON (str, list, dict, bool, int); a str that is not empty."""
+        """The value of a key, which must have a JSON type (str, list, dict, bool, int); a str must not be empty."""
         found = self.value.get(key)
         if found is None:
             if default is FormatError:
@@ -91,7 +92,7 @@ class Fields:
         return found
 
     def name(self, key):
-        """A name that may be part of a path."""
+        """A name that may become part of a path."""
         found = self.get(key, str)
         if not _NAME.fullmatch(found) or ".." in found:
             raise FormatError(f"{self.where}: {key} {_short(found)}; at most 200 letters, digits and _ . + - are "
@@ -100,8 +101,8 @@ class Fields:
 
 
 class Definition:
-    """name, op_type, tags, axes {name: size, None where it varies}, inputs and outputs {name: (axes, dtype)}: axes is
-    None of a scalar."""
+    """name, op_type, tags, axes {name: size, or None if it varies}, inputs and outputs {name: (axes, dtype)};
+    axes is None for a scalar."""
 
     def __init__(self, value, where="definition"):
         top = Fields(value, where)
@@ -140,7 +141,8 @@ class Definition:
 
 
 class Solution:
-    """name, definition, author, language, entry (file, function), whether outputs are given, sources {path: text}."""
+    """name, definition, author, language, entry (file, function), whether outputs are passed in, sources {path:
+    text}."""
 
     def __init__(self, value, where="solution"):
         top = Fields(value, where)
@@ -183,10 +185,10 @@ class Solution:
                 file.write(content)
 
 
-# -- writing: under a name of its own, which is then the file's
+# -- writing: under a temporary name, which then becomes the file's
 
 def write_whole(path, pieces):
-    """Writes a file of bytes or text as a whole or not at all; its folder is made."""
+    """Writes a file of bytes or text completely or not at all, and creates its folder."""
     folder = os.path.dirname(os.path.abspath(path))
     try:
         os.makedirs(folder, exist_ok=True)
@@ -213,7 +215,7 @@ def line_of(value):
 # -- safetensors
 
 def safetensors_head(path):
-    """(head, offset of the data) of a safetensors file; FormatError where it is none."""
+    """(head, offset of the data) of a safetensors file. Raises FormatError if it is not one."""
     try:
         size = os.path.getsize(path)
         with open(path, "rb") as file:

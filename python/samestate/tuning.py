@@ -1,9 +1,9 @@
-"""The tuners of Triton and TileLang obey SAMESTATE_AUTOTUNE.
+"""Makes the tuners of Triton and TileLang obey SAMESTATE_AUTOTUNE.
 
-  first   takes the first configuration that compiles and runs, untimed: each variant is compiled once, and every run has
-          the same configuration. One that needs more shared memory or registers than the device has is passed over
+  first   takes the first configuration that compiles and runs, without timing: each variant is compiled once, and every
+          run has the same configuration. One that needs more shared memory or registers than the device has is skipped
   cached  is the package's own tuning, with its results kept on disk between runs
-  full    is the package's own tuning, afresh
+  full    is the package's own tuning, repeated in each run
 """
 import functools
 import os
@@ -20,11 +20,12 @@ _SWITCHES = {
     "full": {"TRITON_CACHE_AUTOTUNING": "0", "TILELANG_AUTO_TUNING_DISABLE_CACHE": "1",
              "TORCHINDUCTOR_AUTOTUNE_LOCAL_CACHE": "0", "TORCHINDUCTOR_AUTOTUNE_REMOTE_CACHE": "0"},
 }
-_setting = None  # None in a process that took no setting, where tuners stay as they are
+_setting = None  # None in a process without a setting, where tuners are left unchanged
 
 
 def obey_environment():
-    """Takes the setting from the environment, before a tuner is imported. Raises DeclarationError for an unknown one."""
+    """Takes the setting from the environment, before a tuner is imported. Raises DeclarationError for an
+    unknown one."""
     global _setting
     said = os.environ.get(VARIABLE) or "first"
     if said not in SETTINGS:
@@ -34,7 +35,7 @@ def obey_environment():
 
 
 def setting():
-    """The setting in force, or None in a process that took none."""
+    """The setting in force, or None in a process without one."""
     return _setting
 
 
@@ -43,7 +44,7 @@ def _interpreted():
 
 
 def _by():
-    """The setting that an answer names beside a choice; the interpreter takes the first configuration whatever it is."""
+    """The setting that an answer names with a choice; the interpreter always takes the first configuration."""
     return "interpreter" if _interpreted() else _setting
 
 
@@ -53,7 +54,7 @@ def _in_words(kernel, values):
 
 
 def _note(configuration):
-    """Enters a choice in the ledger, in a process that took a setting."""
+    """Enters a choice in the ledger, in a process with a setting."""
     if _setting is not None:
         LEDGER.chose(_by(), configuration)
 
@@ -61,7 +62,7 @@ def _note(configuration):
 # -- Triton
 
 def _triton_words(tuner, config):
-    """The configuration in words, without what nobody set."""
+    """The configuration in words, without values that are not set."""
     values = dict(config.kwargs)
     for name, unset in (("num_warps", None), ("num_stages", None), ("num_ctas", 1), ("maxnreg", None)):
         if getattr(config, name, unset) != unset and getattr(config, name, None) is not None:
@@ -115,19 +116,19 @@ def triton(module):
 
 
 def _first_that_runs(module, run, tuner, given, named):
-    """Runs the tuner with one configuration at a time until one runs; the one that ran for this key before goes first.
-    Configurations that the kernel's own pruning removes are not tried."""
+    """Runs the tuner with one configuration at a time until one runs, starting with the one that ran for this
+    key before. Configurations that the kernel's own pruning removes are not tried."""
     tuner.nargs = dict(zip(tuner.arg_names, given))
     every = tuner.configs
     try:
         configs = tuner.prune_configs(named)
     except Exception:
-        if not _interpreted():  # a pruning that asks for properties of the device finds none in the interpreter
+        if not _interpreted():  # pruning that asks for properties of the device finds none in the interpreter
             raise
         configs = every
     ran = vars(tuner).setdefault("_samestate_ran", {})
     key = tuple(repr(value) for name, value in {**tuner.nargs, **named}.items() if name in tuner.keys)
-    # By identity: Triton's configurations cannot be compared with None.
+    # Compared by identity, because Triton's configurations cannot be compared with None.
     configs = sorted(configs, key=lambda config: config is not ran.get(key))
     failure = None
     for config in configs:
@@ -149,13 +150,15 @@ def _first_that_runs(module, run, tuner, given, named):
 # -- TileLang
 
 def tilelang_call(kernel, name):
-    """Notes the configuration of a kernel that a tuner made, as each call of it begins: the tuner itself is asked once."""
+    """Records the configuration of a kernel that a tuner made, at the start of each call, because the tuner
+    itself runs only once."""
     if isinstance(getattr(kernel, "config", None), dict):
         _note(_in_words(name, kernel.config))
 
 
 def tilelang(module):
-    """Makes the tuner of tilelang.autotuner.tuner obey the setting, and charges to tuning what is no compilation."""
+    """Makes the tuner of tilelang.autotuner.tuner obey the setting, and charges its time other than compilation
+    to tuning."""
     tuner = module.AutoTuner
     if getattr(tuner.run, "_samestate", False):
         return
@@ -175,7 +178,7 @@ def tilelang(module):
                 self.configs = [config]
                 try:
                     return run(self, *given, **named)
-                except RuntimeError as error:  # the tuner says no more than that no configuration ran
+                except RuntimeError as error:  # the tuner only says that no configuration ran
                     failure = error
                 finally:
                     self.configs = every
@@ -185,7 +188,7 @@ def tilelang(module):
 
     @functools.wraps(benchmark)
     def once(self, jit_kernel, *given, **named):
-        """Runs the kernel once on the benchmark's inputs, in the benchmark's place."""
+        """Runs the kernel once on the benchmark's inputs, instead of the benchmark."""
         if _setting != "first":
             return benchmark(self, jit_kernel, *given, **named)
         arguments = self.profile_args

@@ -1,14 +1,16 @@
-"""What a function says of its own declaration: the array library that it uses, and a proposal for each word that is missing."""
+"""What a function reveals about its own declaration: the array library that it uses, and a proposal for each
+missing word.
+"""
 import inspect
 import re
 import types
 
 ARRAYS = ("numpy", "torch", "jax", "mlx")
-_BY_MODULE = {"triton": "torch", "jaxlib": "jax"}  # a kernel of Triton is given tensors of torch
+_BY_MODULE = {"triton": "torch", "jaxlib": "jax"}  # Triton kernels take torch tensors
 
 
 def _libraries(values):
-    """The array libraries among modules, and among what comes from one."""
+    """The array libraries among modules, and among the modules that objects come from."""
     found = set()
     for value in values:
         module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
@@ -25,8 +27,8 @@ def _unwrapped(function):
 
 
 def array_of(function):
-    """(array, why): the library that the function's code names, or, where it names none, the only one that its module imports;
-    ("numpy", "") where that leaves several or none."""
+    """(array, why): the library that the function's code names or, if it names none, the only one that its
+    module imports; ("numpy", "") if there are several or none."""
     function = _unwrapped(function)
     code, names = getattr(function, "__code__", None), getattr(function, "__globals__", None)
     if code is None or names is None:
@@ -42,7 +44,7 @@ def array_of(function):
 
 
 def _chunk_in(function):
-    """The tokens of a chunk to which the function's source gives a name of that meaning; None where there is none."""
+    """The chunk size that the function's source assigns to a name with that meaning, or None."""
     try:
         text = inspect.getsource(_unwrapped(function))
     except (OSError, TypeError):
@@ -52,8 +54,9 @@ def _chunk_in(function):
 
 
 def proposed(function, meanings, system, form, declaration, family):
-    """{word: value} of what an undeclared function lacks; values are guesses by its signature, name and source. `meanings` says
-    what an argument of a name is given, `family` are the systems of the recurrent family."""
+    """{word: value} for what an undeclared function lacks; values are guesses from its signature, name and
+    source. `meanings` says what an argument of each name receives, and `family` are the systems of the
+    recurrent family."""
     out, renamed = {}, {theirs: ours for ours, theirs in (declaration.get("arguments") or {}).items()}
     try:
         asked = {renamed.get(name, meanings.get(name)) for name in inspect.signature(function).parameters}

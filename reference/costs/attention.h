@@ -4,8 +4,8 @@
 
 #include "reference/costs/counts.h"
 
-/// Softmax attention and its caches: keys and values of every head, or one latent vector
-/// (EQUATIONS 5.7, 5.9).
+/// Softmax attention and its caches, which hold either keys and values of every head or one latent vector per
+/// token (EQUATIONS 5.7, 5.9).
 namespace samestate::costs {
 
 /// A stack of attention layers. The defaults are a dense model of 70 billion parameters (COST-36).
@@ -16,15 +16,15 @@ struct AttentionConfig {
   Count head_width = 128;
 };
 
-/// Elements that one token adds to the cache of all layers: 2 layers kv_heads head_width (COST-35 per token).
-/// Throws Error where kv_heads does not divide heads.
+/// Elements that one token adds to the cache of all layers: 2 layers kv_heads head_width (COST-35, per
+/// token). Throws Error if kv_heads does not divide heads.
 [[nodiscard]] inline Count key_value_cache_per_token(const AttentionConfig& c) {
   require_at_least(c.kv_heads, 1, "kv_heads");
   (void)quotient(c.heads, c.kv_heads, "heads / kv_heads");
   return product({2, c.layers, c.kv_heads, c.head_width});
 }
 
-/// Bytes of the whole cache: COST-35 with what it leaves out, length, batch and bytes an element (E-22).
+/// Bytes of the whole cache: COST-35 times length, batch and bytes per element, which it leaves out (E-22).
 [[nodiscard]] inline Count key_value_cache_bytes(const AttentionConfig& c, Count length, Count batch,
                                                  Count element_bytes) {
   return product({key_value_cache_per_token(c), length, batch, element_bytes});
@@ -35,8 +35,8 @@ struct AttentionConfig {
   return product({batch, heads, length, length});
 }
 
-/// Operations of softmax attention on one sequence without a mask: Q K^T and P V, 2 L^2 (dk + dv) a head; the
-/// exponentials are not counted (COST-3).
+/// Operations of softmax attention on one sequence without a mask: Q K^T and P V take 2 L^2 (dk + dv) per
+/// head. The exponentials are not counted (COST-3).
 [[nodiscard]] inline Count softmax_attention_flops(Count length, Count heads, Count key_width,
                                                    Count value_width) {
   return product({2, length, length, heads, sum({key_width, value_width})});
@@ -54,17 +54,19 @@ struct LatentAttentionConfig {
   Count query_latent_width = 1536;
 };
 
-/// Elements that one token adds to one layer's cache: the latent, and the rotary key that MLA-4 forgets.
+/// Elements that one token adds to the cache of one layer: the latent vector, and the rotary key that MLA-4
+/// leaves out.
 [[nodiscard]] inline Count latent_cache_per_token(const LatentAttentionConfig& c, bool rotary_key = true) {
   return sum({c.latent_width, rotary_key ? c.rotary_width : 0});
 }
 
-/// The same for multi-head attention of these heads: keys AND values (COST-37 counts one of them).
+/// The same for multi-head attention with these heads: keys AND values (COST-37 counts only one of the two).
 [[nodiscard]] inline Count uncompressed_cache_per_token(const LatentAttentionConfig& c) {
   return product({c.heads, sum({c.key_width, c.value_width})});
 }
 
-/// Parameters of one layer: both down-projections, their norms, the up-projections, W_O. No biases.
+/// Parameters of one layer: both down-projections, their norms, the up-projections and W_O. There are no
+/// biases.
 [[nodiscard]] inline Count parameters(const LatentAttentionConfig& c) {
   const Count query =
       sum({linear_parameters(c.hidden, c.query_latent_width), c.query_latent_width,

@@ -4,21 +4,21 @@
 
 #include "reference/costs/recurrence.h"
 
-/// A whole call of one of the matrix recurrences: what every evaluation must move and the operations of a
-/// form. Divided by measured rates they are the floor of its time.
+/// A whole call of one of the matrix recurrences: the bytes that every evaluation must move and the
+/// operations of a form. Divided by measured rates they give a lower bound on its time.
 namespace samestate::costs {
 
 struct CallConfig {
-  RecurrenceConfig head;   ///< of one value head; operand_bytes is of q, k and v
-  Count output_bytes = 2;  ///< of an element of o
+  RecurrenceConfig head;   ///< one value head; operand_bytes applies to q, k and v
+  Count output_bytes = 2;  ///< per element of o
   Count key_heads = 16;
   Count value_heads = 32;
   std::vector<Count> lengths;  ///< tokens of each sequence
-  bool initial_state = false;  ///< read; the final state is always written
+  bool initial_state = false;  ///< read from memory; the final state is always written
 };
 
-/// Each input read once, each output written once; nothing in between leaves the chip:
-/// T (2 Hk dk + Hv dv) operands, T Hv dv outputs, T Hv gates, N Hv dk dv of each state.
+/// Each input is read once and each output is written once; nothing in between leaves the chip:
+/// T (2 Hk dk + Hv dv) operands, T Hv dv outputs, T Hv gates, and N Hv dk dv elements of each state.
 [[nodiscard]] inline Count call_bytes(const CallConfig& c) {
   const RecurrenceConfig& h = c.head;
   Count tokens = 0;
@@ -32,8 +32,8 @@ struct CallConfig {
   return sum({product({tokens, token}), states});
 }
 
-/// Operations of the chunked form, or of the recurrent one for chunk 0. A chunk cut off by the end of its
-/// sequence counts as what it is.
+/// Operations of the chunked form, or of the recurrent one if chunk is 0. A chunk that the end of its
+/// sequence cuts short counts with its actual length.
 [[nodiscard]] inline Count call_flops(const CallConfig& c, Count chunk) {
   Count head = 0;
   for (const Count length : c.lengths) {

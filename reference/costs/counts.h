@@ -12,7 +12,8 @@ namespace samestate::costs {
 
 using Count = std::int64_t;
 
-/// The product of counts that are not negative. Throws Error where one is, or where 2^63 - 1 is passed.
+/// The product of factors that must not be negative. Throws Error if one is, or if the product exceeds 2^63 -
+/// 1.
 [[nodiscard]] inline Count product(std::initializer_list<Count> factors) {
   Count result = 1;
   for (const Count factor : factors) {
@@ -26,7 +27,7 @@ using Count = std::int64_t;
   return result;
 }
 
-/// The sum of counts that are not negative. Throws Error as `product` does.
+/// The sum of terms that must not be negative. Throws Error as `product` does.
 [[nodiscard]] inline Count sum(std::initializer_list<Count> terms) {
   Count result = 0;
   for (const Count term : terms) {
@@ -40,7 +41,7 @@ using Count = std::int64_t;
   return result;
 }
 
-/// a / b where it must be a whole number. Throws Error where it is not, or for b < 1.
+/// a / b, which must be a whole number. Throws Error if it is not, or if b < 1.
 [[nodiscard]] inline Count quotient(Count a, Count b, const std::string& what) {
   if (b < 1 || a % b != 0) {
     throw Error(what + ": " + std::to_string(a) + " is not a multiple of " + std::to_string(b));
@@ -55,12 +56,12 @@ inline void require_at_least(Count value, Count least, const std::string& name) 
   }
 }
 
-/// Weights of a linear map, [out, in] and a bias where there is one.
+/// The number of weights of a linear map [out, in], and of its bias if it has one.
 [[nodiscard]] inline Count linear_parameters(Count in, Count out, bool bias = false) {
   return sum({product({in, out}), bias ? out : 0});
 }
 
-/// Bytes as millions of bytes, the unit of the documents.
+/// Bytes in millions, the unit that the documents use.
 [[nodiscard]] inline double megabytes(Count bytes) { return static_cast<double>(bytes) / 1e6; }
 
 }  // namespace samestate::costs

@@ -19,23 +19,23 @@ struct DendriticConfig {
   Count windows = 2;       ///< N
   Count overlap = 64;      ///< O
   Count convolution_width = 4;
-  bool convolution_bias = false;  ///< COST-18 counts one; upstream has none (A-13)
-  bool gate_per_head = false;     ///< COST-16 counts one a head; upstream shares it (A-08)
+  bool convolution_bias = false;  ///< COST-18 counts one; upstream code has no bias (A-13)
+  bool gate_per_head = false;     ///< COST-16 counts one per head; upstream code shares one (A-08)
 };
 
-/// Widths that follow from a configuration.
+/// Widths that follow from the configuration.
 struct DendriticShape {
   Count value_width = 0;      ///< dv
   Count key_channels = 0;     ///< H d
   Count value_channels = 0;   ///< H dv
-  Count gates = 0;            ///< E H, merged heads, one beta and one g each
+  Count gates = 0;            ///< E H merged heads, each with one beta and one g
   Count window_width = 0;     ///< w = (d - O) / N + O
   Count window_step = 0;      ///< s = w - O
   Count virtual_heads = 0;    ///< N E H
-  Count routed_branches = 0;  ///< E - Es, what the router sees
+  Count routed_branches = 0;  ///< E - Es, the branches that the router scores
 };
 
-/// Throws Error where a count is below 1, N does not divide d - O, O >= d (7.5), or E < Es + K.
+/// Throws Error if a count is below 1, N does not divide d - O, O >= d (7.5), or E < Es + K.
 [[nodiscard]] inline DendriticShape shape(const DendriticConfig& c) {
   for (const auto& [value, name] : {std::pair{c.batch, "batch"},
                                     {c.length, "length"},
@@ -63,7 +63,7 @@ struct DendriticShape {
   return s;
 }
 
-/// Parameters by the document's groups (COST-14..19).
+/// Parameters in the groups that the document uses (COST-14..19).
 struct DendriticParameters {
   Count projections = 0;   ///< W_q, W_k, W_v
   Count expansions = 0;    ///< Q_h, K_h of every head
@@ -96,8 +96,8 @@ struct DendriticParameters {
   return product({c.batch, s.virtual_heads, s.window_width, s.value_width});
 }
 
-/// Elements of the convolution caches that hold `kept` inputs a channel: q and k a branch, v a branch as
-/// upstream does or once (7.4). W kept: 524,288 (P-26).
+/// Elements of the convolution caches with `kept` inputs per channel. q and k are cached per branch; v is
+/// cached per branch, as upstream does, or once (7.4). With W inputs kept it is 524,288 (P-26).
 [[nodiscard]] inline Count convolution_cache_elements(const DendriticConfig& c, Count kept,
                                                       bool one_value_copy = false) {
   const DendriticShape s = shape(c);
@@ -106,16 +106,16 @@ struct DendriticParameters {
   return product({c.batch, kept, sum({keys, values})});
 }
 
-/// Elements that an attention layer of this width would cache in one token of the batch: K and V (COST-29).
+/// Elements that an attention layer of this width would cache per token of each sequence: K and V (COST-29).
 [[nodiscard]] inline Count transformer_cache_per_token(const DendriticConfig& c) {
   return product({c.batch, 2, c.hidden});
 }
 
-/// Operations of one token (COST-23). Multiply-adds count 2; norms, gates and softmax are left out.
+/// Operations per token (COST-23). A multiply-add counts as 2; norms, gates and softmax are left out.
 struct DendriticFlops {
-  Count projections = 0;   ///< every linear map, the router once a head, dense over branches
-  Count convolutions = 0;  ///< 2 W a channel and branch, v included, as the document merges it (DEND-16)
-  Count recurrence = 0;    ///< 7 w dv a virtual head
+  Count projections = 0;   ///< every linear map: the router once per head, the rest dense over the branches
+  Count convolutions = 0;  ///< 2 W per channel and branch, including v, as the document merges it (DEND-16)
+  Count recurrence = 0;    ///< 7 w dv per virtual head
 
   [[nodiscard]] Count total() const { return sum({projections, convolutions, recurrence}); }
 };
@@ -124,7 +124,7 @@ struct DendriticFlops {
   const DendriticShape s = shape(c);
   const DendriticParameters p = parameters(c);
   const Count router = product({c.heads, linear_parameters(c.head_width, s.routed_branches)});
-  const Count decays = product({2, s.gates});  // A_log and dt_bias are no linear maps
+  const Count decays = product({2, s.gates});  // A_log and dt_bias are not linear maps
   DendriticFlops f;
   f.projections =
       product({2, sum({p.projections, p.expansions, router, p.gates - decays, p.output - s.value_width})});
@@ -134,8 +134,8 @@ struct DendriticFlops {
   return f;
 }
 
-/// What compacting the tokens of inactive branches away would save of one token: the recurrence of E - Es - K
-/// branches. A masked kernel saves nothing (E-25).
+/// Operations per token that would be saved by compacting away the tokens of inactive branches: the
+/// recurrence of E - Es - K branches. A kernel that only masks them saves nothing (E-25).
 [[nodiscard]] inline Count compaction_saving(const DendriticConfig& c) {
   const Count recurrence = flops_per_token(c).recurrence;
   return product({recurrence / c.branches, c.branches - c.shared - c.routed});

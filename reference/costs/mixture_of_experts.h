@@ -2,10 +2,10 @@
 
 #include "reference/costs/counts.h"
 
-/// Parameters of mixtures of experts: all of them, and those that one token passes (COST-32).
+/// Parameters of mixtures of experts: the total, and the number that one token uses (COST-32).
 namespace samestate::costs {
 
-/// Parameters of a block or model, and those that act on one token.
+/// Parameters of a block or a model, and how many of them act on one token.
 struct Parameters {
   Count total = 0;
   Count active = 0;
@@ -16,18 +16,21 @@ struct MoEConfig {
   Count hidden = 128;
   Count experts = 8;
   Count experts_per_token = 2;
-  Count expert_width = 0;  ///< inner width of a SwiGLU expert; 0: one linear map hidden -> hidden (MOE-11)
-  Count shared_width = 0;  ///< inner width of the shared SwiGLU expert; 0: none. It has a gate of its own
-  bool bias = true;        ///< of the router and of linear experts (MOE-10)
+  Count expert_width = 0;  ///< inner width of a SwiGLU expert; 0 means one linear map hidden -> hidden
+                           ///< (MOE-11)
+  Count shared_width = 0;  ///< inner width of the shared SwiGLU expert, which has its own gate; 0 means no
+                           ///< shared expert
+  bool bias = true;        ///< for the router and for linear experts (MOE-10)
 };
 
-/// One expert.
+/// Parameters of one expert.
 [[nodiscard]] inline Count expert_parameters(const MoEConfig& c) {
   return c.expert_width == 0 ? linear_parameters(c.hidden, c.hidden, c.bias)
                              : product({3, c.hidden, c.expert_width});
 }
 
-/// Router, experts and shared expert (MOE-17, CFG-12). Throws Error for more experts a token than there are.
+/// Parameters of router, experts and shared expert (MOE-17, CFG-12). Throws Error if a token uses more
+/// experts than there are.
 [[nodiscard]] inline Parameters parameters(const MoEConfig& c) {
   require_at_least(c.experts_per_token, 1, "experts_per_token");
   require_at_least(c.experts, c.experts_per_token, "experts (experts_per_token)");
@@ -38,7 +41,7 @@ struct MoEConfig {
           sum({router, product({c.experts_per_token, expert}), shared})};
 }
 
-/// A decoder of grouped-query attention and mixture blocks. The defaults are an 8 x 7B model (COST-33).
+/// A decoder with grouped-query attention and mixture blocks. The defaults are an 8 x 7B model (COST-33).
 struct MoEDecoderConfig {
   Count layers = 32;
   Count heads = 32;
@@ -48,7 +51,7 @@ struct MoEDecoderConfig {
   MoEConfig block = {4096, 8, 2, 14336, 0, false};
 };
 
-/// Both embeddings counted; two norms a layer and one at the end.
+/// Both embeddings are counted, two norms per layer and one at the end.
 [[nodiscard]] inline Parameters parameters(const MoEDecoderConfig& c) {
   const Count D = c.block.hidden;
   const Count attention = product({2, D, c.head_width, sum({c.heads, c.kv_heads})});

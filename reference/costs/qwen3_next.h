@@ -11,7 +11,7 @@ struct Qwen3NextConfig {
   Count layers = 48;
   Count full_attention_interval = 4;
   Count hidden = 2048;
-  Count key_heads = 16;  ///< of the gated delta rule
+  Count key_heads = 16;  ///< key heads of the gated delta rule
   Count key_width = 128;
   Count value_heads = 32;
   Count value_width = 128;
@@ -30,27 +30,27 @@ struct Qwen3NextConfig {
   bool tied_embeddings = false;
 };
 
-/// Widths that follow from a configuration.
+/// Widths that follow from the configuration.
 struct Qwen3NextShape {
   Count key_dim = 0;          ///< key_heads key_width (CFG-7)
   Count value_dim = 0;        ///< value_heads value_width
   Count projection_qkvz = 0;  ///< 2 key_dim + 2 value_dim (COST-5)
   Count projection_ba = 0;    ///< 2 value_heads
   Count convolved = 0;        ///< 2 key_dim + value_dim: q, k and v, not z (CONV-2)
-  Count head_repeat = 0;      ///< value heads a key head (GDN-26)
+  Count head_repeat = 0;      ///< value heads per key head (GDN-26)
   Count query_dim = 0;        ///< attention_heads head_width (CFG-9)
-  Count rotary_width = 0;     ///< channels of a head that rotate (CFG-10)
+  Count rotary_width = 0;     ///< channels of a head that are rotated (CFG-10)
   Count attention_layers = 0;
   Count delta_layers = 0;
 };
 
-/// Whether 0-based layer i is full attention: (i + 1) mod interval = 0 (CFG-8).
+/// True if the 0-based layer i is full attention: (i + 1) mod interval = 0 (CFG-8).
 [[nodiscard]] inline bool is_full_attention(const Qwen3NextConfig& c, Count layer) {
   require_at_least(c.full_attention_interval, 1, "full_attention_interval");
   return (layer + 1) % c.full_attention_interval == 0;
 }
 
-/// Throws Error where key heads do not divide value heads, or a count is below 1.
+/// Throws Error if the key heads do not divide the value heads, or a count is below 1.
 [[nodiscard]] inline Qwen3NextShape shape(const Qwen3NextConfig& c) {
   require_at_least(c.layers, 1, "layers");
   Qwen3NextShape s;
@@ -68,7 +68,8 @@ struct Qwen3NextShape {
   return s;
 }
 
-/// One Gated DeltaNet mixer: W_qkvz, W_ba, convolution, A_log, dt_bias, norm, W_o. No biases.
+/// Parameters of one Gated DeltaNet mixer: W_qkvz, W_ba, convolution, A_log, dt_bias, norm and W_o, without
+/// biases.
 [[nodiscard]] inline Count gated_delta_net_parameters(const Qwen3NextConfig& c) {
   const Qwen3NextShape s = shape(c);
   return sum({linear_parameters(c.hidden, s.projection_qkvz), linear_parameters(c.hidden, s.projection_ba),
@@ -76,7 +77,8 @@ struct Qwen3NextShape {
               linear_parameters(s.value_dim, c.hidden)});
 }
 
-/// One gated attention mixer: W_q emits queries and gates, W_k, W_v, W_o, two head norms.
+/// Parameters of one gated attention mixer: W_q (which produces queries and gates), W_k, W_v, W_o and two
+/// head norms.
 [[nodiscard]] inline Count gated_attention_parameters(const Qwen3NextConfig& c) {
   const Qwen3NextShape s = shape(c);
   const Count kv = product({c.kv_heads, c.head_width});
@@ -92,9 +94,9 @@ struct Qwen3NextShape {
 
 /// Parameters by part (COST-6), without the multi-token-prediction head.
 struct Qwen3NextParameters {
-  Parameters layers;        ///< mixers, mixtures and norms, the final norm included
-  Count embedding = 0;      ///< of the input
-  Count language_head = 0;  ///< 0 where tied
+  Parameters layers;        ///< mixers, mixtures and norms, including the final norm
+  Count embedding = 0;      ///< the input embedding
+  Count language_head = 0;  ///< 0 if tied to the embedding
 
   [[nodiscard]] Count total() const { return sum({layers.total, embedding, language_head}); }
 };
@@ -116,12 +118,13 @@ struct Qwen3NextParameters {
   return product({c.value_heads, c.key_width, c.value_width});
 }
 
-/// Elements of its convolution state, `kept` inputs a channel: W - 1 are needed, upstream keeps W (CONV-5).
+/// Elements of that layer's convolution state with `kept` inputs per channel: W - 1 are needed, upstream
+/// keeps W (CONV-5).
 [[nodiscard]] inline Count convolution_cache_elements(const Qwen3NextConfig& c, Count kept) {
   return product({shape(c).convolved, kept});
 }
 
-/// The attention layers' cache, as a stack of its own.
+/// The attention layers, as an attention stack with its cache.
 [[nodiscard]] inline AttentionConfig attention(const Qwen3NextConfig& c) {
   return {shape(c).attention_layers, c.attention_heads, c.kv_heads, c.head_width};
 }

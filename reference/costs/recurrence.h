@@ -2,8 +2,8 @@
 
 #include "reference/costs/counts.h"
 
-/// A head of a matrix recurrence: operations and traffic, token by token or in chunks (EQUATIONS 5.5).
-/// An operation is one multiplication, addition or subtraction; exponentials are not counted.
+/// Operations and memory traffic of one head of a matrix recurrence, token by token or in chunks (EQUATIONS
+/// 5.5). An operation is one multiplication, addition or subtraction; exponentials are not counted.
 namespace samestate::costs {
 
 /// One head; the defaults are the gated delta rule's.
@@ -13,17 +13,18 @@ struct RecurrenceConfig {
   Count operand_bytes = 2;  ///< q, k, v, o
   Count gate_bytes = 4;     ///< g, beta
   Count state_bytes = 4;
-  bool delta = true;        ///< what S holds for k is taken away first: in chunks a solve
+  bool delta = true;        ///< the value that S holds for k is subtracted first, which takes a solve in the
+                            ///< chunked form
   bool decay = true;        ///< S <- e^g S
-  Count gates = 2;          ///< numbers that a token brings: g and beta; a constant decay brings none
-  bool normaliser = false;  ///< z <- z + k is carried too, as one more column of values that are 1
+  Count gates = 2;          ///< numbers that come with each token: g and beta; a constant decay adds none
+  bool normaliser = false;  ///< z <- z + k is carried too, as one more value column of ones
 };
 
 [[nodiscard]] inline RecurrenceConfig gated_delta_rule(Count dk, Count dv) { return {dk, dv}; }
 [[nodiscard]] inline RecurrenceConfig delta_rule(Count dk, Count dv) {
   return {dk, dv, 2, 4, 4, true, false, 1};
 }
-/// `gates`: 1 where g is data, 0 for RetNet's constant gamma.
+/// Set `gates` to 1 if g is data, and to 0 for RetNet's constant gamma.
 [[nodiscard]] inline RecurrenceConfig retention(Count dk, Count dv, Count gates) {
   return {dk, dv, 2, 4, 4, false, true, gates};
 }
@@ -31,7 +32,7 @@ struct RecurrenceConfig {
   return {dk, dv, 2, 4, 4, false, false, 0, normaliser};
 }
 
-/// Columns of the state: dv, and the normaliser's.
+/// Columns of the state: dv, plus one for the normaliser.
 [[nodiscard]] inline Count state_columns(const RecurrenceConfig& c) {
   return sum({c.value_width, c.normaliser ? 1 : 0});
 }
@@ -41,12 +42,13 @@ struct RecurrenceConfig {
   return product({c.key_width, state_columns(c)});
 }
 
-/// One token, GDN-35..39, in terms of order dk dv: decay 1, S^T k 2, write 2, read 2 (COST-23: 7 w dv).
+/// Operations per token (GDN-35..39), in terms of order dk dv: decay 1, S^T k 2, write 2, read 2 (COST-23: 7
+/// w dv).
 [[nodiscard]] inline Count recurrent_flops_per_token(const RecurrenceConfig& c) {
   return product({4 + (c.delta ? 2 : 0) + (c.decay ? 1 : 0), state_elements(c)});
 }
 
-/// Bytes of the tensors that a token brings and takes: q, k, v, o and its gates.
+/// Bytes of the tensors that are read or written for each token: q, k, v, o and its gates.
 [[nodiscard]] inline Count token_bytes(const RecurrenceConfig& c) {
   return sum(
       {product({2, sum({c.key_width, c.value_width}), c.operand_bytes}), product({c.gates, c.gate_bytes})});
@@ -57,9 +59,9 @@ struct RecurrenceConfig {
   return sum({product({2, state_elements(c), c.state_bytes}), token_bytes(c)});
 }
 
-/// Operations of one chunk by what they do.
+/// Operations of one chunk, by purpose.
 struct ChunkFlops {
-  Count scores = 0;  ///< Q K^T and, with a delta term, K K^T: whole squares as matrix units compute them
+  Count scores = 0;  ///< Q K^T and, with a delta term, K K^T: full squares, as matrix units compute them
   Count solve = 0;   ///< (I + A) [U, W] = diag(beta) [V, e^G K] by substitution: C (C - 1) (dk + dv)
   Count within = 0;  ///< P V': 2 C^2 dv
   Count state = 0;   ///< Q S, K^T V' and, with a delta term, W S: 2 C dk dv each
@@ -68,9 +70,9 @@ struct ChunkFlops {
   [[nodiscard]] Count total() const { return sum({scores, solve, within, state, decay}); }
 };
 
-/// The products of the WY form on a chunk of C tokens (EQ-02). Terms of order C (dk + dv) or C^2 without a
-/// width (gates, decays, masks, row scales) are left out, as they are in the recurrent count. Throws Error
-/// for chunk < 1.
+/// The matrix products of the WY form on a chunk of C tokens (EQ-02). Terms of order C (dk + dv), and of
+/// order C^2 without a width (gates, decays, masks, row scales), are left out, as they are in the recurrent
+/// count. Throws Error if chunk < 1.
 [[nodiscard]] inline ChunkFlops chunk_flops(const RecurrenceConfig& c, Count chunk) {
   require_at_least(chunk, 1, "chunk");
   const Count square = product({chunk, chunk});
@@ -83,27 +85,27 @@ struct ChunkFlops {
   return f;
 }
 
-/// chunk_flops over the tokens of the chunk. Of the gated delta rule 7 dk dv falls to 6 dk dv, and
-/// C (5 dk + 3 dv) is added.
+/// chunk_flops divided by the tokens of the chunk. For the gated delta rule, the recurrent 7 dk dv falls to 6
+/// dk dv, and C (5 dk + 3 dv) is added.
 [[nodiscard]] inline double chunked_flops_per_token(const RecurrenceConfig& c, Count chunk) {
   return static_cast<double>(chunk_flops(c, chunk).total()) / static_cast<double>(chunk);
 }
 
-/// Bytes a token where the state leaves the chip once a chunk (written, and read by the next chunk) and
-/// every other intermediate stays on it. C = 1 is decode.
+/// Bytes per token if the state leaves the chip once per chunk (written, then read by the next chunk) and
+/// every other intermediate stays on chip. C = 1 is decode.
 [[nodiscard]] inline double chunked_bytes_per_token(const RecurrenceConfig& c, Count chunk) {
   require_at_least(chunk, 1, "chunk");
   const Count state = product({2, state_elements(c), c.state_bytes});
   return static_cast<double>(state) / static_cast<double>(chunk) + static_cast<double>(token_bytes(c));
 }
 
-/// Operations a byte: what a chunk buys.
+/// Operations per byte, which larger chunks raise.
 [[nodiscard]] inline double chunked_intensity(const RecurrenceConfig& c, Count chunk) {
   return chunked_flops_per_token(c, chunk) / chunked_bytes_per_token(c, chunk);
 }
 
-/// The length from which a fixed state of `state_bytes` is smaller than a cache of `bytes_per_token`, and at
-/// which they are equal where it divides. Throws Error for bytes_per_token < 1.
+/// The smallest length at which a fixed state of `state_bytes` is no larger than a cache of `bytes_per_token`
+/// (equal to it if the division is exact). Throws Error if bytes_per_token < 1.
 [[nodiscard]] inline Count break_even_length(Count state_bytes, Count bytes_per_token) {
   require_at_least(bytes_per_token, 1, "bytes_per_token");
   require_at_least(state_bytes, 0, "state_bytes");

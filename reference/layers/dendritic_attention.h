@@ -12,8 +12,8 @@
 #include "reference/linear.h"
 #include "reference/norms.h"
 
-/// The dendritic attention layer (class C-DEND), one sequence a call: EQUATIONS 7.3, whose step numbers the
-/// comments carry. Prefill, decode and everything between are the same function with another cache.
+/// The dendritic attention layer (class C-DEND), one sequence per call (EQUATIONS 7.3; the numbers in
+/// comments are its steps). Prefill, decode and everything between are the same function with another cache.
 namespace samestate {
 
 namespace points {
@@ -38,24 +38,24 @@ inline constexpr PointTable dendritic_attention{"dendritic_attention", PointTier
 /// How to evaluate it; every choice gives the same layer.
 template <class Scalar>
 struct DendriticOptions {
-  bool compacted = false;  ///< run each virtual head on its active tokens alone, instead of on zeros (EQ-22)
-  Index chunk = 0;         ///< tokens a chunk of the recurrence; 0: token by token
+  bool compacted = false;  ///< run each virtual head on its active tokens alone instead of on zeros (EQ-22)
+  Index chunk = 0;         ///< tokens per chunk of the recurrence; 0 means token by token
   std::vector<bool> real;  ///< chi [T], false for a pad; empty: no pads
   /// H choices to use instead of the router's.
   const std::vector<DendriticRouting<Scalar>>* routing = nullptr;
 };
 
-/// The inputs of the recurrence: steps 1-13.
+/// The inputs of the recurrence, from steps 1-13.
 template <class Scalar>
 struct DendriticCoreInput {
   std::vector<DendriticRouting<Scalar>> routing;  ///< H
-  std::vector<Sequence<Scalar>> heads;  ///< N E H virtual heads, normalised; unmasked where compacted
-  Matrix<Scalar> z;                     ///< [T, H dv], the gate of the output norm
-  DendriticCache<Scalar> cache;         ///< convolutions advanced, recurrent states those at the start
+  std::vector<Sequence<Scalar>> heads;            ///< N E H virtual heads, normalised; unmasked if compacted
+  Matrix<Scalar> z;                               ///< [T, H dv], the gate of the output norm
+  DendriticCache<Scalar> cache;                   ///< convolutions advanced; recurrent states as at the start
 };
 
-/// Output and intermediates: the norm of step 17 hides scalar errors, so o, a and S are compared, not only
-/// the output (8.1).
+/// Output and intermediate results. The norm of step 17 hides scalar errors, so o, a and S are compared too
+/// and not only the output (8.1).
 template <class Scalar>
 struct DendriticResult {
   Matrix<Scalar> output;                          ///< [T, D]
@@ -93,7 +93,8 @@ void drop_pads(const std::vector<bool>& real, Matrix<Scalar>& x) {
   }
 }
 
-/// Steps 8 and 9 for one branch of one head: tokens that do not use it, and the gates of pads, become zero.
+/// Steps 8 and 9 for one branch of one head: rows of tokens that do not use it, and the gates of pads, are
+/// set to zero.
 template <class Scalar>
 void mask_branch(const Matrix<bool>& mask, Index e, const std::vector<bool>& real, bool keep_inactive,
                  Sequence<Scalar>& head) {
@@ -114,8 +115,8 @@ template <class Scalar>
   return chunk > 0 ? chunked<GatedDeltaRule>(head, chunk) : recurrent<GatedDeltaRule>(head);
 }
 
-/// Step 14 on the tokens that use the branch by `run(sequence)`; the others read zero and leave the state alone. Gathered after
-/// the convolution, which sees all tokens.
+/// Step 14 on the tokens that use the branch, by `run(sequence)`; the other tokens read zero and leave the
+/// state unchanged. Tokens are gathered after the convolution, which sees all of them.
 template <class Scalar, class Run>
 [[nodiscard]] Trajectory<Scalar> run_compacted(const Sequence<Scalar>& head, const Matrix<bool>& mask,
                                                Index e, const Run& run) {
@@ -138,7 +139,7 @@ template <class Scalar, class Run>
   return out;
 }
 
-/// The choices to use, one a head (2-4).
+/// The choices to use, one for each head (2-4).
 template <class Scalar>
 [[nodiscard]] std::vector<DendriticRouting<Scalar>> route_heads(
     const DendriticParameters<Scalar>& p, const Matrix<Scalar>& q,
@@ -170,14 +171,15 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// What the windows of one branch are made of, convolved: q and k [T, H d] of that branch, v [T, H dv]; g and beta [T, E H].
+/// The convolved inputs from which the windows of one branch are cut: q and k [T, H d] of that branch, v [T,
+/// H dv], g and beta [T, E H].
 template <class Scalar>
 struct DendriticBranch {
   const Matrix<Scalar>&q, &k, &v, &g, &beta;
 };
 
-/// Steps 8-13 of branch e: its virtual heads, masked unless `compacted`, q and k normalised inside their windows. states, heads:
-/// N E H, of which those of the branch are read and written.
+/// Steps 8-13 of branch e: its virtual heads, masked unless `compacted`, with q and k normalised inside their
+/// windows. states, heads: N E H elements, of which those of the branch are read and written.
 template <class Scalar>
 void dendritic_windows(const DendriticSizes& s, Index e, const DendriticBranch<Scalar>& x,
                        const std::vector<DendriticRouting<Scalar>>& routing, const std::vector<bool>& real,
@@ -185,8 +187,9 @@ void dendritic_windows(const DendriticSizes& s, Index e, const DendriticBranch<S
                        std::vector<Sequence<Scalar>>& heads) {
   using std::sqrt;
   const OverlapWindows windows = s.split();
-  const Scalar scale = Scalar(1) / sqrt(Scalar(static_cast<double>(windows.width)));  // of w, not of d
-  // 11, 13: normalised inside the window. One rounding point: kernels store both or neither.
+  // the scale is of w, not of d
+  const Scalar scale = Scalar(1) / sqrt(Scalar(static_cast<double>(windows.width)));
+  // 11, 13: normalised inside the window. It is one rounding point: kernels store both or neither.
   const auto normalised = [&](const Matrix<Scalar>& head, Index n) {
     return stored<Scalar>(l2norm(windows.slice(head, n)), points::dendritic_attention["normalised"]);
   };
@@ -203,7 +206,7 @@ void dendritic_windows(const DendriticSizes& s, Index e, const DendriticBranch<S
     for (Index n = 0; n < s.windows; ++n) {
       const auto at = static_cast<std::size_t>(s.virtual_head(n, e, h));
       Sequence<Scalar>& window = heads[at];
-      window = head;  // 12: v, g and beta of every window
+      window = head;  // 12: all windows share v, g and beta
       window.q = normalised(head.q, n);
       window.k = normalised(head.k, n);
       window.initial_state = states[at];
@@ -211,8 +214,8 @@ void dendritic_windows(const DendriticSizes& s, Index e, const DendriticBranch<S
   }
 }
 
-/// Step 14: the recurrence of every virtual head by `run(sequence)`, of its list alone where `compacted` -> N E H outputs [T, dv];
-/// `states` become those after the last token.
+/// Step 14: the recurrence of every virtual head by `run(sequence)`, over its list of tokens alone if
+/// `compacted`. Returns N E H outputs [T, dv]; `states` become those after the last token.
 template <class Scalar, class Run>
 [[nodiscard]] std::vector<Matrix<Scalar>> dendritic_cores(
     const DendriticSizes& s, const std::vector<Sequence<Scalar>>& heads,
@@ -230,7 +233,7 @@ template <class Scalar, class Run>
   return o;
 }
 
-/// Steps 1-13. x: [T, D], any T. Throws Error for parameters, cache, mask or routing of other sizes.
+/// Steps 1-13. x: [T, D], any T. Throws Error if parameters, cache, mask or routing have other sizes.
 template <class Scalar>
 [[nodiscard]] DendriticCoreInput<Scalar> dendritic_core_input(const DendriticParameters<Scalar>& p,
                                                               const Matrix<Scalar>& x,
@@ -283,7 +286,7 @@ template <class Scalar>
   return in;
 }
 
-/// Steps 15 and 16: windows summed, branches mixed by omega. o: N E H of [T, dv] -> [T, H dv].
+/// Steps 15 and 16: windows are summed, branches mixed by omega. o: N E H of [T, dv] -> [T, H dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> mix_branches(const std::vector<Matrix<Scalar>>& o,
                                           const std::vector<DendriticRouting<Scalar>>& routing,
@@ -303,7 +306,7 @@ template <class Scalar>
   return stored(std::move(a), points::dendritic_attention["mixed"]);
 }
 
-/// Steps 17 and 18: norm of each head, gate, projection. a, z: [T, H dv] -> [T, D].
+/// Steps 17 and 18: the norm of each head, the gate and the projection. a, z: [T, H dv] -> [T, D].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> dendritic_output(const DendriticParameters<Scalar>& p, const Matrix<Scalar>& a,
                                               const Matrix<Scalar>& z) {
@@ -318,8 +321,9 @@ template <class Scalar>
                 points::dendritic_attention["o_proj"]);
 }
 
-/// The layer, its recurrence by `run(sequence)` in the place of options.chunk. x: [T, D] -> output [T, D], intermediates, and the
-/// cache from which the next tokens continue. T = 0 leaves the cache as it is. Throws Error as dendritic_core_input.
+/// The layer, with its recurrence evaluated by `run(sequence)` instead of by options.chunk. x: [T, D] -> the
+/// output [T, D], the intermediate results, and the cache from which the next tokens continue. T = 0 leaves
+/// the cache unchanged. Throws Error as dendritic_core_input does.
 template <class Scalar, class Run>
 [[nodiscard]] DendriticResult<Scalar> dendritic_attention_by(const Run& run,
                                                              const DendriticParameters<Scalar>& p,
@@ -337,7 +341,7 @@ template <class Scalar, class Run>
   return out;
 }
 
-/// The layer as its options say. Throws Error as dendritic_core_input, and for a negative chunk.
+/// The layer as its options say. Throws Error as dendritic_core_input does, and for a negative chunk.
 template <class Scalar>
 [[nodiscard]] DendriticResult<Scalar> dendritic_attention(const DendriticParameters<Scalar>& p,
                                                           const Matrix<Scalar>& x,

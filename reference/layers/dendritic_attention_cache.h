@@ -6,21 +6,21 @@
 #include "reference/layers/dendritic_attention_parameters.h"
 #include "reference/short_convolution.h"
 
-/// What the dendritic layer carries from call to call, for one sequence (EQUATIONS 7.4). The router has no
-/// state and there is no position counter.
+/// The state that the dendritic layer carries from call to call, for one sequence (EQUATIONS 7.4). The router
+/// has no state, and there is no position counter.
 namespace samestate {
 
 template <class Scalar>
 struct DendriticCache {
   std::vector<Matrix<Scalar>> conv_q;  ///< E of [W - 1, H d]: UNMASKED inputs of every branch, chosen or not
   std::vector<Matrix<Scalar>> conv_k;  ///< E of [W - 1, H d]
-  Matrix<Scalar> conv_v;               ///< [W - 1, H dv]: once, the branches share their values
-  std::vector<Matrix<Scalar>> state;   ///< N E H virtual heads of [w, dv]
-  bool begun = false;                  ///< a real token has been seen
-  bool padded_inside = false;  ///< a pad came after a real token: the convolution states hold zeros for it
+  Matrix<Scalar> conv_v;              ///< [W - 1, H dv]: stored once, because the branches share their values
+  std::vector<Matrix<Scalar>> state;  ///< N E H virtual heads of [w, dv]
+  bool begun = false;                 ///< a real token has been seen
+  bool padded_inside = false;  ///< a pad came after a real token, so the convolution states hold zeros for it
 };
 
-/// The cache of a sequence that has not begun: zeros. Throws Error as require_dendritic_sizes.
+/// The cache of a sequence that has not begun: all zeros. Throws Error as require_dendritic_sizes does.
 template <class Scalar>
 [[nodiscard]] DendriticCache<Scalar> empty_dendritic_cache(const DendriticSizes& s) {
   require_dendritic_sizes(s);
@@ -35,8 +35,8 @@ template <class Scalar>
   return cache;
 }
 
-/// Throws Error where the cache is not one of this layer, and where decode must not continue from it: after
-/// right padding the recurrent state is right and the convolution states are not (7.4).
+/// Throws Error if the cache does not belong to this layer, or if decode must not continue from it: after
+/// right padding the recurrent state is right, but the convolution states are not (7.4).
 template <class Scalar>
 void require_dendritic_cache(const DendriticCache<Scalar>& cache, const DendriticSizes& s) {
   const auto require = [](const char* name, const Matrix<Scalar>& m, Index rows, Index columns) {
@@ -66,7 +66,7 @@ void require_dendritic_cache(const DendriticCache<Scalar>& cache, const Dendriti
   }
 }
 
-/// Notes the tokens of a call. real: [T], false for a pad.
+/// Updates `begun` and `padded_inside` for the tokens of a call. real: [T], false for a pad.
 template <class Scalar>
 void note_tokens(DendriticCache<Scalar>& cache, const std::vector<bool>& real) {
   for (const bool token : real) {

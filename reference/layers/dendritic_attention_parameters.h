@@ -12,11 +12,11 @@
 /// bias.
 namespace samestate {
 
-/// What determines every shape of the layer.
+/// The sizes from which every shape of the layer follows.
 struct DendriticSizes {
   Index model_width = 1;        ///< D
   Index heads = 1;              ///< H
-  Index head_width = 1;         ///< d, of queries and keys before windowing
+  Index head_width = 1;         ///< d, the width of queries and keys before they are split into windows
   Index value_width = 1;        ///< dv
   BranchCounts branch;          ///< E, Es, K
   Index windows = 1;            ///< N
@@ -34,12 +34,12 @@ struct DendriticSizes {
   [[nodiscard]] Index virtual_head(Index n, Index e, Index h) const {
     return n * merged_heads() + merged_head(e, h);
   }
-  /// Throws Error for windows that do not divide (7.5).
+  /// Throws Error if the windows do not divide the channels (7.5).
   [[nodiscard]] OverlapWindows split() const { return overlap_windows(head_width, windows, overlap); }
 };
 
-/// Throws Error, with the value and its limit, for sizes that make no layer: an extent below 1, branches
-/// fewer than shared + routed, none active, windows that do not divide.
+/// Throws Error, with the value and its limit, for invalid sizes: an extent below 1, fewer branches than
+/// shared + routed, no active branch, or windows that do not divide the channels.
 inline void require_dendritic_sizes(const DendriticSizes& s) {
   const auto positive = [](const char* name, Index value) {
     if (value < 1) throw Error(std::string(name) + "=" + std::to_string(value) + ": must be at least 1");
@@ -53,7 +53,7 @@ inline void require_dendritic_sizes(const DendriticSizes& s) {
   (void)s.split();
 }
 
-/// Name and shape of one weight; `copies` of it, one a head.
+/// Name and shape of one weight, and the number of its copies (one per head).
 struct DendriticWeightShape {
   const char* name;
   Index rows, columns;
@@ -127,7 +127,7 @@ struct DendriticParameters {
   }
 };
 
-/// Throws Error for sizes that make no layer and for a weight that has another shape than they give it.
+/// Throws Error for invalid sizes and for a weight whose shape is not the one that follows from them.
 template <class Scalar>
 void require_dendritic_parameters(const DendriticParameters<Scalar>& p) {
   require_dendritic_sizes(p.sizes);

@@ -32,11 +32,11 @@ template <class Scalar>
 struct GatedAttentionParameters {
   Index heads = 1;         ///< H
   Index key_heads = 1;     ///< Hk, divides H
-  Index head_width = 1;    ///< d; H d need not be D (4096 and 2048 in Qwen3-Next)
-  Index rotary_width = 0;  ///< columns of a head that turn: d / 4 in Qwen3-Next
+  Index head_width = 1;    ///< d; H d need not equal D (4096 and 2048 in Qwen3-Next)
+  Index rotary_width = 0;  ///< columns of a head that are rotated: d / 4 in Qwen3-Next
   Scalar theta{1e7};
   Scalar epsilon{1e-6};
-  Matrix<Scalar> q_proj;  ///< [H 2d, D]: a head's query, then the same head's gate
+  Matrix<Scalar> q_proj;  ///< [H 2d, D]: for each head its query, then its gate
   Matrix<Scalar> k_proj;  ///< [Hk d, D]
   Matrix<Scalar> v_proj;  ///< [Hk d, D]
   Matrix<Scalar> o_proj;  ///< [D, H d]
@@ -44,16 +44,16 @@ struct GatedAttentionParameters {
   Vector<Scalar> k_norm;  ///< [d]
 };
 
-/// The layer's output and what lies on the way: a gate near 0 hides what is wrong before it, so the
-/// intermediates are there to be compared too.
+/// The layer's output and the intermediate results. A gate near 0 hides errors before it, so the intermediate
+/// results can be compared too.
 template <class Scalar>
 struct GatedAttentionOutput {
   Matrix<Scalar> out;           ///< [T, D]
-  Matrix<Scalar> q;             ///< [T, H d] normalised and turned
+  Matrix<Scalar> q;             ///< [T, H d] normalised and rotated
   Matrix<Scalar> gate;          ///< [T, H d] before the logistic function
   Matrix<Scalar> attended;      ///< [T, H d] before the gate
   Matrix<Scalar> gated;         ///< [T, H d] after the gate, before o_proj
-  KeyValueCache<Scalar> cache;  ///< keys AFTER norm and rotation, values; the past and these T tokens
+  KeyValueCache<Scalar> cache;  ///< keys AFTER norm and rotation, and values: past and present tokens
 };
 
 /// Throws Error, with the sizes, unless the weights have the sizes that the parameters state.
@@ -92,7 +92,8 @@ template <class Scalar>
   return stored(rotate(normed, tables, RotaryPairs::halves, heads), points::gated_attention["rotated"]);
 }
 
-/// What attention of d columns a head gave, its heads' outputs as they may be stored before their gate, and behind it.
+/// Attention with heads of d columns: the heads' outputs, stored where a kernel may store them, before the
+/// gate and after it.
 template <class Scalar, class Attend>
 [[nodiscard]] Matrix<Scalar> attended_heads(AttentionInputs<Scalar> x, Attend&& attend) {
   using std::sqrt;
@@ -106,10 +107,10 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// The tokens `hidden` after those of `cache`: one call is a prefill, calls of one token a decode, and any
-/// split gives the same (EQ-14). `tables` turn the positions of these tokens; their width goes before
-/// `rotary_width`. `attend` is the form of softmax attention: a function of AttentionInputs. hidden: [T, D].
-/// Padding tokens are left out by the caller. Throws Error where the sizes disagree.
+/// The layer on the tokens `hidden`, which follow those of `cache`: one call is a prefill, calls of one token
+/// are decode, and any split gives the same result (EQ-14). `tables` rotate the positions of these tokens;
+/// their width overrides `rotary_width`. `attend` is the form of softmax attention, a function of
+/// AttentionInputs. hidden: [T, D]. The caller leaves out padding tokens. Throws Error if the sizes disagree.
 template <class Scalar, class Attend>
 [[nodiscard]] GatedAttentionOutput<Scalar> gated_attention(const Matrix<Scalar>& hidden,
                                                            const GatedAttentionParameters<Scalar>& p,
@@ -120,7 +121,7 @@ template <class Scalar, class Attend>
   const Index T = hidden.rows();
   const Index d = p.head_width;
 
-  // [T, H 2d] -> a row a head: d of the query, d of its gate.
+  // [T, H 2d] -> one row per head: d columns of the query, then d of its gate.
   const Matrix<Scalar> projected = linear(hidden, p.q_proj, points::gated_attention["q_proj"]);
   const Matrix<Scalar> q_and_gate = projected.template reshaped<Eigen::RowMajor>(T * p.heads, 2 * d);
   const Matrix<Scalar> query_rows = q_and_gate.leftCols(d);
@@ -146,7 +147,7 @@ template <class Scalar, class Attend>
   return out;
 }
 
-/// The same with the tables of theta and `rotary_width`, at the positions that follow those of `cache`.
+/// The same with tables made from theta and `rotary_width`, at the positions that follow those of `cache`.
 template <class Scalar, class Attend>
 [[nodiscard]] GatedAttentionOutput<Scalar> gated_attention(const Matrix<Scalar>& hidden,
                                                            const GatedAttentionParameters<Scalar>& p,
@@ -165,8 +166,8 @@ template <class Scalar>
                          [](const AttentionInputs<Scalar>& x) { return softmax_attention(x); });
 }
 
-/// Splits the tokens at `cuts` (not decreasing, in [0, T]) and carries the cache; `out` and `cache` as one
-/// call gives them. Throws Error for cuts out of order, and as gated_attention.
+/// Splits the tokens at `cuts` (not decreasing, in [0, T]) and carries the cache; `out` and `cache` are those
+/// of one call. Throws Error for cuts out of order, and as gated_attention does.
 template <class Scalar, class Attend>
 [[nodiscard]] GatedAttentionOutput<Scalar> gated_attention_resumed(const Matrix<Scalar>& hidden,
                                                                    const GatedAttentionParameters<Scalar>& p,

@@ -32,22 +32,22 @@ inline constexpr PointTable gated_delta_net{"gated_delta_net", PointTier::layer,
 }  // namespace points
 
 /// Order of the rows of the input projections (GDN-2, GDN-23, GDN-24). Checkpoints are grouped by key head:
-/// of each head its q, k, then v and z of the value heads it serves; b, then a. Flat: all q, k, v, z; all b,
-/// a.
+/// for each key head its q, its k, then v and z of the value heads that it serves; in the other projection b,
+/// then a. The flat layout has all of q, k, v and z; all of b, then all of a.
 enum class ProjectionLayout { grouped, flat };
 
-/// Extents: key heads Hk of width dk, value heads Hv (a multiple of Hk) of width dv.
+/// Sizes: Hk key heads of width dk and Hv value heads (a multiple of Hk) of width dv.
 struct GatedDeltaNetShape {
   Index key_heads = 1;
   Index value_heads = 1;
   Index key_width = 1;
   Index value_width = 1;
   ProjectionLayout layout = ProjectionLayout::grouped;
-  HeadMap head_map = HeadMap::interleaved;  ///< `tiled` is the document's mistake (GDN-9), kept as a control
+  HeadMap head_map = HeadMap::interleaved;  ///< `tiled` is the document's error (GDN-9): a negative control
 
   [[nodiscard]] Index keys() const { return key_heads * key_width; }
   [[nodiscard]] Index values() const { return value_heads * value_width; }
-  [[nodiscard]] Index channels() const { return 2 * keys() + values(); }  ///< of the convolution
+  [[nodiscard]] Index channels() const { return 2 * keys() + values(); }  ///< channels of the convolution
   /// The key head that serves value head h (GDN-26).
   [[nodiscard]] Index key_head(Index h) const {
     return head_map == HeadMap::interleaved ? h / (value_heads / key_heads) : h % key_heads;
@@ -62,19 +62,19 @@ struct GatedDeltaNetWeights {
   Matrix<Scalar> conv1d;        ///< [2 Hk dk + Hv dv, W], channels flat (q, k, v) in both layouts
   Vector<Scalar> A_log;         ///< [Hv]
   Vector<Scalar> dt_bias;       ///< [Hv]
-  Vector<Scalar> norm;          ///< [dv], shared by the heads, plain and not 1 + w
+  Vector<Scalar> norm;          ///< [dv], shared by the heads; the weight itself and not 1 + w
   Matrix<Scalar> out_proj;      ///< [D, Hv dv]
-  Scalar epsilon{1e-6};         ///< of the gated norm
+  Scalar epsilon{1e-6};         ///< epsilon of the gated norm
 };
 
-/// What decode carries.
+/// The state that decode carries.
 template <class Scalar>
 struct GatedDeltaNetCache {
   Matrix<Scalar> convolution;         ///< [W - 1, channels], see short_convolution
   std::vector<Matrix<Scalar>> state;  ///< a [dk, dv] for each value head
 };
 
-/// The projections of the hidden states, heads side by side; none of them convolved.
+/// The projections of the hidden states, with heads side by side, before the convolution.
 template <class Scalar>
 struct GatedDeltaNetProjections {
   Matrix<Scalar> mixed;  ///< [T, channels] q, k, v: what the convolution reads
@@ -83,8 +83,8 @@ struct GatedDeltaNetProjections {
   Matrix<Scalar> a;      ///< [T, Hv]
 };
 
-/// Output, cache, and what lies between. The norm hides errors of scale, so compare `core` and the states as
-/// well (EQUATIONS 8.1).
+/// Output, cache and intermediate results. The norm hides errors of scale, so compare `core` and the states
+/// as well (EQUATIONS 8.1).
 template <class Scalar>
 struct GatedDeltaNetOutput {
   Matrix<Scalar> y;      ///< [T, D]
@@ -128,7 +128,7 @@ void require_gated_delta_net(const GatedDeltaNetShape& s, const GatedDeltaNetWei
 
 }  // namespace detail
 
-/// The caches of a sequence that has not begun: zeros (GDN-10). Throws Error where weights and shape
+/// The cache of a sequence that has not begun: all zeros (GDN-10). Throws Error if weights and shape
 /// disagree.
 template <class Scalar>
 [[nodiscard]] GatedDeltaNetCache<Scalar> empty_gated_delta_net_cache(
@@ -139,8 +139,8 @@ template <class Scalar>
                                       Matrix<Scalar>::Zero(shape.key_width, shape.value_width))};
 }
 
-/// From the flat layout to the grouped one (GDN-23, GDN-24): row i of a flat weight is row qkvz[i], or ba[i],
-/// of the grouped weight.
+/// The map from the flat layout to the grouped one (GDN-23, GDN-24): row i of a flat weight is row qkvz[i],
+/// or ba[i], of the grouped weight.
 struct ProjectionRows {
   std::vector<Index> qkvz;
   std::vector<Index> ba;
@@ -187,8 +187,8 @@ template <class Scalar>
           flat_ba.leftCols(shape.value_heads), flat_ba.rightCols(shape.value_heads)};
 }
 
-/// The projections of the hidden states x, [T, D]; `real`: empty, or [T], false for padding, whose hidden states are set to
-/// zero before. Throws Error where sizes disagree.
+/// The projections of the hidden states x, [T, D]. `real` is empty, or [T] with false for padding, whose
+/// hidden states are set to zero first. Throws Error if sizes disagree.
 template <class Scalar>
 [[nodiscard]] GatedDeltaNetProjections<Scalar> project_hidden(const Matrix<Scalar>& x,
                                                               const Matrix<Scalar>& in_proj_qkvz,
@@ -207,8 +207,8 @@ template <class Scalar>
                            linear(hidden, in_proj_ba, points::gated_delta_net["in_proj_ba"]), shape);
 }
 
-/// The rule on value head h, in the form of `run`, with the scale of the layer (GDN-33): q, k [T, dk] normalised, of the key
-/// head that serves it. Throws Error for a state of another size.
+/// The rule on value head h, in the form of `run`, with the layer's scale (GDN-33). q, k: [T, dk],
+/// normalised, of the key head that serves it. Throws Error if the state has another size.
 template <class Scalar, class Run>
 [[nodiscard]] Trajectory<Scalar> run_value_head(const GatedDeltaNetShape& shape, Index h,
                                                 Sequence<Scalar> head, const Run& run) {
@@ -227,9 +227,9 @@ template <class Scalar, class Run>
   return core;
 }
 
-/// The convolution state as public code stores it: the last W inputs as columns, [channels, W], zeros where
-/// there were fewer (CONV-5). Its oldest column is never read again, which is why the cache here holds W - 1.
-/// previous: [channels, W], mixed: [T, channels]. Throws Error where the channels differ.
+/// The convolution state as public code stores it: the last W inputs as columns, [channels, W], with zeros
+/// before the first input (CONV-5). Its oldest column is never read again, which is why the cache here holds
+/// W - 1. previous: [channels, W], mixed: [T, channels]. Throws Error if the channels differ.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> stored_convolution_state(const Matrix<Scalar>& previous,
                                                       const Matrix<Scalar>& mixed) {
@@ -240,12 +240,12 @@ template <class Scalar>
   return history.rightCols(previous.cols());
 }
 
-/// The layer on the tokens x, [T, D], after those in `cache`. `run` evaluates the rule on one head, in any
-/// form: Sequence<Scalar> -> Trajectory<Scalar>. `real`: empty, or [T], false for padding, whose hidden
-/// states are set to zero before the projections. That makes LEFT padding vanish from the real outputs and
-/// the caches; after right padding the cache is not that of the last real token (the state decayed on, and
-/// the convolution wrote its tail). T = 0 returns the cache. Throws Error where shape, weights, cache and
-/// mask disagree.
+/// The layer on the tokens x, [T, D], which follow those in `cache`. `run` evaluates the rule on one head, in
+/// any form: Sequence<Scalar> -> Trajectory<Scalar>. `real` is empty, or [T] with false for padding, whose
+/// hidden states are set to zero before the projections. That makes LEFT padding vanish from the real outputs
+/// and the caches. After right padding the cache is not that of the last real token: the state has decayed
+/// further, and the convolution has stored the padding. T = 0 returns the cache. Throws Error if shape,
+/// weights, cache and mask disagree.
 template <class Scalar, class Run>
 [[nodiscard]] GatedDeltaNetOutput<Scalar> gated_delta_net(
     const Matrix<Scalar>& x, const GatedDeltaNetWeights<Scalar>& weights, const GatedDeltaNetShape& shape,

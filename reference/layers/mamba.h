@@ -25,8 +25,8 @@ inline constexpr PointRow kMambaMixerRows[] = {
 inline constexpr PointTable mamba_mixer{"mamba_mixer", PointTier::layer, kMambaMixerRows};
 }  // namespace points
 
-/// Weights as in public checkpoints, [out, in]. D: model width, Di: inner width, N: states a channel, R: rank
-/// of the time step, W: width of the convolution.
+/// Weights as in public checkpoints, [out, in]. D is the model width, Di the inner width, N the number of
+/// states per channel, R the rank of the time step, and W the width of the convolution.
 template <class Scalar>
 struct MambaWeights {
   Matrix<Scalar> in_proj;      ///< [2 Di, D]: x, then z
@@ -38,7 +38,7 @@ struct MambaWeights {
   Matrix<Scalar> A_log;        ///< [Di, N]
   Vector<Scalar> skip;         ///< [Di], the checkpoint's D
   Matrix<Scalar> out_proj;     ///< [D, Di]
-  Vector<Scalar> in_bias;      ///< [2 Di], or empty: none upstream (SSM-5)
+  Vector<Scalar> in_bias;      ///< [2 Di], or empty; upstream code has none (SSM-5)
   Vector<Scalar> out_bias;     ///< [D], or empty
   Discretisation discretisation = Discretisation::euler;
 
@@ -46,29 +46,29 @@ struct MambaWeights {
   [[nodiscard]] Index states() const { return A_log.cols(); }
 };
 
-/// What decode carries.
+/// The state that decode carries.
 template <class Scalar>
 struct MambaCache {
   Matrix<Scalar> convolution;  ///< [W - 1, Di], see short_convolution
   Matrix<Scalar> state;        ///< [Di, N]
 };
 
-/// Output, cache, and what lies between.
+/// Output, cache and intermediate results.
 template <class Scalar>
 struct MambaOutput {
   Matrix<Scalar> out;    ///< [T, D]
   Matrix<Scalar> mixed;  ///< [T, Di] x, the input of the convolution
   Matrix<Scalar> z;      ///< [T, Di] the gate before silu
-  Matrix<Scalar> u;      ///< [T, Di] after the convolution, what the scan reads
+  Matrix<Scalar> u;      ///< [T, Di] after the convolution: the input of the scan
   Matrix<Scalar> delta;  ///< [T, Di] after the softplus
   Matrix<Scalar> B;      ///< [T, N]
   Matrix<Scalar> C;      ///< [T, N]
-  Matrix<Scalar> y;      ///< [T, Di] of the scan, with the skip, before the gate
+  Matrix<Scalar> y;      ///< [T, Di] output of the scan, with the skip, before the gate
   Matrix<Scalar> gated;  ///< [T, Di] y silu(z)
   MambaCache<Scalar> cache;
 };
 
-/// The cache of a sequence that has not begun: zeros.
+/// The cache of a sequence that has not begun: all zeros.
 template <class Scalar>
 [[nodiscard]] MambaCache<Scalar> empty_mamba_cache(const MambaWeights<Scalar>& w) {
   if (w.conv1d.cols() < 1) throw Error("mamba: conv1d is 0 wide; the kernel needs at least 1 column");
@@ -76,9 +76,9 @@ template <class Scalar>
           Matrix<Scalar>::Zero(w.inner(), w.states())};
 }
 
-/// The layer on the tokens hidden, [T, D], after those in `cache`. `run` evaluates the scan in any form:
-/// SelectiveScan<Scalar>, Discretisation -> SelectiveScanOutput<Scalar>. T = 0 returns the cache. Throws
-/// Error where weights and cache disagree.
+/// The layer on the tokens hidden, [T, D], which follow those in `cache`. `run` evaluates the scan in any
+/// form: SelectiveScan<Scalar>, Discretisation -> SelectiveScanOutput<Scalar>. T = 0 returns the cache.
+/// Throws Error if weights and cache disagree.
 template <class Scalar, class Run>
 [[nodiscard]] MambaOutput<Scalar> mamba(const Matrix<Scalar>& hidden, const MambaWeights<Scalar>& w,
                                         const MambaCache<Scalar>& cache, const Run& run) {
@@ -112,14 +112,14 @@ template <class Scalar, class Run>
   return out;
 }
 
-/// The layer with the scan token by token.
+/// The layer with the scan evaluated token by token.
 template <class Scalar>
 [[nodiscard]] MambaOutput<Scalar> mamba(const Matrix<Scalar>& hidden, const MambaWeights<Scalar>& w,
                                         const MambaCache<Scalar>& cache) {
   return mamba(hidden, w, cache, selective_scan_recurrent<Scalar>);
 }
 
-/// Split at `cuts`, as resumed_layer.
+/// The layer split at `cuts`, as resumed_layer does it.
 template <class Scalar, class Run>
 [[nodiscard]] MambaOutput<Scalar> mamba_resumed(const Matrix<Scalar>& hidden, const MambaWeights<Scalar>& w,
                                                 MambaCache<Scalar> cache, const std::vector<Index>& cuts,

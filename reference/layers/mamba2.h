@@ -11,9 +11,9 @@
 #include "reference/short_convolution.h"
 #include "reference/state_space_duality.h"
 
-/// The Mamba-2 mixer (EQUATIONS 5.10), one sequence a call:
+/// The Mamba-2 mixer (EQUATIONS 5.10), one sequence per call:
 ///   in_proj -> z, (x, B, C), dt;  one convolution with bias and silu over (x, B, C);  Delta = softplus(dt +
-///   bias); state space duality, a scalar rate a head;  RMSNorm(y silu(z)), the gate first;  out_proj.
+///   bias);  state space duality with one scalar rate per head;  RMSNorm(y silu(z)), gate first;  out_proj.
 namespace samestate {
 
 namespace points {
@@ -26,8 +26,8 @@ inline constexpr PointRow kMamba2MixerRows[] = {
 inline constexpr PointTable mamba2_mixer{"mamba2_mixer", PointTier::layer, kMamba2MixerRows};
 }  // namespace points
 
-/// Weights as in public checkpoints, [out, in]. D: model width, Di = H P: inner width, N: states, G: groups
-/// of B and C, W: width of the convolution.
+/// Weights as in public checkpoints, [out, in]. D is the model width, Di = H P the inner width, N the number
+/// of states, G the groups of B and C, and W the width of the convolution.
 template <class Scalar>
 struct Mamba2Weights {
   Index groups = 1;            ///< G, divides H
@@ -39,23 +39,23 @@ struct Mamba2Weights {
   Vector<Scalar> skip;         ///< [H], the checkpoint's D
   Vector<Scalar> norm;         ///< [Di]
   Matrix<Scalar> out_proj;     ///< [D, Di]
-  Scalar epsilon{1e-5};        ///< of the norm
-  Index norm_groups = 1;       ///< parts of Di with a mean each; public code has both 1 and G
+  Scalar epsilon{1e-5};        ///< epsilon of the norm
+  Index norm_groups = 1;       ///< parts of Di that are normalised separately; public code uses both 1 and G
 
   [[nodiscard]] Index heads() const { return A_log.size(); }
   [[nodiscard]] Index inner() const { return norm.size(); }
-  [[nodiscard]] Index channels() const { return conv1d.rows(); }                  ///< of the convolution
+  [[nodiscard]] Index channels() const { return conv1d.rows(); }  ///< channels of the convolution
   [[nodiscard]] Index group_width() const { return (channels() - inner()) / 2; }  ///< G N
 };
 
-/// What decode carries.
+/// The state that decode carries.
 template <class Scalar>
 struct Mamba2Cache {
   Matrix<Scalar> convolution;  ///< [W - 1, Di + 2 G N], see short_convolution
   Matrix<Scalar> state;        ///< [H P, N], heads one below the other
 };
 
-/// Output, cache, and what lies between. The norm hides errors of scale: compare y and the state as well
+/// Output, cache and intermediate results. The norm hides errors of scale, so compare y and the state as well
 /// (EQUATIONS 8.1).
 template <class Scalar>
 struct Mamba2Output {
@@ -64,7 +64,7 @@ struct Mamba2Output {
   Matrix<Scalar> mixed;      ///< [T, Di + 2 G N] x, B, C: the input of the convolution
   Matrix<Scalar> convolved;  ///< [T, Di + 2 G N]
   Matrix<Scalar> delta;      ///< [T, H] after the softplus
-  Matrix<Scalar> y;          ///< [T, Di] of the state space, with the skip, before gate and norm
+  Matrix<Scalar> y;          ///< [T, Di] output of the state space, with the skip, before gate and norm
   Matrix<Scalar> normed;     ///< [T, Di] after gate and norm
   Mamba2Cache<Scalar> cache;
 };
@@ -88,7 +88,7 @@ void require_mamba2(const Mamba2Weights<Scalar>& w) {
 
 }  // namespace detail
 
-/// The cache of a sequence that has not begun: zeros. Throws Error where the weights disagree.
+/// The cache of a sequence that has not begun: all zeros. Throws Error if the weights disagree.
 template <class Scalar>
 [[nodiscard]] Mamba2Cache<Scalar> empty_mamba2_cache(const Mamba2Weights<Scalar>& w) {
   detail::require_mamba2(w);
@@ -97,7 +97,7 @@ template <class Scalar>
 }
 
 /// rms_norm(y silu(z)) weight, over each of `groups` equal parts of the columns. y, z: [T, Di]. Throws Error
-/// where the sizes disagree or groups does not divide them.
+/// if the sizes disagree or groups does not divide the columns.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> grouped_norm_of_gated(const Matrix<Scalar>& y, const Matrix<Scalar>& z,
                                                    const Vector<Scalar>& weight, const Scalar& epsilon,
@@ -118,8 +118,8 @@ template <class Scalar>
   return normed;
 }
 
-/// The layer on the tokens hidden, [T, D], after those in `cache`. `run` evaluates one head in any form:
-/// StateSpaceHead<Scalar> -> StateSpaceOutput<Scalar>. T = 0 returns the cache. Throws Error where weights
+/// The layer on the tokens hidden, [T, D], which follow those in `cache`. `run` evaluates one head in any
+/// form: StateSpaceHead<Scalar> -> StateSpaceOutput<Scalar>. T = 0 returns the cache. Throws Error if weights
 /// and cache disagree.
 template <class Scalar, class Run>
 [[nodiscard]] Mamba2Output<Scalar> mamba2(const Matrix<Scalar>& hidden, const Mamba2Weights<Scalar>& w,
@@ -148,14 +148,14 @@ template <class Scalar, class Run>
   return out;
 }
 
-/// The layer with every head token by token.
+/// The layer with every head evaluated token by token.
 template <class Scalar>
 [[nodiscard]] Mamba2Output<Scalar> mamba2(const Matrix<Scalar>& hidden, const Mamba2Weights<Scalar>& w,
                                           const Mamba2Cache<Scalar>& cache) {
   return mamba2(hidden, w, cache, state_space_recurrent<Scalar>);
 }
 
-/// Split at `cuts`, as resumed_layer.
+/// The layer split at `cuts`, as resumed_layer does it.
 template <class Scalar, class Run>
 [[nodiscard]] Mamba2Output<Scalar> mamba2_resumed(const Matrix<Scalar>& hidden,
                                                   const Mamba2Weights<Scalar>& w, Mamba2Cache<Scalar> cache,

@@ -24,7 +24,8 @@ inline constexpr PointTable multi_scale_retention{"multi_scale_retention", Point
                                                   kMultiScaleRetentionRows};
 }  // namespace points
 
-/// Weights of multi-scale retention, [out, in], no biases. H heads; D the hidden width, H dv the value width.
+/// Weights of multi-scale retention, [out, in], without biases. H is the number of heads, D the hidden width,
+/// and H dv the value width.
 template <class Scalar>
 struct MultiScaleRetentionWeights {
   Index heads = 1;
@@ -33,10 +34,10 @@ struct MultiScaleRetentionWeights {
   Matrix<Scalar> v_proj;    ///< [H dv, D]
   Matrix<Scalar> g_proj;    ///< [H dv, D] the gate
   Matrix<Scalar> out_proj;  ///< [D, H dv]
-  Scalar epsilon{1e-6};     ///< of the norm; 0 where forms are to be compared
+  Scalar epsilon{1e-6};     ///< epsilon of the norm; 0 when forms are compared with one another
 };
 
-/// Output, and what lies before the norm that hides scales (EQUATIONS 8.1).
+/// The output, and the values before the norm, which hides scales (EQUATIONS 8.1).
 template <class Scalar>
 struct MultiScaleRetentionOutput {
   Matrix<Scalar> y;       ///< [T, D]
@@ -44,14 +45,14 @@ struct MultiScaleRetentionOutput {
   Matrix<Scalar> normed;  ///< [T, H dv] after the norm, before the gate
 };
 
-/// Projected and turned by the rotation of each token, as the heads read it.
+/// q and k after projection and rotation, as the heads read them.
 template <class Scalar>
 struct RotatedKeys {
   Matrix<Scalar> q;  ///< [T, H dk]
   Matrix<Scalar> k;  ///< [T, H dk], scaled by dk^{-1/2}
 };
 
-/// q and k of a layer of H heads; the first token of x has position `first`.
+/// q and k of a layer with H heads; the first token of x has position `first`.
 template <class Scalar>
 [[nodiscard]] RotatedKeys<Scalar> rotated_keys(const Matrix<Scalar>& x, const Matrix<Scalar>& q_proj,
                                                const Matrix<Scalar>& k_proj, Index H, Index first) {
@@ -67,16 +68,16 @@ template <class Scalar>
                  points::multi_scale_retention["rotated_k"])};
 }
 
-/// norm(core) silu(gate), what out_proj reads; `gate` before silu, [T, H dv] both.
+/// norm(core) silu(gate), the input of out_proj; `gate` is before silu, and both are [T, H dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> gated_retention(const Matrix<Scalar>& normed, const Matrix<Scalar>& gate) {
   return stored<Scalar>(normed.cwiseProduct(silu(gate)), points::multi_scale_retention["gated"]);
 }
 
-/// Multi-scale retention of one sequence: q, k rotated and k scaled by dk^{-1/2}; head h with the decay
-/// 1 - 2^{-5-h}; norm of each head; times silu of the gate; out_proj. x: [T, D], whose first token has
-/// position `first`. `run` evaluates a head in any form, core or normalised, carrying its state if it has
-/// one: (q, k, v, gamma, h) -> [T, dv]. Throws Error where the weights disagree.
+/// Multi-scale retention of one sequence: q and k are rotated and k is scaled by dk^{-1/2}; head h has the
+/// decay 1 - 2^{-5-h}; each head is normalised, multiplied by silu of the gate, and projected by out_proj. x:
+/// [T, D], whose first token has position `first`. `run` evaluates a head in any form, normalised or not, and
+/// carries its state if it has one: (q, k, v, gamma, h) -> [T, dv]. Throws Error if the weights disagree.
 template <class Scalar, class Run>
 [[nodiscard]] MultiScaleRetentionOutput<Scalar> multi_scale_retention(
     const Matrix<Scalar>& x, const MultiScaleRetentionWeights<Scalar>& w, const Run& run, Index first = 0) {

@@ -4,8 +4,8 @@
 
 #include "reference/experts.h"
 
-/// The mixture-of-experts block of Qwen3-Next (EQUATIONS 5.8, CFG-12): renormalised top-K SwiGLU experts plus
-/// a shared one behind a gate of its own.
+/// The mixture-of-experts block of Qwen3-Next (EQUATIONS 5.8, CFG-12): top-K SwiGLU experts with renormalised
+/// weights, plus a shared expert behind its own gate.
 namespace samestate {
 
 namespace points {
@@ -19,7 +19,7 @@ inline constexpr PointRow kQwen3NextMoeRows[] = {
 inline constexpr PointTable qwen3_next_moe{"qwen3_next_moe", PointTier::layer, kQwen3NextMoeRows};
 }  // namespace points
 
-/// Weights as in public checkpoints. D model width, N experts.
+/// Weights as in public checkpoints. D is the model width, N the number of experts.
 template <class Scalar>
 struct Qwen3NextMoeWeights {
   Matrix<Scalar> router;                      ///< [N, D], no bias
@@ -28,12 +28,13 @@ struct Qwen3NextMoeWeights {
   Matrix<Scalar> shared_gate;  ///< [1, D]
 };
 
-/// The output and what it hides: a routing flip shows in `routing`, not in a tolerance (EQUATIONS 8.2).
+/// The output and intermediate results: a flipped routing choice is seen in `routing` and not covered by a
+/// tolerance (EQUATIONS 8.2).
 template <class Scalar>
 struct Qwen3NextMoe {
   Matrix<Scalar> y;         ///< [T, D] routed + gate * shared
   Matrix<Scalar> routed;    ///< [T, D]
-  Matrix<Scalar> shared;    ///< [T, D] of the shared expert, before its gate
+  Matrix<Scalar> shared;    ///< [T, D] output of the shared expert, before its gate
   Matrix<Scalar> gate;      ///< [T, 1] sigma(x w_sg)
   Routing<Scalar> routing;  ///< logits, probabilities, experts, weights
 };
@@ -45,8 +46,8 @@ template <class Scalar>
   return routed + gate.col(0).asDiagonal() * shared;
 }
 
-/// The block with a given routing, which need not be its own. x: [T, D]. Throws Error where sizes disagree,
-/// for no experts, a selection that is none.
+/// The block with a given routing, which need not be its own. x: [T, D]. Throws Error if sizes disagree,
+/// there are no experts, or the selection is invalid.
 template <class Scalar>
 [[nodiscard]] Qwen3NextMoe<Scalar> qwen3_next_moe_routed(const Matrix<Scalar>& x,
                                                          const Qwen3NextMoeWeights<Scalar>& weights,
@@ -58,7 +59,8 @@ template <class Scalar>
   }
   Qwen3NextMoe<Scalar> out;
   out.routed = mixture_of_experts(x, routing, weights.experts, form);
-  // Points of its own: a kernel that fuses the shared expert with its gate stores another expert's output and not this one.
+  // These points are separate ones, because a kernel that fuses the shared expert with its gate stores
+  // another expert's output and not this one.
   out.shared = linear(weights.shared.activated(x, points::qwen3_next_moe["shared_hidden"]),
                       weights.shared.down, points::qwen3_next_moe["shared_down"]);
   if (out.shared.cols() != x.cols()) {
@@ -71,8 +73,8 @@ template <class Scalar>
   return out;
 }
 
-/// The block: its router chooses K experts a token. x: [T, D]. Throws Error where sizes disagree, unless
-/// 1 <= K <= N, and where the router's N is not the number of experts.
+/// The block with its own router, which chooses K experts per token. x: [T, D]. Throws Error if sizes
+/// disagree, unless 1 <= K <= N, and if the router's N is not the number of experts.
 template <class Scalar>
 [[nodiscard]] Qwen3NextMoe<Scalar> qwen3_next_moe(const Matrix<Scalar>& x,
                                                   const Qwen3NextMoeWeights<Scalar>& weights, Index K,

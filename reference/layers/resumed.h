@@ -10,9 +10,10 @@
 
 namespace samestate {
 
-/// A layer split at the token positions `cuts` (not decreasing, in [0, T]), the cache carried from part to part:
-/// EQ-18. All cuts 1, 2, .. T - 1 is decode. hidden: [T, D]; `layer` evaluates a part: (hidden, cache) -> Output.
-/// Returns out, [T, width], and the last cache; the rest stays empty. Throws Error for cuts out of order.
+/// A layer split at the token positions `cuts` (not decreasing, in [0, T]), with the cache carried from part
+/// to part (EQ-18). Cuts at all of 1, 2, .. T - 1 are decode. hidden: [T, D]; `layer` evaluates a part:
+/// (hidden, cache) -> Output. Returns out, [T, width], and the last cache; the other members stay empty.
+/// Throws Error for cuts out of order.
 template <class Output, class Scalar, class Cache, class Layer>
 [[nodiscard]] Output resumed_layer(const Matrix<Scalar>& hidden, Index width, Cache cache,
                                    const std::vector<Index>& cuts, const Layer& layer) {

@@ -12,7 +12,7 @@
 namespace samestate {
 namespace {
 
-/// What made the records, one line a run; runs that say the same once.
+/// Says what made the records, one line per run; runs that say the same are listed once.
 std::string made_by(const ReportInput& input) {
   std::vector<std::string> lines;
   for (const ReportSource& source : input.sources) {
@@ -43,7 +43,7 @@ std::string made_by(const ReportInput& input) {
   return out + "</ul>";
 }
 
-/// For a <script>: neither "</script" nor "<!--" can stand in it.
+/// The text for a <script>, which must contain neither "</script" nor "<!--".
 std::string commands_json(const ReportData& data) {
   nlohmann::json commands = nlohmann::json::array();
   for (const SweepPoint& point : data.points) commands.push_back(repro_command(point.measurement.record));
@@ -59,7 +59,7 @@ std::string commands_json(const ReportData& data) {
   return out;
 }
 
-/// The plots hold the light colours; these rules put a theme's in their place.
+/// The plots contain the light theme's colours; these rules replace them by a theme's.
 std::string theme_rules() {
   std::string out;
   std::string light;
@@ -73,6 +73,7 @@ std::string theme_rules() {
     ++number;
   };
   for (const PaletteEntry& entry : palette()) add(entry);
+  add(failure_colour());
   for (const PaletteEntry& entry : inks()) add(entry);
   return fmt::format(
       ":root{{{0}}}\n@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{1}}}}}\n"

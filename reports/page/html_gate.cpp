@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "fixtures/json_syntax.h"
 #include "reference/error.h"
 #include "reports/page/html.h"
 #include "reports/page/html_table.h"
@@ -28,7 +29,7 @@ std::string verdict_table(const Summary& summary) {
   for (std::size_t i = 0; i < kVerdictCount; ++i) {
     if (summary.counts[i] == 0) continue;
     const auto verdict = static_cast<Verdict>(i);
-    // A meter whose least value is the best is yellow above `low` and red above `high`.
+    // If the lowest value of a meter is the best one, it is yellow above `low` and red above `high`.
     const char* colour = verdict == Verdict::pass ? ""
                          : is_failure(verdict)    ? " optimum=\"0\" low=\"0.25\" high=\"0.5\""
                                                   : " optimum=\"0\" low=\"0.5\"";
@@ -40,7 +41,7 @@ std::string verdict_table(const Summary& summary) {
   return out + "</tbody></table></div>\n";
 }
 
-/// One row a case, with its group.
+/// Returns one row per case, with its group.
 std::string case_table(std::span<const Record> records, const std::vector<Surprise>& surprises) {
   std::vector<HtmlTable::Column> columns = {
       {"case"},
@@ -73,7 +74,7 @@ std::string case_table(std::span<const Record> records, const std::vector<Surpri
   return table.html(surprises.size() > 10);
 }
 
-/// The cases in the tails of their groups; apart from them the groups that attain their bound.
+/// Lists the cases in the tails of their groups, and separately the groups that attain their bound.
 std::string surprise_tables(std::span<const Record> records) {
   const Surprises surprises = surprises_of(records);
   std::string out;
@@ -108,7 +109,7 @@ std::string surprise_tables(std::span<const Record> records) {
          table.html() + "</details>\n";
 }
 
-/// Cases by form and contract (columns) and regime (rows), one table a system.
+/// Counts cases by form and contract (columns) and regime (rows), with one table per system.
 std::string coverage(std::span<const Record> records) {
   struct Cell {
     std::int64_t judged = 0;
@@ -167,7 +168,8 @@ std::string coverage(std::span<const Record> records) {
   return out;
 }
 
-/// A cell of a listing: `{"killed": true, "rejected": 3, "tests": 9}` is a public rule's verdict.
+/// Returns a cell of a listing: `{"killed": true, "rejected": 3, "tests": 9}` is the verdict of a public
+/// rule.
 std::string cell_text(const nlohmann::ordered_json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
@@ -179,8 +181,8 @@ std::string cell_text(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Columns of a listing come in alphabetical order, or in that of the record; a reader wants the verdict beside the
-/// name. Those that are not named here stay as they are, in between.
+/// Columns of a listing are in alphabetical order, or in that of the record, but a reader wants the verdict
+/// beside the name. Columns that are not named here keep their order in between.
 std::size_t place_of_column(const std::string& name, const std::vector<nlohmann::ordered_json>& rows) {
   static constexpr std::array<std::string_view, 6> kFirst = {"bug",    "id",      "name",
                                                              "killed", "verdict", "outcome"};
@@ -189,7 +191,7 @@ std::size_t place_of_column(const std::string& name, const std::vector<nlohmann:
                                                              "seconds", "case",  "reason"};
   const auto head = std::find(kFirst.begin(), kFirst.end(), name);
   if (head != kFirst.end()) return static_cast<std::size_t>(head - kFirst.begin());
-  // Of mutants; what is in neither list is a public rule.
+  // For mutants, anything in neither list is a public rule.
   const bool mutants = !rows.empty() && rows.front().contains("bug");
   const auto tail = mutants ? std::find(kLast.begin(), kLast.end(), name) : kLast.end();
   return tail == kLast.end() ? kFirst.size()
@@ -299,6 +301,9 @@ std::string html_listing(const std::string& json, const std::string& id, const s
                          const std::string& intro) {
   using Json = nlohmann::ordered_json;
   const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_discarded())
+    throw Error(fmt::format("--{}: not JSON: {}; give it what `samestate {} --json` printed", id,
+                            json_error(json), id));
   const Json* rows = &parsed;
   if (parsed.is_object()) {
     for (const auto& [key, value] : parsed.items()) {
@@ -321,7 +326,7 @@ std::string html_listing(const std::string& json, const std::string& id, const s
   for (const Json& row : *rows) {
     Json cells = Json::object();
     for (const auto& [key, value] : row.items()) {
-      // The verdicts of several rules in one object: a column each.
+      // The verdicts of several rules in one object become one column each.
       if (value.is_object() && !value.empty() && value.begin()->is_object()) {
         for (const auto& [rule, verdict] : value.items()) cells[rule] = verdict;
       } else {
@@ -348,7 +353,7 @@ std::string html_listing(const std::string& json, const std::string& id, const s
                             const auto cell = row.find(name);
                             return cell != row.end() && cell->is_object() && cell->contains("killed");
                           });
-    // Not every mutant is shown to every rule.
+    // Not every mutant is tried with every rule.
     const auto shown = std::count_if(flat.begin(), flat.end(), [&](const Json& row) {
       const auto cell = row.find(name);
       return cell != row.end() && (name == "killed" || (cell->is_object() && cell_text(*cell) != ""));

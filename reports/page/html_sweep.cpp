@@ -11,11 +11,12 @@
 #include "reports/records/surprise.h"
 #include "reports/text/escape.h"
 
-/// The answers first, then the curves, at the end every point.
+/// The answers come first, then the curves, and every point at the end.
 namespace samestate {
 namespace {
 
-/// Did it pass, in a sentence; `cut`: some of what was planned was not run, or too little judged.
+/// Says in a sentence whether it passed; `cut` means that some of the plan was not run, or that too little
+/// was judged.
 std::string headline(const Summary& summary, const char* what, bool cut = false) {
   const bool failed = !summary.failures.empty();
   const char* tone = failed ? "bad" : summary.judged == 0 || cut ? "warn" : "good";
@@ -30,7 +31,8 @@ std::string headline(const Summary& summary, const char* what, bool cut = false)
 
 constexpr std::size_t kMostShown = 5;
 
-/// The case farthest above its group of each kernel and contract: neighbours of one point say nothing new.
+/// Returns the case farthest above its group for each kernel and contract: neighbours of a point say nothing
+/// new.
 std::string standing_out(std::span<const Record> records, const char* what) {
   const Surprises surprises = surprises_of(records);
   HtmlTable table({{"case"},
@@ -87,7 +89,8 @@ std::string advice_table(const ReportData& data) {
        {"least FLOPs at", true, "chunk with the fewest operations a token, by the cost model"},
        {"least bytes at", true, "chunk with the least traffic a token, by the cost model"},
        {"worst ratio", true, "error over bound, over all chunks"},
-       {"worst condition", true, "of the triangular system of a chunk"}});
+       {"worst condition", true, "of the triangular system of a chunk"}},
+      /*stacked=*/true);
   const auto at = [&](std::int64_t i) -> const Measurement& {
     return data.points[static_cast<std::size_t>(i)].measurement;
   };
@@ -142,9 +145,11 @@ std::string html_answers(const ReportInput& input, const ReportData& data) {
   if (!data.points.empty()) {
     const std::vector<Record> records = records_of(data);
     const Summary summary = summarise(records);
-    out += "<h3>Did the sweep pass?</h3>\n" + headline(summary, "points") + standing_out(records, "point");
+    // What was asked comes before what is remarkable: on a telephone one of them is on the first screen.
+    out += "<h3>Did the sweep pass?</h3>\n" + headline(summary, "points") + advice_table(data) +
+           standing_out(records, "point");
   }
-  return out + html_fastest(data) + advice_table(data) + "</section>\n";
+  return out + html_fastest(data) + "</section>\n";
 }
 
 std::string html_sweep(const ReportData& data, const std::vector<std::string>& svgs) {
@@ -155,7 +160,7 @@ std::string html_sweep(const ReportData& data, const std::vector<std::string>& s
         "<p class=\"warn\">Drawn without plots; the numbers are under <a href=\"#points\">All "
         "points</a>.</p>\n";
   out +=
-      "<p>Colour is the contract; dots are RMS errors, triangles the largest element, dashes the bound: the "
+      "<p>Colour is the contract; dots are RMS errors, squares the largest element, dashes the bound: the "
       "RMS error that it predicts, or of an operator the RMS of the worst case. Errors are over the RMS of "
       "the "
       "exact output. Every mark copies the command that repeats its case.</p>\n";
@@ -221,7 +226,7 @@ std::string html_points(const ReportData& data) {
     table.text(name_of(r.judgement.verdict), tone_of(r.judgement.verdict));
     for (const double value : {r.judgement.ratio, m.rms_error, m.rms_error / m.size, m.max_error})
       table.number(value);
-    // A system without a state, a triangular system or a cost has none of these.
+    // Systems without a state, a triangular system or a cost have none of these.
     for (const double value : {m.rms_bound, m.state_rms, m.state_bound, m.condition, m.flops, m.bytes})
       table.measured(value);
     table.command(repro_command(r));

@@ -95,8 +95,17 @@ std::string HtmlTable::html(bool filter) const {
                        column.hint.empty() ? "" : fmt::format(" title=\"{}\"", html_escaped(column.hint)),
                        html_escaped(column.name));
   }
-  return out + "</tr></thead>\n<tbody>\n" + body_ + (rows_ > 0 ? "</tr>\n" : "") +
-         "</tbody></table></div></div>\n";
+  out += "</tr></thead>\n<tbody>\n" + body_ + (rows_ > 0 ? "</tr>\n" : "") + "</tbody></table></div>\n";
+  // A hint shows under a pointer alone, which a telephone and a printed page do not have.
+  std::string words;
+  for (const Column& column : columns_) {
+    if (!column.hint.empty())
+      words += fmt::format("<dt>{}</dt><dd>{}</dd>\n", html_escaped(column.name), html_escaped(column.hint));
+  }
+  if (!words.empty())
+    out += "<details class=\"hints\"><summary>What the columns say</summary><dl>\n" + words +
+           "</dl></details>\n";
+  return out + "</div>\n";
 }
 
 }  // namespace samestate

@@ -9,49 +9,49 @@
 
 #include "oracles/verdict.h"
 
-/// Pieces of the page. Whatever comes from a record goes through `html_escaped`.
+/// Pieces of the page. All text from a record goes through `html_escaped`.
 namespace samestate {
 
 /// The class of a verdict's tag: good, bad for what a reader must look at, warn for what was not judged.
 [[nodiscard]] std::string_view tone_of(Verdict verdict);
 
-/// Four significant digits: what a person reads. The full value stands in the attribute that sorting uses.
+/// Four significant digits, for a person. The full value is in the attribute that sorting uses.
 [[nodiscard]] std::string short_number(double value);
 
-/// A table that sorts when a head is clicked.
+/// A table that sorts when a header is clicked.
 class HtmlTable {
  public:
   struct Column {
     std::string name;
     bool number = false;
-    std::string hint = {};  ///< what the column means; shown where it is pointed at
+    std::string hint = {};  ///< the meaning of the column, shown as a tooltip
   };
 
-  /// `stacked`: on a telephone each row is a block, a cell below the other behind the name of its column, and nothing scrolls
-  /// sideways; for tables of few and long rows.
+  /// `stacked`: on a telephone each row becomes a block, with its cells below one another after the names of
+  /// their columns, and nothing scrolls sideways; for tables with few and long rows.
   explicit HtmlTable(std::vector<Column> columns, bool stacked = false)
       : columns_(std::move(columns)), stacked_(stacked) {}
 
-  /// A row begins; the cells follow in the order of the columns.
+  /// Starts a row; the cells follow in the order of the columns.
   void row(std::string_view css_class = {});
   void text(std::string_view value, std::string_view css_class = {});
   void number(double value);
   void count(std::int64_t value);
-  /// A number that need not be there: "-" for NaN.
+  /// A number that may be missing: "-" for NaN.
   void measured(double value);
-  /// The value of a point, a button that copies its case; "-" for -1.
+  /// The value of a point as a button that copies its case; without a button for -1.
   void linked(double value, std::int64_t point);
-  /// The command of a case, in full.
+  /// The full command of a case.
   void command(std::string_view command);
-  /// A button that copies it.
+  /// A button that copies the command.
   void copy(std::string_view command);
 
   [[nodiscard]] bool empty() const { return rows_ == 0; }
-  /// In a box that scrolls sideways where the window is narrow. `filter` adds a field that hides rows.
+  /// The table in a box that scrolls sideways in a narrow window. `filter` adds a field that hides rows.
   [[nodiscard]] std::string html(bool filter = false) const;
 
  private:
-  /// A cell begins; the tag is open for attributes.
+  /// Starts a cell; the tag stays open for attributes.
   void open_cell();
 
   std::vector<Column> columns_;

@@ -9,11 +9,11 @@
 #include "reports/records/summary.h"
 #include "reports/text/escape.h"
 
-/// What benches recorded: a table a device, and the plots.
+/// What benches recorded: one table per device, and the plots.
 namespace samestate {
 namespace {
 
-/// Whole microseconds above a thousand: nobody reads 1.235e+04.
+/// Above a thousand microseconds it prints whole numbers, since 1.235e+04 is hard to read.
 void time_cell(HtmlTable& table, double seconds) {
   const double microseconds = 1e6 * seconds;
   if (microseconds >= 1000.0 && microseconds < 1e15) {
@@ -26,7 +26,7 @@ void time_cell(HtmlTable& table, double seconds) {
 HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& all,
                    const std::string& device) {
   constexpr double kPercent = 100.0;
-  // What decides stands first: the rest is beyond the edge of a window.
+  // The decisive columns come first: the rest lies beyond the edge of a window.
   HtmlTable table(
       {{"case"},
        {"kernel"},
@@ -89,7 +89,7 @@ HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& a
     table.text(t.slowed);
     time_cell(table, t.memory_floor);
     time_cell(table, t.compute_floor);
-    // The hash is of the CUDA kernels.
+    // The hash covers only the CUDA kernels.
     if (device == "cpu") {
       table.text("-");
     } else {
@@ -101,7 +101,7 @@ HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& a
   return table;
 }
 
-/// Rates of a device, as its runs measured them; what several runs say alike stands once.
+/// Returns the rates of a device as its runs measured them; what several runs agree on is printed once.
 std::string ceilings_of(const std::vector<TimedEvidence>& all, const std::string& device) {
   std::vector<std::string> lines;
   for (const TimedEvidence& e : all) {

@@ -13,7 +13,7 @@ namespace samestate {
 
 namespace {
 
-/// Tables and plots that an earlier report left here would be taken for this one's.
+/// Readers would mistake tables and plots of an earlier report in this folder for this report's.
 void remove_stale(const std::filesystem::path& folder, const std::vector<std::string>& written) {
   std::error_code code;
   std::vector<std::string> old = {"points.csv", "profiles.csv", "cases.csv", "timings.csv"};

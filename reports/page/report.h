@@ -11,7 +11,7 @@ namespace samestate {
 
 /// What was written.
 struct ReportFiles {
-  std::vector<std::string> names;  ///< in the folder, in order
+  std::vector<std::string> names;  ///< relative to the folder, in order
   std::int64_t points = 0;
   std::int64_t cases = 0;
   std::int64_t timings = 0;
@@ -19,10 +19,10 @@ struct ReportFiles {
   std::int64_t page_bytes = 0;
 };
 
-/// Writes index.html, points.csv, profiles.csv, cases.csv, timings.csv and report.json into `folder` (made
-/// when missing), and each plot as plots/<id>.svg. Each file is replaced as a whole. The same input gives the
-/// same bytes for one version of gnuplot. Throws Error when the folder cannot be written or gnuplot is
-/// missing and `plots` is set.
+/// Writes index.html, points.csv, profiles.csv, cases.csv, timings.csv and report.json into `folder` (created
+/// if missing), and each plot as plots/<id>.svg. Each file is replaced as a whole. The same input gives the
+/// same bytes for one version of gnuplot. Throws Error if the folder cannot be written, or if `plots` is set
+/// and gnuplot is missing.
 ReportFiles write_report(const std::filesystem::path& folder, const ReportInput& input, bool plots);
 
 }  // namespace samestate

@@ -26,7 +26,7 @@ constexpr const char* kMissing =
     "gnuplot is not there; install it (Debian: apt-get install gnuplot-nox), or leave the plots out with "
     "--no-plots";
 
-/// A folder that goes with the object.
+/// A folder that is removed with the object.
 class Scratch {
  public:
   Scratch() {
@@ -47,8 +47,8 @@ class Scratch {
   fs::path path_;
 };
 
-/// In `folder`, whose name no script then holds: gnuplot without a shell and without the user's settings; its
-/// exit code, or -1 where there is no gnuplot.
+/// Runs gnuplot in `folder`, so that no script contains the folder's name, without a shell and without the
+/// user's settings. Returns its exit code, or -1 if there is no gnuplot.
 int run_gnuplot(const std::vector<std::string>& arguments, const std::string& folder,
                 const std::string& output) {
   std::vector<std::string> words = {"gnuplot", "-d"};
@@ -69,12 +69,12 @@ int run_gnuplot(const std::vector<std::string>& arguments, const std::string& fo
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  // A shell's 127, which some systems give instead of a failed spawn.
+  // Some systems return a shell's 127 instead of a failed spawn.
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) return -1;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-/// A string of a script: characters that cannot end it, nor stand for something else.
+/// Returns a string for a script, without characters that could end it or have a meaning of their own.
 std::string literal(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
@@ -97,9 +97,9 @@ const char* style_of(Curve::Style style) {
       return "with lines lw 1.6";
     case Curve::Style::dots:
       return "with points pt 7 ps 0.6";
-    case Curve::Style::line_triangles:
+    case Curve::Style::line_squares:
       return "with lines lw 0.7";
-    case Curve::Style::triangles:
+    case Curve::Style::squares:
       return "with points pt 8 ps 0.8";
     case Curve::Style::line:
       return "with lines lw 1.4";
@@ -113,26 +113,30 @@ const char* style_of(Curve::Style style) {
   return "with lines";
 }
 
-/// The same in the legend, where nothing draws the marks over it.
+/// The style in the legend, where no marks are drawn over it.
 const char* key_style_of(Curve::Style style) {
   switch (style) {
     case Curve::Style::line_dots:
       return "with linespoints pt 7 ps 0.55 lw 1.6";
-    case Curve::Style::line_triangles:
+    case Curve::Style::line_squares:
       return "with linespoints pt 8 ps 0.7 lw 0.7";
     default:
       return style_of(style);
   }
 }
 
-/// The marks that can be pointed at, drawn over the line; nullptr where the style has none.
+/// Returns the marks drawn over the line, which readers can point at; nullptr if the style has none.
+const char* colour_of(std::size_t index) {
+  return index == kFailureColour ? failure_colour().light : palette()[index % palette().size()].light;
+}
+
 const char* marker_of(Curve::Style style) {
   switch (style) {
     case Curve::Style::line_dots:
     case Curve::Style::dots:
       return "pt 7 ps 0.6";
-    case Curve::Style::line_triangles:
-    case Curve::Style::triangles:
+    case Curve::Style::line_squares:
+    case Curve::Style::squares:
       return "pt 8 ps 0.8";
     default:
       return nullptr;
@@ -143,7 +147,7 @@ void add_axis(std::string& script, const char* name, const PlotAxis& axis) {
   script += fmt::format("set {}label {}\n", name, literal(axis.label));
   if (axis.log_base > 0.0) {
     script += fmt::format("set logscale {} {}\n", name, axis.log_base);
-    // Tens as powers, twos and fours as they are.
+    // Powers of ten are written as powers, powers of two and four as they are.
     if (axis.log_base == 10.0) script += fmt::format("set format {} '%.0e'\n", name);
   }
   if (axis.zero_at) script += fmt::format("set {}tics add ('0' {})\n", name, *axis.zero_at);
@@ -158,20 +162,20 @@ void add_figure(std::string& script, const Figure& figure, const std::string& ou
       "set grid back lt 1 lw 0.6 lc rgb '#dddddd'\nset key bmargin center horizontal Left reverse maxcols 4 "
       "samplen 2 spacing 1.1 height 0.3\n"
       "set boxwidth 0.9 relative\n";
-  // The subject stands on a line of its own: on one, long names would run out of the picture.
+  // The subject has a line of its own: on a single line, long names would run out of the picture.
   const std::size_t subject = figure.title.find(": ");
   const std::string title = subject == figure.title.npos
                                 ? literal(figure.title)
                                 : literal(figure.title.substr(0, subject)) + ".\"\\n\"." +
                                       literal(figure.title.substr(subject + 2));
   script += fmt::format("set output '{}'\nset title {} font ',12.5'\n", output, title);
-  // A dot on the frame of a plot of few dots is cut; a profile of many fills the width.
+  // A dot on the frame of a plot with few dots would be cut; a profile of many points fills the width.
   if (figure.x.whole) {
     double last = 0.0;
     for (const Curve& curve : figure.curves) {
       for (const Mark& mark : curve.marks) last = std::max(last, mark.x);
     }
-    // Many are labelled in steps; none is labelled beside the data.
+    // If there are many, labels come in steps; there is none beside the data.
     script +=
         fmt::format("set offsets 0.5, 0.5, 0, 0\nset xtics 0, {}, {}\n", std::ceil((last + 1) / 16), last);
   } else {
@@ -191,9 +195,9 @@ void add_figure(std::string& script, const Figure& figure, const std::string& ou
     if (rows.empty()) continue;
     const std::string block = fmt::format("$d{}", parts.size());
     data += fmt::format("{} << EOD\n{}EOD\n", block, rows);
-    const std::string colour = palette()[curve.colour % palette().size()].light;
+    const std::string colour = colour_of(curve.colour);
     const char* marker = marker_of(curve.style);
-    const bool joined = curve.style != Curve::Style::dots && curve.style != Curve::Style::triangles;
+    const bool joined = curve.style != Curve::Style::dots && curve.style != Curve::Style::squares;
     if (joined) {
       parts.push_back(
           fmt::format("{} using 1:2 {} lc rgb '{}' notitle", block, style_of(curve.style), colour));
@@ -209,8 +213,7 @@ void add_figure(std::string& script, const Figure& figure, const std::string& ou
     parts.push_back(fmt::format("{} {} lc rgb '{}' notitle", *figure.limit, style_of(Curve::Style::dashes),
                                 inks()[1].light));
   for (const LegendEntry& entry : figure.legend) {
-    const std::string colour =
-        entry.colour ? palette()[*entry.colour % palette().size()].light : inks()[1].light;
+    const std::string colour = entry.colour ? colour_of(*entry.colour) : inks()[1].light;
     parts.push_back(fmt::format("keyentry {} lc rgb '{}' title {}", key_style_of(entry.style), colour,
                                 literal(entry.text)));
   }
@@ -232,10 +235,15 @@ bool Figure::empty() const {
 
 const std::vector<PaletteEntry>& palette() {
   static const std::vector<PaletteEntry> colours = {
-      {"#0072b2", "#56b4e9"}, {"#009e73", "#2fcf9f"}, {"#d55e00", "#ff8a3d"}, {"#cc79a7", "#e79ac6"},
+      {"#0072b2", "#56b4e9"}, {"#009e73", "#2fcf9f"}, {"#7a52a3", "#b79ae0"}, {"#cc79a7", "#e79ac6"},
       {"#b07d00", "#f0b429"}, {"#3a9bd6", "#8fd0f5"}, {"#6b6b6b", "#b8b8b8"},
   };
   return colours;
+}
+
+const PaletteEntry& failure_colour() {
+  static const PaletteEntry colour{"#d55e00", "#ff8a3d"};
+  return colour;
 }
 
 const std::vector<PaletteEntry>& inks() {

@@ -2,34 +2,38 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-/// Plots as data, and as SVG by gnuplot.
+/// Plots as data, and their conversion to SVG by gnuplot.
 namespace samestate {
 
-/// A drawn point. One that is not finite, or not above 0 on a logarithmic axis, is left out.
+/// A point to draw. A point that is not finite, or not above 0 on a logarithmic axis, is left out.
 struct Mark {
   double x = 0.0;
   double y = 0.0;
-  std::int64_t point = -1;  ///< what a click on it names: an index of the page's points; -1: nothing
+  std::int64_t point = -1;  ///< what clicking on it refers to: an index of the page's points; -1 for nothing
 };
+
+/// The one colour that says that something is wrong: no contract and no kernel has it.
+inline constexpr std::size_t kFailureColour = std::numeric_limits<std::size_t>::max();
 
 struct Curve {
   enum class Style {
-    line_dots,       ///< filled dots, joined
-    dots,            ///< filled dots
-    line_triangles,  ///< open triangles, joined by a thin line
-    triangles,
+    line_dots,     ///< filled dots, joined
+    dots,          ///< filled dots
+    line_squares,  ///< open squares, joined by a thin line
+    squares,
     line,
     dashes,        ///< joined, dashed
     dashed_ticks,  ///< short bars, not joined
     bars,
   };
   std::string name;        ///< of a mark, when it is pointed at
-  std::size_t colour = 0;  ///< of the palette (Okabe and Ito), counted modulo its size
+  std::size_t colour = 0;  ///< of the palette, counted modulo its size, or kFailureColour
   Style style = Style::line_dots;
   std::vector<Mark> marks;
 };
@@ -43,50 +47,53 @@ struct LegendEntry {
 
 struct PlotAxis {
   std::string label;
-  double log_base = 0.0;  ///< 0: linear
+  double log_base = 0.0;  ///< 0 means linear
   bool from_zero = false;
   bool whole = false;             ///< a tick at each whole number
-  std::optional<double> zero_at;  ///< logarithmic: where the value 0 is drawn, under a tick that says so
+  std::optional<double> zero_at;  ///< on a logarithmic axis: where 0 is drawn, with a tick that says so
 };
 
 struct Figure {
-  std::string id;  ///< of the file and of the element: lower case, digits, '-'
+  std::string id;  ///< for the file and the element: lower case, digits, '-'
   std::string title;
   std::string caption;  ///< one sentence
   PlotAxis x, y;
   std::vector<Curve> curves;
-  std::vector<LegendEntry> legend;                          ///< under the plot; covers no data
+  std::vector<LegendEntry> legend;                          ///< below the plot, so that it covers no data
   std::optional<double> limit;                              ///< a horizontal line
-  std::vector<std::pair<std::string, std::int64_t>> cases;  ///< names and points: the runs it was drawn from
-  bool detail = false;                                      ///< for the second look
-  [[nodiscard]] bool empty() const;                         ///< nothing can be drawn
+  std::vector<std::pair<std::string, std::int64_t>> cases;  ///< names and points of the runs behind it
+  bool detail = false;                                      ///< shown on demand only
+  [[nodiscard]] bool empty() const;                         ///< true if there is nothing to draw
 };
 
-/// Draws the figures by one run of gnuplot, in order; an empty figure gives an empty string. Each is an
-/// <svg> element with no id, script, font or reference in it: the same figures give the same bytes for one
-/// version of gnuplot. A mark with a point is <g class="mark" data-point="N">. Throws Error when gnuplot is
-/// missing or fails.
+/// Draws the figures in order, in one run of gnuplot; an empty figure gives an empty string. Each is an <svg>
+/// element without ids, scripts, fonts or references: the same figures give the same bytes for one version of
+/// gnuplot. A mark with a point is <g class="mark" data-point="N">. Throws Error if gnuplot is missing or
+/// fails.
 [[nodiscard]] std::vector<std::string> draw(const std::vector<Figure>& figures);
 
-/// The script that `draw` runs, one output a figure, named `prefix`N.svg. No text of a figure can end its
-/// string or run a command: what is not a plain character is dropped.
+/// The script that `draw` runs, with one output per figure, named `prefix`N.svg. Text in a figure cannot end
+/// a string or run a command: special characters are dropped.
 [[nodiscard]] std::string gnuplot_script(const std::vector<Figure>& figures, const std::string& prefix);
 
-/// What gnuplot wrote, as a fragment: colours as #rrggbb, no fonts, ids or scripts.
+/// The output of gnuplot as a fragment: colours as #rrggbb, no fonts, ids or scripts.
 [[nodiscard]] std::string svg_fragment(const std::string& svg);
 
-/// A fragment as a file of its own, legible on light and dark.
+/// A fragment as a separate file, legible on light and dark backgrounds.
 [[nodiscard]] std::string svg_file(const std::string& fragment);
 
-/// "12.2" and the like: the version of gnuplot, or empty where there is none.
+/// The version of gnuplot, such as "12.2"; empty if it is not installed.
 [[nodiscard]] std::string gnuplot_version();
 
-/// Colours as SVG holds them, light and dark: the page and the files map one to the other.
+/// Colours as they are in the SVG, for light and dark backgrounds: the page and the files map one to the
+/// other.
 struct PaletteEntry {
   const char* light;
   const char* dark;
 };
 [[nodiscard]] const std::vector<PaletteEntry>& palette();
+/// What kFailureColour is.
+[[nodiscard]] const PaletteEntry& failure_colour();
 /// Text, frame and grid, in the same way.
 [[nodiscard]] const std::vector<PaletteEntry>& inks();
 

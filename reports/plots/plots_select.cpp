@@ -12,7 +12,7 @@
 namespace samestate {
 namespace {
 
-/// A before b: less, and a NaN last.
+/// Returns true if a is less than b, with NaN last.
 bool less(double a, double b) { return !std::isnan(a) && (std::isnan(b) || a < b); }
 
 }  // namespace
@@ -72,7 +72,8 @@ std::vector<ChunkAdvice> chunk_advice(std::span<const SweepPoint> points) {
   };
   for (std::size_t row = 0; row < all.size(); ++row) {
     ChunkAdvice& advice = all[row];
-    // By chunk, whatever the order in which they were measured: of equals the smaller one is named.
+    // Sorted by chunk, whatever the order of measurement: of equal points the one with the smaller chunk is
+    // named.
     std::vector<std::int64_t>& of = members[row];
     std::stable_sort(of.begin(), of.end(),
                      [&](std::int64_t i, std::int64_t j) { return less(at(i).x, at(j).x); });
@@ -97,7 +98,7 @@ std::vector<ChunkAdvice> chunk_advice(std::span<const SweepPoint> points) {
 }
 
 Figure ratio_figure(std::span<const Record> records) {
-  // Upper edges of the bins; what is above the last, or not a number, has failed.
+  // Upper edges of the bins; a value above the last edge, or NaN, has failed.
   constexpr std::array kEdges = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5,
                                  0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0};
   constexpr std::array kMiddles = {0.025, 0.075, 0.125, 0.175, 0.225, 0.275, 0.325,
@@ -124,7 +125,7 @@ Figure ratio_figure(std::span<const Record> records) {
   figure.x = {"ratio = error / bound, in steps of 0.05", 0, false, false, {}};
   figure.y = {"cases", 0, true, false, {}};
   Curve within{"", 0, Curve::Style::bars, {}};
-  Curve above{"", 2, Curve::Style::bars, {}};
+  Curve above{"", kFailureColour, Curve::Style::bars, {}};
   for (std::size_t bin = 0; bin < counts.size(); ++bin) {
     if (counts[bin] == 0 && bin == kEdges.size()) continue;
     (bin == kEdges.size() ? above : within)
@@ -133,7 +134,8 @@ Figure ratio_figure(std::span<const Record> records) {
   if (judged == exact) return figure;
   figure.curves = {within, above};
   figure.legend = {{"within the bound", 0, Curve::Style::bars}};
-  if (!above.marks.empty()) figure.legend.push_back({"above it, or not a number", 2, Curve::Style::bars});
+  if (!above.marks.empty())
+    figure.legend.push_back({"above it, or not a number", kFailureColour, Curve::Style::bars});
   figure.caption = fmt::format(
       "Ratios of {} judged cases ({} of them exactly 0 and not drawn); mass near 0 means a loose bound, mass "
       "near 1 a gate that would see a little more error. An output that is rounded once has half an ulp as "

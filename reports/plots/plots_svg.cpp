@@ -7,19 +7,19 @@
 
 #include "reports/plots/plots.h"
 
-/// gnuplot's SVG, made small, themable and free of anything that a page would have to trust.
+/// Makes gnuplot's SVG small and themable, and removes everything that a page would have to trust.
 namespace samestate {
 namespace {
 
-/// Point types that the plots use, as paths; gnuplot refers to them by ids, which would clash in one page.
+/// The point types that the plots use, as paths; gnuplot refers to them by ids, which would clash in one
+/// page.
 struct Symbol {
   std::string_view name;
   std::string_view shape;
 };
 constexpr std::array kSymbols = {
     Symbol{"gpPt6", "<path fill='currentColor' stroke='none' d='M-1,0a1,1 0 1 0 2,0a1,1 0 1 0 -2,0z'"},
-    Symbol{"gpPt7",
-           "<path stroke-width='.3' fill='none' stroke='currentColor' d='M0,-1.33L-1.33,.67L1.33,.67z'"},
+    Symbol{"gpPt7", "<path stroke-width='.3' fill='none' stroke='currentColor' d='M-1,-1H1V1H-1z'"},
     Symbol{"gpPt14", "<path stroke-width='.45' fill='none' stroke='currentColor' d='M-1.6,0H1.6'"},
 };
 
@@ -29,7 +29,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   }
 }
 
-/// What stands between `open` and `close`; npos-safe: empty where either is missing.
+/// Returns the text between `open` and `close`; empty if either is missing.
 std::string_view between(std::string_view text, std::string_view open, std::string_view close) {
   const std::size_t begin = text.find(open);
   if (begin == text.npos) return {};
@@ -38,7 +38,7 @@ std::string_view between(std::string_view text, std::string_view open, std::stri
   return text.substr(begin + open.size(), end - begin - open.size());
 }
 
-/// rgb(  0, 114, 178) as #0072b2.
+/// Writes rgb(  0, 114, 178) as #0072b2.
 std::string with_hex_colours(std::string_view text) {
   std::string out;
   while (true) {
@@ -76,7 +76,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-/// <use ...#gpPt6 ... color='c'/> as a path of its own.
+/// Replaces <use ...#gpPt6 ... color='c'/> by a path of its own.
 std::string with_symbols(std::string line) {
   for (const Symbol& symbol : kSymbols) {
     replace_all(line, fmt::format("<use xlink:href='#{}'", symbol.name), symbol.shape);
@@ -84,7 +84,7 @@ std::string with_symbols(std::string line) {
   return line;
 }
 
-/// The group of one mark: gnuplot's script calls become data.
+/// Replaces gnuplot's script calls in the group of a mark by data.
 std::string with_marks(std::string line) {
   const std::string_view text = between(line, "showHypertext(evt,'", "')");
   if (text.empty()) return line;
@@ -107,7 +107,7 @@ bool opens_group(std::string_view line) { return line.starts_with("<g fill=") &&
 
 std::string svg_fragment(const std::string& svg) {
   std::string body = with_hex_colours(svg);
-  // The canvas' group is open by then; nothing before the end of the definitions is drawn.
+  // The canvas' group is open at that point; nothing before the end of the definitions is drawn.
   const std::size_t defs = body.find("</defs>");
   if (defs == body.npos) return "";
   const std::size_t begin = defs + 7;
@@ -126,7 +126,7 @@ std::string svg_fragment(const std::string& svg) {
     if (first == line.npos) continue;
     line = line.substr(first);
     if (line.starts_with("<g id=") || line.starts_with("<rect x=\"0\"")) {
-      // A plot's own group has an id and a title that says nothing.
+      // A plot's own group has an id and a title without information.
       line = line.starts_with("<g id=") ? "<g>" : "";
       if (line.empty()) continue;
     }
@@ -164,6 +164,7 @@ std::string svg_file(const std::string& fragment) {
     }
   };
   for (const PaletteEntry& entry : palette()) add(entry);
+  add(failure_colour());
   for (const PaletteEntry& entry : inks()) add(entry);
   const std::size_t open = fragment.find(">\n");
   if (open == fragment.npos) return fragment;

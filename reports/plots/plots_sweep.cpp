@@ -18,7 +18,7 @@ struct Series {
   std::string_view title;
   std::string_view x_label;
   double log_base;
-  bool regime_varies;  ///< along the curve: its points are not joined
+  bool regime_varies;  ///< true if the regime varies along the curve: its points are not joined
 };
 constexpr std::array kKnownSeries = {
     Series{"chunk", "chunk size", "chunk (tokens)", 2, false},
@@ -43,18 +43,19 @@ std::size_t rank_of_series(std::string_view name) {
                                   kKnownSeries.begin());
 }
 
-/// Points of one group: indices in order of x.
+/// The points of one group: indices in order of x.
 using Curves = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 
 using Pick = double (*)(const Measurement&);
 
-/// Errors are drawn over the RMS of what is expected, which inputs and contracts change: what a format can
-/// hold of it is then the same in every plot (2^-24 = 6e-8 in fp32, 2^-9 = 2e-3 in bf16). The one division of
-/// the report; the tables and files beside it hold both numbers.
+/// Divides errors by the RMS of the expected output, which depends on inputs and contracts: the precision of
+/// a format then looks the same in every plot (2^-24 = 6e-8 in fp32, 2^-9 = 2e-3 in bf16). This is the only
+/// division in the report; the tables and files beside it contain both numbers.
 double of_output(double error, const Measurement& m) { return error / m.size; }
 double of_state(double error, const Measurement& m) { return error / m.state_size; }
 
-/// Operators are judged element by element within a worst case; the recurrent family has a prediction.
+/// Operators are judged element by element within a worst-case bound; the recurrent family has a predicted
+/// error.
 bool worst_case(const Measurement& m) { return m.record.judgement.gate == "element"; }
 
 class GroupBuilder {
@@ -128,7 +129,7 @@ class GroupBuilder {
     return figure;
   }
 
-  /// Zero on a logarithmic axis stands a decade below what is there.
+  /// Places zero on a logarithmic axis one decade below the other values.
   void place_zero(Figure& figure) const {
     if (figure.x.log_base == 0.0) return;
     double least = std::numeric_limits<double>::infinity();
@@ -157,15 +158,15 @@ class GroupBuilder {
     const bool joined = !series_.regime_varies;
     Figure figure = begin(kind, fmt::format("{} by {}", title, series_.title), y_label);
     const auto dots = joined ? Curve::Style::line_dots : Curve::Style::dots;
-    const auto triangles = joined ? Curve::Style::line_triangles : Curve::Style::triangles;
+    const auto squares = joined ? Curve::Style::line_squares : Curve::Style::squares;
     const auto dashes = joined ? Curve::Style::dashes : Curve::Style::dashed_ticks;
     for (const auto& [contract, points] : curves_) {
       figure.curves.push_back(curve(contract, points, "bound", dashes, bound));
-      figure.curves.push_back(curve(contract, points, "largest error", triangles, max));
+      figure.curves.push_back(curve(contract, points, "largest error", squares, max));
       figure.curves.push_back(curve(contract, points, "RMS error", dots, rms));
     }
     figure.legend.push_back({"RMS, measured", {}, dots});
-    figure.legend.push_back({"largest, measured", {}, triangles});
+    figure.legend.push_back({"largest, measured", {}, squares});
     figure.legend.push_back(
         {worst_case(at(curves_.front().second.front())) ? "RMS, worst case" : "RMS, bound", {}, dashes});
     figure.caption = fmt::format(
@@ -179,7 +180,7 @@ class GroupBuilder {
     return figure;
   }
 
-  /// Over five decades of contracts no growth shows; alone and on a linear axis it does.
+  /// A plot over five decades of contracts shows no growth; a plot of one contract on a linear axis does.
   Figure alone(const std::string& contract, const std::vector<std::int64_t>& points) const {
     Figure figure = begin("alone", fmt::format("{} alone", contract), "RMS error / RMS of the output");
     figure.id += "-" + std::to_string(colour_of(contract));
@@ -213,12 +214,12 @@ class GroupBuilder {
     return figure;
   }
 
-  /// One curve of each, not one a contract: the cost model does not look at the precision.
+  /// There is one curve each instead of one per contract: the cost model ignores precision.
   Figure cost() const {
     Figure figure = begin("cost", fmt::format("work and traffic by {}", series_.title), "per token and head");
     figure.y.label = "FLOP or byte, per token and head";
     figure.legend = {{"floating-point operations", 5, Curve::Style::line_dots},
-                     {"bytes to and from memory", 6, Curve::Style::line_triangles}};
+                     {"bytes to and from memory", 6, Curve::Style::line_squares}};
     const std::vector<std::int64_t>* longest = nullptr;
     for (const auto& [contract, points] : curves_) {
       if (longest == nullptr || points.size() > longest->size()) longest = &points;
@@ -226,7 +227,7 @@ class GroupBuilder {
     if (series_.regime_varies || series_.name == "length" || longest == nullptr)
       return figure;  // it is constant
     Curve flops{"operations", 5, Curve::Style::line_dots, {}};
-    Curve bytes{"bytes", 6, Curve::Style::line_triangles, {}};
+    Curve bytes{"bytes", 6, Curve::Style::line_squares, {}};
     for (const std::int64_t i : *longest) {
       flops.marks.push_back({at(i).x, at(i).flops, i});
       bytes.marks.push_back({at(i).x, at(i).bytes, i});
@@ -239,7 +240,8 @@ class GroupBuilder {
     return figure;
   }
 
-  /// The point that stands for a curve: chunk 64, else the largest below, else the first.
+  /// Returns the point that represents a curve: the one with chunk 64, otherwise the largest below, otherwise
+  /// the first.
   std::int64_t chosen(const std::vector<std::int64_t>& points) const {
     std::int64_t best = points.front();
     for (const std::int64_t i : points) {
@@ -294,7 +296,7 @@ class GroupBuilder {
   std::vector<Figure> figures_;
 };
 
-/// Sizes of a case, "Hk=1 Hv=2 dk=128 dv=128", as its line has them.
+/// Returns the sizes of a case as its line has them: "Hk=1 Hv=2 dk=128 dv=128".
 std::string sizes_of(const std::string& line, const std::set<std::string>& sizes) {
   std::string out;
   std::istringstream words(line);
@@ -305,7 +307,7 @@ std::string sizes_of(const std::string& line, const std::set<std::string>& sizes
   return out;
 }
 
-/// Kernel, and tokens and sizes where all points agree.
+/// Returns the kernel, and the tokens and sizes on which all points agree.
 std::string about(std::span<const SweepPoint> points, const std::vector<std::int64_t>& members,
                   std::span<const std::string> sources, const std::set<std::string>& keys, bool several) {
   const auto at = [&](std::int64_t i) -> const Measurement& {
@@ -353,7 +355,7 @@ std::vector<FigureGroup> sweep_figures(std::span<const SweepPoint> points,
     if (std::find(with_points.begin(), with_points.end(), points[i].source) == with_points.end())
       with_points.push_back(points[i].source);
   }
-  // Systems together, in order of first appearance.
+  // Systems are kept together, in order of first appearance.
   const auto first_of = [&](const Key& key) {
     return std::find_if(groups.begin(), groups.end(),
                         [&](const auto& group) {
@@ -376,7 +378,7 @@ std::vector<FigureGroup> sweep_figures(std::span<const SweepPoint> points,
       for (const std::int64_t i : members) {
         if (points[static_cast<std::size_t>(i)].measurement.record.contract == contract) mine.push_back(i);
       }
-      // A NaN stands last: no order among the others may hang on it.
+      // NaN is sorted last: the order of the others must not depend on it.
       std::stable_sort(mine.begin(), mine.end(), [&](std::int64_t a, std::int64_t b) {
         const double x = points[static_cast<std::size_t>(a)].measurement.x;
         const double y = points[static_cast<std::size_t>(b)].measurement.x;

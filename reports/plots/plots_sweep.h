@@ -9,10 +9,10 @@
 #include "harness/records/record.h"
 #include "reports/plots/plots.h"
 
-/// Which plots a set of measurements gives. Selection only: every drawn number is one of a record.
+/// Selects the plots for a set of measurements. It computes nothing: every number drawn is in a record.
 namespace samestate {
 
-/// A measurement of one of several files.
+/// A measurement from one of several files.
 struct SweepPoint {
   Measurement measurement;
   std::size_t source = 0;  ///< index of its file
@@ -21,38 +21,39 @@ struct SweepPoint {
 /// The plots of one series, for chunk sizes also of one system and regime.
 struct FigureGroup {
   std::string series;
-  std::string heading;  ///< of the series, for a person
+  std::string heading;  ///< title of the series, for a person
   std::string title;
-  std::string about;  ///< what all its points share
+  std::string about;  ///< what all its points have in common
   std::vector<Figure> figures;
 };
 
-/// Points that are measured again (the same series, curve, kernel, case and file) replace the earlier ones.
-/// In order of first appearance.
+/// The points without those that were measured again: a later point with the same series, curve, kernel, case
+/// and file replaces an earlier one. In order of first appearance.
 [[nodiscard]] std::vector<SweepPoint> latest(std::span<const SweepPoint> points);
 
 /// Groups in the order in which a reader needs them: chunk sizes first. The indices in the marks are those of
-/// `points`. A series that this version does not know is drawn against its x, by contract. `sizes`: the keys of case
-/// lines that are sizes of tensors.
+/// `points`. A series that this version does not know is drawn against its x, by contract. `sizes`: the keys
+/// of case lines that are sizes of tensors.
 [[nodiscard]] std::vector<FigureGroup> sweep_figures(std::span<const SweepPoint> points,
                                                      std::span<const std::string> sources,
                                                      const std::set<std::string>& sizes);
 
-/// The distribution of the ratio over judged cases; counted in bins of 0.05. Empty without any.
+/// The distribution of the ratio over judged cases, in bins of 0.05. Empty if there are none.
 [[nodiscard]] Figure ratio_figure(std::span<const Record> records);
 
-/// Contracts in the order of their precision, others behind, and so their colours.
+/// Contracts in order of precision, with others at the end; this determines their colours.
 [[nodiscard]] std::vector<std::string> contracts_of(std::span<const SweepPoint> points);
 
-/// What the error says about the chunk, for one system, kernel, contract and regime.
+/// What the error suggests about the chunk, for one system, kernel, contract and regime.
 struct ChunkAdvice {
   std::string system, kernel, contract, regime;
   std::int64_t least_error = -1;  ///< indices of points
-  std::int64_t flat_to = -1;      ///< the largest chunk whose RMS error is at most `kFlatFactor` of the least
+  std::int64_t flat_to = -1;      ///< largest chunk with an RMS error <= `kFlatFactor` times the smallest
   std::int64_t least_flops = -1, least_bytes = -1;  ///< -1 without a cost model
   std::int64_t worst_ratio = -1;
   std::int64_t worst_condition = -1;
-  std::int64_t failing = 0;  ///< of its points: advice from a wrong kernel is of that kernel alone
+  std::int64_t failing = 0;  ///< number of its points that fail: advice from a wrong kernel applies to that
+                             ///< kernel only
 };
 inline constexpr double kFlatFactor = 1.25;
 [[nodiscard]] std::vector<ChunkAdvice> chunk_advice(std::span<const SweepPoint> points);

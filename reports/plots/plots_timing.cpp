@@ -13,13 +13,13 @@ namespace {
 
 constexpr double kMicroseconds = 1e6;
 
-/// What the timings of one plot share.
+/// What the timings of one plot have in common.
 using Key = std::tuple<std::string, std::string, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
                        std::int64_t, std::string>;
 
 bool decodes(const TimedCase& t) { return t.T == 1; }
 
-/// Along a decode the batch varies, else the length.
+/// A decode varies the batch, other calls the length.
 double x_of(const TimedCase& t) { return static_cast<double>(decodes(t) ? t.B : t.T); }
 
 Key key_of(const TimedEvidence& e) {
@@ -28,7 +28,7 @@ Key key_of(const TimedEvidence& e) {
   return {e.device, t.record.system, decode, decode ? 0 : t.B, t.Hk, t.Hv, t.dk, t.dv, t.sizes};
 }
 
-/// The larger of those that were measured; NaN where none was.
+/// Returns the larger measured floor; NaN if none was measured.
 double floor_of(const TimedCase& t) { return std::fmax(t.memory_floor, t.compute_floor); }
 
 std::string sizes_text(const TimedCase& t) {
@@ -45,7 +45,7 @@ std::string slug(std::string_view text) {
   return out;
 }
 
-/// What a curve is of beside its kernel: more ranks are another curve.
+/// Describes a curve apart from its kernel: more ranks make another curve.
 std::string promise_of(const TimedCase& t) {
   return t.ranks == 0 ? t.record.contract : fmt::format("{} {}", t.record.contract, ranks_text(t));
 }
@@ -68,11 +68,11 @@ class TimingFigure {
         "call could take at the rates measured in the same run (dashes){}; lower is better.",
         all_[members_.front()].device, decode ? "" : fmt::format("B = {}, ", t.B), sizes_text(t),
         !with_peer() ? ""
-        : decode     ? ", and the peer (triangles)"
-                     : ", and the peer (triangles), whose float32 products may be tf32");
+        : decode     ? ", and the peer (squares)"
+                     : ", and the peer (squares), whose float32 products may be tf32");
     std::size_t colour = 0;
     const std::set<std::pair<std::string, std::string>> curves = names();
-    const bool one_kernel = curves.begin()->first == curves.rbegin()->first;  // sorted
+    const bool one_kernel = curves.begin()->first == curves.rbegin()->first;  // sorted by kernel
     if (one_kernel) figure.caption = fmt::format("Kernel {}. ", curves.begin()->first) + figure.caption;
     for (const auto& [kernel, contract] : curves) {
       const std::string name = kernel + " " + contract;
@@ -80,13 +80,13 @@ class TimingFigure {
       add(figure, name, colour, Curve::Style::line_dots, kernel, contract,
           [](const TimedCase& c) { return c.time.median; });
       add(figure, "floor of " + name, colour, Curve::Style::dashes, kernel, contract, floor_of);
-      add(figure, "peer of " + name, colour, Curve::Style::line_triangles, kernel, contract,
+      add(figure, "peer of " + name, colour, Curve::Style::line_squares, kernel, contract,
           [](const TimedCase& c) { return c.peer_time.median; });
       ++colour;
     }
     figure.legend.push_back({"kernel", {}, Curve::Style::line_dots});
     figure.legend.push_back({"floor", {}, Curve::Style::dashes});
-    if (with_peer()) figure.legend.push_back({"peer", {}, Curve::Style::line_triangles});
+    if (with_peer()) figure.legend.push_back({"peer", {}, Curve::Style::line_squares});
     return figure;
   }
 
@@ -141,7 +141,7 @@ std::vector<Figure> timing_figures(std::span<const TimedEvidence> timings, std::
   for (const std::vector<std::size_t>& group : groups) {
     std::set<double> places;
     for (const std::size_t i : group) places.insert(x_of(timings[i].timed));
-    if (places.size() < 2) continue;  // a point is a row of the table, not a plot
+    if (places.size() < 2) continue;  // a single point is a row of the table, not a plot
     Figure figure = TimingFigure(timings, group, first).figure(figures.size());
     if (!figure.empty()) figures.push_back(std::move(figure));
   }

@@ -7,13 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "fixtures/json_syntax.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
 
 namespace samestate {
 namespace {
 
-using Json = nlohmann::json;
+using BaselineJson = nlohmann::json;
 
 bool counts(const Record& record) {
   return record.judgement.verdict == Verdict::pass && std::isfinite(record.judgement.ratio);
@@ -30,7 +31,7 @@ Baseline baseline_of(std::span<const Record> records, const std::string& version
 }
 
 void write_baseline(const std::filesystem::path& path, const Baseline& baseline) {
-  Json json;
+  BaselineJson json;
   json["schema"] = kBaselineSchema;
   json["samestate"] = baseline.version;
   json["ratios"] = baseline.ratios;
@@ -41,7 +42,10 @@ Baseline read_baseline(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path)) throw Error(path.string() + ": is a folder; name a file in it");
   const std::optional<std::string> text = text_of(path);
   if (!text) throw Error(path.string() + ": cannot be read; make it with --write-baseline");
-  const Json json = Json::parse(*text, nullptr, false);
+  const BaselineJson json = BaselineJson::parse(*text, nullptr, false);
+  if (json.is_discarded())
+    throw Error(fmt::format("{}: no baseline, since it is not JSON: {}; make one with --write-baseline",
+                            path.string(), json_error(*text)));
   if (!json.is_object() || !json.contains("schema") || !json["schema"].is_number_integer()) {
     throw Error(path.string() + ": no baseline; make one with --write-baseline");
   }

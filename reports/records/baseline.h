@@ -9,18 +9,18 @@
 
 #include "harness/records/record.h"
 
-/// The ratios of an earlier run, to see one grow while it still is below 1.
+/// The ratios of an earlier run, with which growth is noticed while a ratio is still below 1.
 namespace samestate {
 
-/// Layout of the file; a reader takes this number and no other.
+/// Format version of the file; a reader accepts only this one.
 inline constexpr int kBaselineSchema = 1;
 
-/// A ratio below it is not compared: a tenth of the bound is no news whatever it was before.
+/// Ratios below this are not compared: a tenth of the bound is unremarkable whatever the ratio was before.
 inline constexpr double kBaselineFloor = 0.1;
 
 struct Baseline {
-  std::string version;                   ///< of the samestate that wrote it
-  std::map<std::string, double> ratios;  ///< by case line, of the cases that passed
+  std::string version;                   ///< version of the samestate that wrote it
+  std::map<std::string, double> ratios;  ///< by case line, for the cases that passed
 };
 
 /// A case whose ratio grew.
@@ -30,26 +30,26 @@ struct Regression {
   double now = 0.0;
 };
 
-/// What came of a comparison.
+/// The result of a comparison.
 struct BaselineReport {
   std::vector<Regression> grown;  ///< the largest growth first
   std::int64_t compared = 0;
-  std::int64_t unknown = 0;  ///< passed now, not in the baseline
-  std::int64_t not_run = 0;  ///< in the baseline, not judged now
+  std::int64_t unknown = 0;  ///< passed now, but not in the baseline
+  std::int64_t not_run = 0;  ///< in the baseline, but not judged now
 };
 
 /// The ratios of the records that passed.
 [[nodiscard]] Baseline baseline_of(std::span<const Record> records, const std::string& version);
 
-/// JSON, a case a line, sorted by it: differences between two baselines read well. Replaced atomically.
-/// Throws Error.
+/// Writes JSON with one case per line, sorted, so that differences between two baselines are easy to read.
+/// Replaced atomically. Throws Error.
 void write_baseline(const std::filesystem::path& path, const Baseline& baseline);
 
-/// Throws Error for a file that cannot be read, is no baseline, or has another schema.
+/// Throws Error for a file that cannot be read, is not a baseline, or has another format version.
 [[nodiscard]] Baseline read_baseline(const std::filesystem::path& path);
 
-/// The passed records whose ratio is above `floor` and above `factor` times what it was. A failure is one
-/// without any baseline, and is not repeated here.
+/// The records that passed with a ratio above `floor` and above `factor` times its former value. Failures
+/// need no baseline and are not repeated here.
 [[nodiscard]] BaselineReport compare_with(const Baseline& baseline, std::span<const Record> records,
                                           double factor, double floor = kBaselineFloor);
 

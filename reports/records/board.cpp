@@ -24,7 +24,7 @@ namespace {
 /// kernel, versions, device, contract, sources
 using BoardKey = std::tuple<std::string, std::string, std::string, std::string, std::string>;
 
-/// The newest record of a line, and what its run said.
+/// The newest record of a line, and the data of its run.
 struct Newest {
   const Record* record = nullptr;
   const Run* run = nullptr;
@@ -57,7 +57,7 @@ void add(BoardRow& row, const Record& r) {
   if (row.nearest() && j.twin_ratio > 1.0) ++row.beyond;
 }
 
-/// The failures of a row, a defect each kind.
+/// Returns the failures of a row, one defect per kind.
 std::vector<BoardDefect> defects_of(const std::vector<Record>& records) {
   std::vector<BoardDefect> out;
   for (const FailureGroup& group : failure_groups(records)) {
@@ -76,7 +76,7 @@ std::vector<BoardDefect> defects_of(const std::vector<Record>& records) {
   return out;
 }
 
-/// What two rows of one kernel, device and contract differ in.
+/// Finds how two rows of one kernel, device and contract differ.
 class Differences {
  public:
   Differences(const BoardRow& before, const BoardRow& after, std::vector<BoardChange>& changes)
@@ -137,8 +137,8 @@ class Differences {
   std::vector<BoardChange>& changes_;
 };
 
-/// The newest row of each kernel, device and contract: of several versions the last run's. A board from a file has no order of
-/// runs beyond their dates.
+/// Returns the newest row of each kernel, device and contract: of several versions, that of the last run. A
+/// board read from a file knows no order of runs beyond their dates.
 std::map<std::tuple<std::string, std::string, std::string>, const BoardRow*> newest_rows(const Board& board) {
   std::map<std::tuple<std::string, std::string, std::string>, const BoardRow*> out;
   for (const BoardRow& row : board.rows) {
@@ -148,13 +148,13 @@ std::map<std::tuple<std::string, std::string, std::string>, const BoardRow*> new
   return out;
 }
 
-/// The *.jsonl files of a folder in order of name.
+/// Returns the *.jsonl files of a folder, sorted by name.
 std::vector<std::filesystem::path> records_in(const std::filesystem::path& folder) {
   std::error_code code;
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".jsonl") continue;
-    // A pipe would be waited for.
+    // Reading a pipe would wait for ever.
     if (!entry.is_regular_file(code))
       throw Error(fmt::format("{}: no regular file; take it out of the folder", entry.path().string()));
     paths.push_back(entry.path());
@@ -163,7 +163,7 @@ std::vector<std::filesystem::path> records_in(const std::filesystem::path& folde
   return paths;
 }
 
-/// The records of a file; what is missing of them is a note of the board.
+/// Reads the records of a file; missing records become a note of the board.
 RecordFile checked_records(const std::filesystem::path& path, const std::function<void(const Record&)>& check,
                            Board& board) {
   RecordFile file = read_json_lines(path);
@@ -187,7 +187,7 @@ RecordFile checked_records(const std::filesystem::path& path, const std::functio
   return file;
 }
 
-/// The lines that a digest kept of a row.
+/// Checks the lines that a digest kept for a row.
 void check_lines(const BoardRow& row, const std::function<void(const Record&)>& check) {
   Record record;
   record.kernel = row.kernel;
@@ -204,9 +204,9 @@ void check_lines(const BoardRow& row, const std::function<void(const Record&)>& 
   for (const BoardDefect& defect : row.defects) std::ranges::for_each(defect.lines, require);
 }
 
-/// The board of records alone; `before`: of digests, which the runs are newer than.
+/// Returns the board of records alone; `before` is the board of digests, which are older than the runs.
 Board board_of(const std::vector<RecordFile>& files, const Board& before) {
-  // Runs in the order of their dates; of the same date as their files are named.
+  // Runs in order of their dates; runs of the same date in order of their files' names.
   struct Part {
     const RecordFile* file;
     std::size_t run;
@@ -220,7 +220,7 @@ Board board_of(const std::vector<RecordFile>& files, const Board& before) {
   std::ranges::stable_sort(parts, {}, [](const Part& part) { return part.file->runs[part.run].date; });
   std::map<BoardKey, std::map<std::string, Newest>> lines;
   std::map<BoardKey, BoardRow> rows;
-  // Behind the runs of digests, which are older.
+  // They come after the runs of digests, which are older.
   std::int64_t order = 0;
   for (const BoardRow& row : before.rows) order = std::max(order, row.order);
   for (const auto& [file, number] : parts) {
@@ -229,7 +229,7 @@ Board board_of(const std::vector<RecordFile>& files, const Board& before) {
     std::set<BoardKey> of_run;
     for (std::size_t i = 0; i < file->records.size(); ++i) {
       const Record& r = file->records[i];
-      // A process that was ended from outside says nothing of its kernel.
+      // A process that was ended from outside says nothing about its kernel.
       if (file->places[i].run != number || !file->places[i].ended || r.judgement.verdict == Verdict::skipped)
         continue;
       const BoardKey key = key_of(run, r);
@@ -242,7 +242,7 @@ Board board_of(const std::vector<RecordFile>& files, const Board& before) {
       row.driver = run.driver;
       row.toolkit = run.toolkit;
       row.order = order;
-      // A plan is of a run, whose records may be of several contracts.
+      // The plan belongs to a run, whose records may have several contracts.
       if (of_run.size() == 1) row.planned += run.planned;
     }
   }
@@ -270,8 +270,8 @@ BoardKey key_of(const BoardRow& row) {
   return {row.kernel, row.versions, row.device, row.contract, row.sources};
 }
 
-/// Adds rows and timings. Records of a digest are gone, so of two rows with one key the newer counts alone, `from`'s where both are
-/// of one date.
+/// Adds rows and timings. A digest's records are gone, so if two rows have one key only the newer one counts,
+/// and `from`'s if both have one date.
 void combine(Board& board, Board from) {
   for (BoardRow& row : from.rows) {
     const auto same = std::ranges::find(board.rows, key_of(row), [](const BoardRow& r) { return key_of(r); });
@@ -289,7 +289,7 @@ void combine(Board& board, Board from) {
   std::ranges::stable_sort(board.rows, {}, [](const BoardRow& row) { return key_of(row); });
 }
 
-/// Runs of sources that are no more vouch for nothing once newer ones ran, on the same device under the same contract.
+/// Drops runs of sources that no longer exist once newer ones ran on the same device under the same contract.
 void drop_superseded(Board& board) {
   const auto newest = newest_rows(board);
   std::erase_if(board.rows, [&](const BoardRow& row) {

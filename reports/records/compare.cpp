@@ -35,7 +35,8 @@ ComparedKey key_of(const Measurement& m) {
   return {m.record.line, m.record.kernel, m.record.law, m.series, m.curve};
 }
 
-/// A case that began in a run that was cut has no verdict: the process was killed, not the kernel.
+/// A case that began in a run that was cut off has no verdict: it was the process that was killed, not the
+/// kernel.
 bool never_ended(const RecordFile& file, std::size_t record) {
   return record < file.places.size() && !file.places[record].ended;
 }
@@ -53,10 +54,10 @@ Cases cases_of(const RecordFile& file, std::int64_t& repeated) {
   return cases;
 }
 
-/// A record without a policy is older than policies, and was judged as the gate judges.
+/// A record without a policy is older than policies, and was judged by the gate's policy.
 std::string policy_of(const Record& record) { return record.policy.empty() ? "gate" : record.policy; }
 
-/// What became of a case that both hold; false where nothing did.
+/// Finds how the result of a case in both files changed; returns false if it did not.
 bool changed(const Record& before, const Record& after, double factor, Change::Kind& kind) {
   const std::ptrdiff_t was = rank_of(before.judgement.verdict);
   const std::ptrdiff_t is = rank_of(after.judgement.verdict);
@@ -76,7 +77,8 @@ bool changed(const Record& before, const Record& after, double factor, Change::K
   return true;
 }
 
-/// Kernel by kernel, in the order of the second record's lines; of a case that is there twice its last record.
+/// Compares kernel by kernel, in the order of the second file's lines; if a case appears twice its last
+/// record counts.
 std::vector<BitsOfKernel> bits_of(const Cases& was, const Cases& is, const RecordFile& after) {
   std::map<std::string, BitsOfKernel> kernels;
   std::set<ComparedKey> done;
@@ -100,7 +102,7 @@ std::vector<BitsOfKernel> bits_of(const Cases& was, const Cases& is, const Recor
   return out;
 }
 
-/// Says whether the record is of that kernel, and gives it the other name.
+/// Returns true if the record belongs to that kernel, and gives it the other name.
 bool renamed(Record& record, const std::string& kernel, const std::string& as) {
   if (record.kernel != kernel) return false;
   record.kernel = as;
@@ -113,7 +115,7 @@ bool renamed(Record& record, const std::string& kernel, const std::string& as) {
   return true;
 }
 
-/// The sentence about a file that is_cut.
+/// Returns the sentence about a file that is_cut.
 std::string cut_text(const RecordFile& file) {
   std::int64_t open = 0;
   for (std::size_t i = 0; i < file.records.size(); ++i) open += never_ended(file, i);
@@ -122,7 +124,7 @@ std::string cut_text(const RecordFile& file) {
       open == 0 ? "" : fmt::format("; {} of its cases began and never ended, and are left out", open));
 }
 
-/// Why the two hold other cases; empty where their plans are one.
+/// Returns why the two files contain different cases; empty if their plans are the same.
 std::vector<std::string> unlike(const RecordFile& before, const RecordFile& after) {
   if (before.runs.empty() || after.runs.empty()) return {};
   const RunPart& a = before.runs.back().part;
@@ -158,7 +160,7 @@ bool is_cut(const RecordFile& file) {
   if (file.runs.empty() || file.runs.back().part.verb.empty()) return false;
   const RunPart& part = file.runs.back().part;
   if (part.verb != "sweep") return !file.ends.back().finished;
-  // A sweep has no closing line, and goes on behind what it holds.
+  // A sweep has no closing line; it continues after the points that its file contains.
   std::set<std::int64_t> points;
   for (const RecordPlace& place : file.point_places) points.insert(place.number);
   return std::ssize(points) < part.cases;

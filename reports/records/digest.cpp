@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "fixtures/json_syntax.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
 #include "reports/records/json_fields.h"
@@ -27,7 +28,8 @@ constexpr std::string_view kFormat = "samestate-board-1";
 /// JSON has no infinity.
 Json number(double x) { return std::isfinite(x) ? Json(x) : std::isinf(x) ? Json("inf") : Json(nullptr); }
 
-/// The fields of a timing that a report shows: of its judgement the verdict, its gate and the ratio.
+/// Visits the fields of a timing that a report shows: of its judgement these are the verdict, its gate and
+/// the ratio.
 template <class AnyTiming, class Visit>
 void visit_timed(AnyTiming& timing, Visit&& visit) {
   auto& record = timing.timed.record;
@@ -54,7 +56,8 @@ Json timing_object(const TimedEvidence& timing) {
   return object;
 }
 
-/// Rows of values under names that stand once, since those are as long as the values; null where a timing has no such field.
+/// Rows of values under names that are written once, since names are as long as the values; null if a timing
+/// has no such field.
 struct Columns {
   explicit Columns(const std::vector<TimedEvidence>& timings) {
     for (const TimedEvidence& timing : timings) {
@@ -75,7 +78,7 @@ struct Columns {
   std::vector<std::string> names;
 };
 
-/// The objects of such rows, or those that a digest of before has.
+/// Returns the objects in such rows, or those of an older digest.
 std::vector<Json> timing_objects(const Json& timings) {
   if (timings.is_array()) return {timings.begin(), timings.end()};
   const auto names = timings.at("fields").get<std::vector<std::string>>();
@@ -156,6 +159,11 @@ std::string board_json(const Board& board, const std::vector<BoardChange>& chang
 
 Board parse_board(const std::string& text, const std::string& name) {
   const Json all = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (all.is_discarded())
+    throw Error(
+        fmt::format("{}: no board, since it is not JSON: {}; name a folder of records, or what `samestate "
+                    "board --json` printed",
+                    name, json_error(text)));
   if (!all.is_object() || all.value("format", Json()) != kFormat || !all.contains("rows"))
     throw Error(fmt::format(
         "{}: no board; name a folder of records, or what `samestate board --json` printed", name));
@@ -220,7 +228,7 @@ std::vector<Digest> digests_in(const std::filesystem::path& folder) {
     if (entry.path().extension() != ".json" || !entry.is_regular_file(code)) continue;
     const std::optional<std::string> text = text_of(entry.path());
     const Json parsed = Json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
-    // A file of another program.
+    // The file belongs to another program.
     if (!parsed.is_discarded() && !(parsed.is_object() && parsed.value("format", Json()) == kFormat))
       continue;
     digests.push_back({entry.path(), parse_board(text.value_or(""), entry.path().string())});

@@ -15,7 +15,7 @@
 namespace samestate {
 namespace {
 
-/// In order of name; none where there is no folder.
+/// Returns the files sorted by name; none if the folder does not exist.
 std::vector<std::filesystem::path> record_files(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   if (!std::filesystem::is_directory(folder)) return files;
@@ -26,7 +26,7 @@ std::vector<std::filesystem::path> record_files(const std::filesystem::path& fol
   return files;
 }
 
-/// Keeps the rows of kernels that ran: one that was skipped throughout has no evidence.
+/// Keeps the rows of kernels that ran: a kernel that was skipped throughout has no evidence.
 template <class Key>
 void append(std::vector<Evidence>& all, std::map<Key, Evidence>& kernels, const std::filesystem::path& path) {
   for (auto& [key, evidence] : kernels) {
@@ -79,7 +79,7 @@ std::vector<Evidence> read_evidence(const std::filesystem::path& folder) {
     append(all, kernels, path);
   }
   for (const Digest& digest : digests_in(folder)) {
-    // A row of a board is of one contract.
+    // A row of a board has one contract.
     std::map<std::tuple<std::string, std::string, std::string>, Evidence> kernels;
     for (const BoardRow& row : digest.board.rows) {
       if (row.device == "cpu" || row.device == "elsewhere") continue;

@@ -19,13 +19,13 @@ namespace samestate {
 namespace {
 
 constexpr std::size_t kLongestReason = 120;
-/// Cases on either side below which a key that only one side has is chance.
+/// With fewer cases on either side, a key that only one side has counts as chance.
 constexpr std::int64_t kLeastOfEach = 3;
 
 constexpr std::array kSeverity = {Verdict::crash, Verdict::timeout, Verdict::fail, Verdict::flaky};
 
-/// A number that stands by itself, with its sign before it: no digit of bf16 or of a name. A signal or an exit code is
-/// a name.
+/// Matches a number that stands by itself, with its sign: not a digit of bf16 or of a name. A signal or an
+/// exit code counts as a name.
 const std::regex& numbers() {
   static const std::regex of(
       R"((signal|code)?((?:^|[^\w.+-])[-+]?)(0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf|nan)(?!\w))",
@@ -33,7 +33,7 @@ const std::regex& numbers() {
   return of;
 }
 
-/// How the reasons read that are about a number, N, and say as much without it.
+/// Phrases for reasons that contain a number, N, and mean the same without it.
 constexpr std::pair<std::string_view, std::string_view> kPhrases[] = {
     {"differ by N, more than the sum of their bounds N", "differ by more than the sum of their bounds"},
     {"no answer after N s", "no answer in time"},
@@ -45,10 +45,10 @@ constexpr std::pair<std::string_view, std::string_view> kPhrases[] = {
     {"the ratio was N in the baseline, and N times that is the most", "the ratio grew since the baseline"},
 };
 
-/// Where a crash goes on with what its process printed last, which differs from call to call of one fault.
+/// After this a crash quotes what its process printed last, which differs from call to call of one fault.
 constexpr std::string_view kLastPrinted = "; it last printed ";
 
-/// The reason without its numbers, so that reasons that differ in numbers alone are one.
+/// Returns the reason without its numbers, so that reasons that differ only in numbers become equal.
 std::string without_numbers(std::string_view reason) {
   std::string out;
   const std::string text(reason.substr(0, reason.find(kLastPrinted)));
@@ -73,11 +73,11 @@ std::string without_numbers(std::string_view reason) {
   return out;
 }
 
-/// Whole numbers of a case line that are no sizes.
+/// Whole numbers of a case line that are not sizes.
 constexpr std::string_view kNoSizes[] = {"seed",   "chunk", "prefill", "repeat",
                                          "l2norm", "lead",  "slack",   "scale"};
 
-/// The sizes that a line names; of a packed one T is the sum of its lengths.
+/// Returns the sizes that a line names; for a packed line T is the sum of its lengths.
 std::map<std::string, double, std::less<>> sizes_of(std::string_view line) {
   std::map<std::string, double, std::less<>> out;
   while (!line.empty()) {
@@ -106,8 +106,8 @@ std::map<std::string, double, std::less<>> sizes_of(std::string_view line) {
   return out;
 }
 
-/// Elements of a line's tensors, as far as lines of one kernel are compared: the product of the sizes that any of
-/// them names, with the defaults of the case line for those that this one leaves out.
+/// Estimates the number of elements of a line's tensors, for comparing lines of one kernel: the product of
+/// all sizes that any of the lines names, with the case line's defaults for those that this one omits.
 double elements_of(std::string_view line, const std::set<std::string, std::less<>>& named) {
   const auto sizes = sizes_of(line);
   const auto size = [&](std::string_view key, std::string_view instead) {
@@ -134,7 +134,7 @@ std::set<std::string> keys_of(std::string_view line) {
   return out;
 }
 
-/// The judgement as it would be, had its process run nothing before.
+/// Returns the judgement as if its process had run nothing before.
 Judgement without_process(Judgement j) {
   if (is_confirmed(j)) return j;
   const std::size_t at = j.reason.rfind(kSeenAfter);
@@ -188,6 +188,8 @@ std::string likely_cause(const Judgement& j) {
   if (gate == "element")
     return j.reason.substr(0, j.reason.find(':')) +
            " is beyond its worst case: no rounding of the contract explains it";
+  if (gate == "law" && j.reason.starts_with("the two runs "))
+    return "o: " + without_numbers(j.reason);  // what is said of final states begins with kFinalState
   if (gate == "row" || gate == "head" || gate == "hard" || state) {
     const std::string_view what = state ? "the state" : "o";
     return j.hard_ratio > 1.0
@@ -217,7 +219,7 @@ std::vector<FailureGroup> failure_groups(std::span<const Record> records) {
     const Verdict verdict = r.judgement.verdict;
     if (verdict == Verdict::pass) passed[r.kernel].push_back(i);
     if (!is_failure(verdict)) continue;
-    // Memory first: what a kernel did outside its tensors may be the cause of all that follows.
+    // Memory comes first: what a kernel did outside its tensors may be the cause of all that follows.
     const auto rank = r.judgement.gate == "memory"
                           ? -1
                           : std::find(kSeverity.begin(), kSeverity.end(), verdict) - kSeverity.begin();
@@ -252,16 +254,19 @@ std::vector<FailureGroup> failure_groups(std::span<const Record> records) {
     }
     if (group.cases >= kLeastOfEach && std::ssize(good) >= kLeastOfEach) {
       for (const std::string& key : common) {
-        // Form and law stand in the group's name.
+        // The group's name already contains form and law.
         if (key == "form=" + form || key == "law=" + law) continue;
         group.only += (group.only.empty() ? "" : " ") + key;
       }
     }
     ranked.emplace_back(rank, std::move(group));
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first < b.first : a.second.cases > b.second.cases;
-  });
+  const auto place = [&](const auto& one) {
+    const bool known = records[one.second.example].looks_like.find(kOfMutant) != std::string::npos;
+    return std::tuple(one.first, !known, -one.second.cases);
+  };
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
   std::vector<FailureGroup> out;
   for (auto& [rank, group] : ranked) out.push_back(std::move(group));
   return out;

@@ -40,7 +40,7 @@ FileLock::FileLock(const std::filesystem::path& path) {
   const bool there = std::filesystem::exists(path, code);
   if (there && !std::filesystem::is_regular_file(path, code)) return;
   constexpr mode_t kPermissions = 0666;
-  // What cannot be opened is told by whoever writes; a file system without locks has none to give.
+  // If it cannot be opened, the later write reports that; a file system without locks grants none.
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kPermissions);
   if (descriptor_ < 0 || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   ::close(descriptor_);
@@ -56,8 +56,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether `path` is there and is no file: renaming onto it would put a file in its place, for the superuser
-/// in that of /dev/null.
+/// Returns true if `path` exists and is not a regular file: renaming onto it would replace it by one, for the
+/// superuser even /dev/null.
 bool is_special(const fs::path& path) {
   std::error_code code;
   const fs::file_status status = fs::status(path, code);
@@ -79,7 +79,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, code);
 }
 
-/// Throws Error where make_parent_folder would: of a folder that is not there yet, before it is made.
+/// Throws Error if make_parent_folder would, and for a folder that does not exist yet, before it is made.
 void require_parent_folder(const fs::path& path) {
   const fs::path parent = fs::absolute(path).parent_path();
   fs::path there = parent;
@@ -92,7 +92,7 @@ void require_parent_folder(const fs::path& path) {
                           parent.string(), folder ? std::strerror(errno) : there.string() + " is none"));
 }
 
-/// The file that `path` names, at the end of symbolic links; `path` where there is none yet.
+/// Returns the file that `path` names, at the end of symbolic links; `path` itself if there is none yet.
 fs::path resolved(const fs::path& path) {
   std::error_code code;
   if (!fs::is_symlink(path, code)) return path;
@@ -119,7 +119,7 @@ void require_writable(const fs::path& path) {
     }
     return;
   }
-  // What is refused leaves nothing behind, no folder either.
+  // A refused path leaves nothing behind, not even a folder.
   if (const fs::path parent = path.parent_path(); !parent.empty() && !is_there(parent))
     return require_parent_folder(path);
   const FreshFile trial(resolved(path));

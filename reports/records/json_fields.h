@@ -14,8 +14,8 @@
 #include "harness/records/timing.h"
 #include "reference/error.h"
 
-/// How the fields of a record travel in JSON, for writing and for reading alike: a NaN or infinity is a
-/// string. Private to json_lines.cpp and digest.cpp.
+/// How the fields of a record are represented in JSON, both for writing and for reading: a NaN or infinity is
+/// a string. Private to json_lines.cpp and digest.cpp.
 namespace samestate::json_fields {
 
 using Json = nlohmann::ordered_json;
@@ -104,7 +104,7 @@ struct Reader {
     if (!value.is_string()) reject(name, value, "a string");
     text = value.get<std::string>();
   }
-  /// A field that is there only where it says something.
+  /// A field that is present only if it is not empty.
   void unless_empty(const char* name, std::string& text) const {
     if (object.contains(name)) (*this)(name, text);
   }

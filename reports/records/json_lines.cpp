@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "fixtures/json_syntax.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
 #include "reports/records/json_fields.h"
@@ -28,7 +29,8 @@ using json_fields::Json;
 using json_fields::Reader;
 using json_fields::Writer;
 
-/// The one table of fields: calls visit(name, field) for each member, for writing and for reading alike.
+/// This is the only table of fields: it calls visit(name, field) for each member, for writing as well as for
+/// reading.
 template <class AnyRecord, class Visit>
 void visit_subject(AnyRecord& record, Visit&& visit) {
   visit("line", record.line);
@@ -42,8 +44,7 @@ void visit_subject(AnyRecord& record, Visit&& visit) {
   visit.unless_empty("options", record.options);
 }
 
-/// A device is cpu, cuda or elsewhere; a bench of samestate 0.1.0 wrote the name of its GPU here, which is that of
-/// its run.
+/// A device is cpu, cuda or elsewhere; a bench of samestate 0.1.0 wrote the name of its run's GPU here.
 void read_subject(Record& record, const Reader& read) {
   visit_subject(record, read);
   if (record.device != "cpu" && record.device != "elsewhere") record.device = "cuda";
@@ -129,7 +130,7 @@ void visit_run(AnyRun& run, Visit&& visit) {
   visit.unless_empty("options", part.options);
 }
 
-/// "1/4"; a run that is no part of several has none.
+/// Returns "1/4"; empty for a run that is not one of several parts.
 std::string shard_text(const RunPart& part) {
   return part.shards > 1 ? fmt::format("{}/{}", part.shard, part.shards) : "";
 }
@@ -191,7 +192,7 @@ Json point_object(const Measurement& measurement) {
   return object;
 }
 
-/// Bytes that are not UTF-8 (a kernel's message may hold anything) become U+FFFD.
+/// Bytes that are not UTF-8 (a kernel's message may contain anything) become U+FFFD.
 std::string one_line(const Json& object) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -203,11 +204,11 @@ bool ends_inside_a_line(const std::filesystem::path& path) {
   return file.get() != '\n';
 }
 
-/// The longest of the project, a drift's profile by token, has some 10 kB: a device or a disk image given by
-/// mistake shall not fill the memory.
+/// The longest line of the project, a drift's profile by token, has about 10 kB: a device or a disk image
+/// given by mistake must not fill the memory.
 constexpr std::size_t kLongestLine = 64'000'000;
 
-/// As std::getline, but stops beyond the longest line.
+/// Reads a line as std::getline does, but stops after the longest length.
 bool next_line(std::istream& file, std::string& line) {
   std::array<char, 1 << 16> part;
   line.clear();
@@ -227,7 +228,7 @@ bool next_line(std::istream& file, std::string& line) {
 
 /// A run that is being read.
 struct OpenRun {
-  std::map<std::int64_t, Record> cases;  ///< started and not ended
+  std::map<std::int64_t, Record> cases;  ///< cases started and not ended
   std::int64_t ended = 0;
   bool finished = false;
 };
@@ -426,7 +427,8 @@ RecordFile read_json_lines(const std::filesystem::path& path) {
   RecordFile result;
   OpenRun open;
   std::int64_t line_number = 0;
-  std::int64_t damaged = 0;  // number of a line that is no JSON: the last of its run, or an error
+  std::string why;           // the damaged line is no JSON
+  std::int64_t damaged = 0;  // number of a line that is not JSON: the last one of its run, or an error
   for (std::string line; next_line(file, line);) {
     if (line.size() > kLongestLine) {
       throw Error(fmt::format("{}:{}: a line of more than {} MB; name a file that --jsonl wrote",
@@ -437,10 +439,16 @@ RecordFile read_json_lines(const std::filesystem::path& path) {
     const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     const bool begins_run = object.is_object() && object.value("event", Json()) == "run";
     if (damaged && !begins_run)
-      throw Error(
-          fmt::format("{}:{}: not JSON, and not the last line of its run; take the line out to read the rest",
-                      path.string(), damaged));
+      throw Error(fmt::format(
+          "{}:{}: not JSON ({}), and not the last line of its run; take the line out to read the rest",
+          path.string(), damaged, why));
     damaged = object.is_discarded() ? line_number : 0;
+    if (damaged) why = json_error(line);
+    // A line that was cut off begins as a whole one does.
+    if (damaged && !line.starts_with('{'))
+      throw Error(fmt::format("{}:{}: not JSON Lines: {}; name a file that --jsonl or sweep --out wrote{}",
+                              path.string(), damaged, why,
+                              path.extension() == ".md" ? ", from which the Markdown was made" : ""));
     if (damaged) ++result.cut_lines;
     if (damaged) continue;
     try {

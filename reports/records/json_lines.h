@@ -14,21 +14,22 @@
 #include "reports/records/files.h"
 #include "reports/records/run.h"
 
-/// The record of a run, one JSON object a line: the source of truth that the other reports are made from
-/// (HARNESS 3). Six events:
-///   run    version, commit, device, driver, toolkit, kernel_sources, planned, and of which whole it is what part: verb,
-///          shard, total, plan, options; begins each run in the file
-///   start  what is about to be judged; on disk before the kernel is called
-///   end    the same and the judgement; of a failure also `command`, which repeats it
-///   finish of gate and fuzz, their last line: exit, seconds, seed, why not all cases were run, and why it is no pass
+/// The record of a run, with one JSON object per line: the source from which the other reports are made
+/// (HARNESS 3). There are six events:
+///   run    starts each run in the file: version, commit, device, driver, toolkit, kernel_sources, planned, and which part
+///          of which whole it is: verb, shard, total, plan, options
+///   start  a case that is about to be judged; it is on disk before the kernel is called
+///   end    the same with the judgement; for a failure also `command`, which repeats it
+///   finish the last line of gate and fuzz: exit, seconds, seed, why not all cases were run, and why it is not a pass
 ///   point  a measured point of a sweep, with its judgement and, as `case`, its place in the plan
-///   timing a case of a bench: times, floor, peer, with its judgement. Files without one are read as before,
-///          and readers of before refuse a file with one: they do not know the event
-/// Every line holds `schema`; start and end hold `case`, a number unique in its run: the place in the plan of all shards. JSON has no NaN and no
-/// infinity: they travel as the strings "nan", "inf" and "-inf"; every other double comes back bit for bit.
+///   timing a case of a bench: times, lower bound, peer, and its judgement. Files without this event are read as before;
+///          older readers refuse files that have it, because they do not know the event
+/// Every line has `schema`; start and end have `case`, a number that is unique in its run: the place in the plan of all
+/// shards. JSON has no NaN and no infinity, which are written as the strings "nan", "inf" and "-inf"; every other double
+/// is read back bit for bit.
 namespace samestate {
 
-/// Layout of the lines; a reader takes this number and no other.
+/// Format version of the lines; a reader accepts only this one.
 inline constexpr int kJsonLinesSchema = 1;
 
 /// Writes straight to the final name, line by line, so that the file survives a crash of the process; a line that cannot
@@ -42,30 +43,32 @@ struct RecordedCall {
 
 class JsonLinesWriter {
  public:
-  /// resume: goes on with the run that the file ends in, and writes no line of another (reports/records/resume_run.h).
+  /// resume: continues the run at the end of the file, and repeats no line that it has
+  /// (reports/records/resume_run.h).
   enum class Mode { replace, append, resume };
 
-  /// Opens `path` (missing folders are made) and writes the `run` line. Throws Error when it cannot.
+  /// Opens `path` (missing folders are created) and writes the `run` line. Throws Error if that fails.
   JsonLinesWriter(const std::filesystem::path& path, const Run& run, Mode mode = Mode::replace);
 
-  /// Before the kernel is called; of `planned` the judgement and the seconds are not read. `number`: the place of the
-  /// case in its plan; below 0: the next one. Returns the number for `end`. Throws Error when the line did not reach the
-  /// file.
+  /// Called before the kernel is; judgement and seconds of `planned` are not read. `number` is the place of
+  /// the case in its plan; below 0 means the next one. Returns the number for `end`. Throws Error if the line
+  /// was not written to the file.
   std::int64_t start(const Record& planned, std::int64_t number = -1);
 
-  /// A point of a sweep, measured; `number`: its place in the plan, below 0: nobody knows. Throws Error when the line
-  /// did not reach the file.
+  /// A measured point of a sweep; `number` is its place in the plan, or below 0 if unknown. Throws Error if
+  /// the line was not written to the file.
   void point(const Measurement& measurement, std::int64_t number = -1);
 
-  /// A case of a bench, timed. Throws Error when the line did not reach the file.
+  /// A timed case of a bench. Throws Error if the line was not written to the file.
   void timing(const TimedCase& timed);
 
-  /// After it was judged. Throws Error when the line did not reach the file.
+  /// Called after the case was judged. Throws Error if the line was not written to the file.
   void end(std::int64_t number, const Record& record);
-  /// The same of a recorded call, which no line repeats.
+  /// The same for a recorded call, which no case line repeats.
   void end(std::int64_t number, const Record& record, const RecordedCall& call);
 
-  /// The last line of a run of the gate. Throws Error when it did not reach the file, or the file is not what was written.
+  /// The last line of a run of the gate. Throws Error if it was not written to the file, or if the file is
+  /// not what was written.
   void finish(const RunEnd& end);
 
  private:
@@ -77,8 +80,8 @@ class JsonLinesWriter {
   std::int64_t next_ = 0;
 };
 
-/// A point as text, and back bit for bit: for a process that measures to the one that writes. Throws Error
-/// where the text is no point.
+/// A point as text and its bit-exact inverse, for passing it from the process that measures to the one that
+/// writes. Throws Error for invalid text.
 [[nodiscard]] std::string point_text(const Measurement& measurement);
 [[nodiscard]] Measurement parse_point(std::string_view text);
 
@@ -88,31 +91,32 @@ struct RecordedTiming {
   std::size_t run = 0;  ///< index of RecordFile::runs
 };
 
-/// Where a record or a point stood.
+/// Where a record or a point was found.
 struct RecordPlace {
   std::size_t run = 0;       ///< index of RecordFile::runs
-  std::int64_t number = -1;  ///< of the case in its run; -1: a point that has none
-  bool ended = true;         ///< false: it began, and no more is known
+  std::int64_t number = -1;  ///< number of the case in its run; -1 for a point without one
+  bool ended = true;         ///< false if it was started and nothing more is known
 };
 
-/// What a file of records held.
+/// The content of a file of records.
 struct RecordFile {
   std::vector<Run> runs;
-  std::vector<RunEnd> ends;         ///< of each run; of one that was killed, that it was
-  std::vector<Record> records;      ///< in order of their end; then, of each run, the cases that never ended
+  std::vector<RunEnd> ends;         ///< one for each run; for a run that was killed, it says so
+  std::vector<Record> records;      ///< in order of their end; then, for each run, the cases that never ended
   std::vector<RecordPlace> places;  ///< of the records
   std::vector<Measurement> points;  ///< of sweeps, in order
   std::vector<RecordPlace> point_places;
   std::vector<RecordedTiming> timings;  ///< of benches, in order
-  std::int64_t cut_lines = 0;           ///< lines that a crash left unfinished
+  std::int64_t cut_lines = 0;           ///< lines that a crash left incomplete
 };
 
-/// Reads a file that JsonLinesWriter made, whole or cut anywhere. A start without an end becomes a record
-/// with the verdict `crash`. Throws Error with file and line number for a file that cannot be read, another
-/// schema, a field that is missing or of a wrong type, or a damaged line that is not the last of its run.
+/// Reads a file that JsonLinesWriter made, complete or cut off anywhere. A start without an end becomes a
+/// record with the verdict `crash`. Throws Error with file and line number for a file that cannot be read,
+/// another format version, a missing field or one of the wrong type, or a damaged line that is not the last
+/// of its run.
 [[nodiscard]] RecordFile read_json_lines(const std::filesystem::path& path);
 
-/// Why runs of the file are no whole and covering ones, a sentence each; empty where none says so.
+/// Why runs of the file are incomplete or cover too little, one sentence each; empty if none says so.
 [[nodiscard]] std::vector<std::string> shortcomings(const RecordFile& file);
 
 }  // namespace samestate

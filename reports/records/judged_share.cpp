@@ -64,7 +64,7 @@ std::int64_t mark_missing_devices(std::span<Record> records) {
   std::set<std::pair<std::string, std::string>> ran;
   for (const Record& r : records) {
     const Verdict verdict = r.judgement.verdict;
-    // A law that does not fit its case calls nobody.
+    // A law that does not fit its case makes no calls.
     const bool vacuous = verdict == Verdict::vacuous && r.judgement.gate != "law";
     if (verdict == Verdict::pass || vacuous || verdict == Verdict::flaky ||
         (verdict == Verdict::fail && r.judgement.gate != "limits"))

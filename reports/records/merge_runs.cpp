@@ -17,17 +17,17 @@ namespace {
 /// A run of a file.
 struct Part {
   const NamedRecords* file;
-  std::size_t at;  ///< index of its runs
+  std::size_t at;  ///< index among the file's runs
   [[nodiscard]] const Run& run() const { return file->content.runs[at]; }
   [[nodiscard]] const RunEnd& end() const { return file->content.ends[at]; }
   [[nodiscard]] const RunPart& part() const { return run().part; }
   [[nodiscard]] std::string shard() const { return fmt::format("shard {}/{}", part().shard, part().shards); }
 };
 
-/// Where the case of a number stands.
+/// Where the case with a number is found.
 struct Found {
   const Part* part;
-  std::size_t at;  ///< index of the file's records or points
+  std::size_t at;  ///< index among the file's records or points
 };
 
 using Shards = std::map<std::int64_t, std::vector<const Part*>>;
@@ -70,7 +70,7 @@ std::vector<Part> parts_of(const std::vector<NamedRecords>& files, const std::st
       a.file->name, b.file->name, what, named(of_a), named(of_b)));
 }
 
-/// Throws Error where two parts are of different runs.
+/// Throws Error if two parts belong to different runs.
 void check_alike(const Part& a, const Part& b) {
   const auto same = [&](const char* what, const std::string& x, const std::string& y) {
     if (x != y) differ(a, b, what, x, y);
@@ -79,7 +79,7 @@ void check_alike(const Part& a, const Part& b) {
   const RunPart& q = b.part();
   same("the verb", p.verb, q.verb);
   same("the number of shards", std::to_string(p.shards), std::to_string(q.shards));
-  // Options first: they say why plans differ.
+  // Options come first: they explain why plans differ.
   std::set<std::string> names;
   for (const auto& [name, value] : p.options) names.insert(name);
   for (const auto& [name, value] : q.options) names.insert(name);
@@ -97,7 +97,7 @@ void check_alike(const Part& a, const Part& b) {
   same("the hash of the plan", p.plan, q.plan);
 }
 
-/// The runs of each shard. A search and a sweep go on in the file that they began.
+/// Returns the runs of each shard. A search and a sweep continue in the file that they began.
 Shards by_shard(const std::vector<Part>& parts) {
   Shards shards;
   for (const Part& part : parts) {
@@ -127,7 +127,7 @@ Shards by_shard(const std::vector<Part>& parts) {
       all > 1 ? "are" : "is", all > 1 ? "their files" : "its file", all > 1 ? "them" : "it"));
 }
 
-/// The cases of the shards by number.
+/// The shards' cases by number.
 class MergedCases {
  public:
   explicit MergedCases(const Shards& shards)
@@ -145,7 +145,7 @@ class MergedCases {
     const bool gate = last.part().verb == "gate";
     std::int64_t left = 0;
     for (const auto& [kernel, count] : last.end().not_started) left += count;
-    // A whole run of the gate holds more than its plan: cases for pairs that the plan's did not show.
+    // A complete run of the gate contains more than its plan: cases for pairs that the plan did not cover.
     const bool whole = gate && last.part().shards == 1;
     const std::int64_t there = std::ssize(own) + (gate ? left : 0);
     if ((gate || sweep_) && (whole ? there < wanted : there != wanted)) {
@@ -217,14 +217,14 @@ void add(std::map<std::string, std::int64_t>& to, const std::map<std::string, st
   for (const auto& [name, count] : other) to[name] += count;
 }
 
-/// Of several parts that say the same, one.
+/// Of several parts that say the same, one is kept.
 void add_new(std::vector<std::string>& to, const std::vector<std::string>& other) {
   for (const std::string& text : other) {
     if (std::find(to.begin(), to.end(), text) == to.end()) to.push_back(text);
   }
 }
 
-/// What the parts' ends say together.
+/// Combines what the ends of the parts say.
 void join_ends(const Shards& shards, MergedRun& out) {
   for (const auto& [shard, parts] : shards) {
     double seconds = 0.0;
@@ -249,17 +249,17 @@ void join_ends(const Shards& shards, MergedRun& out) {
     add_new(all.notes, end.notes);
     add_new(all.lacking, end.lacking);
     all.limits.insert(end.limits.begin(), end.limits.end());
-    all.left_out = std::max(all.left_out, end.left_out);  // each shard says it of the whole plan
+    all.left_out = std::max(all.left_out, end.left_out);  // every shard states it for the whole plan
   }
   for (const auto& [kernel, count] : out.end.not_started) out.left += count;
 }
 
-/// Where every case of the plan is there, they are its cases.
+/// If every case of the plan is present, they are its cases.
 void check_plan(const MergedRun& merged) {
   const RunPart& part = merged.run.part;
   const bool sweep = part.verb == "sweep";
   const auto total = static_cast<std::size_t>(part.total);
-  // Numbers ascend from 0: the last one says that none is missing before it.
+  // Numbers ascend from 0: the last one shows that none before it is missing.
   if (part.verb == "fuzz" || merged.numbers.size() < total) return;
   if (total > 0 && merged.numbers[total - 1] != part.total - 1) return;
   PlanHash hash;

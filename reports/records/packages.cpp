@@ -12,9 +12,10 @@
 namespace samestate {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
-/// A package's version, and no switch of the environment, device or interpreter that is recorded beside it.
+/// Returns true for a package's version, false for a switch of the environment, a device or an interpreter
+/// recorded beside it.
 bool is_package(std::string_view name) {
   if (name == "python" || name == "device" || name.empty()) return false;
   return std::ranges::all_of(name, [](char c) {
@@ -23,8 +24,8 @@ bool is_package(std::string_view name) {
   });
 }
 
-/// "mine.py e961848c" of a subject or a plugin that is a file, whose hash is all that tells its versions apart; empty of the
-/// name of an adapter.
+/// Returns "mine.py e961848c" for a subject or plugin that is a file, whose versions only the hash tells
+/// apart; empty for the name of an adapter.
 std::string file_of(std::string_view spec, std::string_view hash) {
   constexpr std::size_t kShown = 8;
   std::string_view name = spec.substr(0, spec.find('?'));
@@ -34,7 +35,7 @@ std::string file_of(std::string_view spec, std::string_view hash) {
   return fmt::format("{} {}", name.substr(name.rfind('/') + 1), hash.substr(0, kShown));
 }
 
-/// As packages_of, of plugins that say nothing of themselves: "mine.so (0123456789abcdef)".
+/// Works like packages_of for plugins that do not describe themselves: "mine.so (0123456789abcdef)".
 std::string plugin_of(std::string_view plugins, std::string_view options) {
   while (!plugins.empty()) {
     const std::size_t open = plugins.find(" ("), close = plugins.find(')', open);
@@ -50,7 +51,7 @@ std::string plugin_of(std::string_view plugins, std::string_view options) {
 }  // namespace
 
 std::string packages_of(std::string_view plugins, std::string_view options) {
-  // "SPEC (hash) {..}, SPEC (hash) {..}": the objects are JSON, and a SPEC may hold anything.
+  // The text is "SPEC (hash) {..}, SPEC (hash) {..}": the objects are JSON, and a SPEC may contain anything.
   std::vector<std::string> found;
   for (std::size_t at = plugins.find(") {"); at != plugins.npos; at = plugins.find(") {", at + 1)) {
     std::size_t end = at + 2, depth = 0;
@@ -67,7 +68,8 @@ std::string packages_of(std::string_view plugins, std::string_view options) {
       if (c == '}' && --depth == 0) break;
     }
     if (end >= plugins.size()) break;
-    const Json about = Json::parse(plugins.substr(at + 2, end - at - 1), nullptr, /*allow_exceptions=*/false);
+    const ordered_json about =
+        ordered_json::parse(plugins.substr(at + 2, end - at - 1), nullptr, /*allow_exceptions=*/false);
     const std::size_t open = plugins.rfind(" (", at);
     const std::size_t begin = open == plugins.npos ? plugins.npos : plugins.rfind("}, ", open);
     const std::string_view spec = open == plugins.npos

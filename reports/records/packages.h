@@ -5,9 +5,9 @@
 
 namespace samestate {
 
-/// "fla 0.6.0, torch 2.11.0": of the packages that a run's head lists for a subject, and "mine.py e961848c" of a subject or a
-/// plugin that is a file; empty where it lists none.
-/// `plugins`: Run::plugins; `options`: Record::options, by which the subject is known.
+/// "fla 0.6.0, torch 2.11.0" from the packages that the head of a run lists for a subject, and "mine.py
+/// e961848c" for a subject or plugin that is a file; empty if it lists none. `plugins` is Run::plugins;
+/// `options` is Record::options, which identifies the subject.
 [[nodiscard]] std::string packages_of(std::string_view plugins, std::string_view options);
 
 }  // namespace samestate

@@ -16,7 +16,7 @@
 namespace samestate {
 namespace {
 
-/// Throws Error where the run of the file is not the one that would go on.
+/// Throws Error if the file's run is not the one to be continued.
 void check_run(const std::string& file, const Run& then, const Run& now) {
   const auto same = [&](std::string_view what, const std::string& before, const std::string& here) {
     if (before == here) return;
@@ -44,7 +44,7 @@ void check_run(const std::string& file, const Run& then, const Run& now) {
   same("plan", then.part.plan, now.part.plan);
 }
 
-/// What a file holds that is not one run of a gate.
+/// Says what a file contains that is not a single run of a gate.
 std::string held_by(const RecordFile& file) {
   if (!file.points.empty()) return fmt::format("{} points of a sweep", file.points.size());
   if (!file.timings.empty()) return fmt::format("{} timings of a bench", file.timings.size());
@@ -52,13 +52,13 @@ std::string held_by(const RecordFile& file) {
   return file.records.empty() ? "no line of a run" : "cases without the line of their run";
 }
 
-/// The line of the run, and of these cases what they began and ended with.
+/// Returns the line of the run, and the first and last lines of these cases.
 std::string lines_of(const std::filesystem::path& path, const std::set<std::int64_t>& kept) {
   std::ifstream file(path, std::ios::binary);
   std::string out;
   for (std::string line; std::getline(file, line);) {
     const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!object.is_object()) continue;  // the last one, cut
+    if (!object.is_object()) continue;  // the last line, cut off
     const std::string event = object.value("event", "");
     const bool of_case = (event == "start" || event == "end") && kept.contains(object.value("case", -1LL));
     if (event == "run" || of_case) out += line + "\n";

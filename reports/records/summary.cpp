@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// Order of severity: what a reader must see first.
+/// Verdicts in order of severity: what a reader must see first.
 constexpr std::array kSeverity = {Verdict::crash,   Verdict::timeout, Verdict::fail,        Verdict::flaky,
                                   Verdict::vacuous, Verdict::pass,    Verdict::unsupported, Verdict::skipped};
 
@@ -95,7 +95,7 @@ Summary summarise(std::span<const Record> records) {
                               static_cast<std::int64_t>(group.ratios.size()), group.failures,
                               spread_of(group.ratios).max, spread_of(group.medians).p50});
   }
-  // A group in which nothing was judged has no ratio and stands last.
+  // A group in which nothing was judged has no ratio and comes last.
   std::stable_sort(summary.groups.begin(), summary.groups.end(), [](const Group& a, const Group& b) {
     const bool any_a = a.judged > 0;
     const bool any_b = b.judged > 0;
@@ -140,7 +140,7 @@ std::string counted(std::int64_t count, std::string_view noun) {
 
 namespace {
 
-/// A case line as one word of a shell.
+/// Quotes a case line as one word of a shell.
 std::string quoted_line(const std::string& line) {
   std::string quoted;
   for (char c : line) {
@@ -172,8 +172,8 @@ namespace {
 
 bool of_state(std::string_view gate) { return gate.ends_with("state"); }
 
-/// Of named tensors: rows of an output, whatever its extents before the last are, and columns; where a head is known, the
-/// rows are tokens.
+/// Returns true if the worst place is a row of an output of named tensors, whatever the output's extents before
+/// the last are; if its head is known, its row is a token.
 bool of_output(const Judgement& j) {
   if (j.worst.head >= 0) return false;
   return j.gate == "element" || j.gate.starts_with("sampled") || j.gate.starts_with("twin ") ||

@@ -10,8 +10,8 @@
 
 #include "harness/records/record.h"
 
-/// Counts, order and selection over records: what the Markdown, terminal and JUnit reports show. No value is
-/// computed here that is not in a record; a percentile is an element (nearest rank), never an interpolation.
+/// Counts, order and selection over records, as shown by the Markdown, terminal and JUnit reports. Every
+/// value comes from a record; a percentile is an element (nearest rank), never an interpolation.
 namespace samestate {
 
 inline constexpr std::size_t kVerdictCount = kVerdicts.size();
@@ -19,7 +19,7 @@ inline constexpr std::size_t kVerdictCount = kVerdicts.size();
 /// A strict weak order of ratios with NaN on top: a ratio that is not a number is the worst one.
 [[nodiscard]] bool less_or_unknown(double a, double b);
 
-/// Elements of a sorted list; a NaN ranks above infinity. All NaN where the list is empty.
+/// Elements of a sorted list; NaN ranks above infinity. All NaN if the list is empty.
 struct Spread {
   double p50;
   double p90;
@@ -35,8 +35,8 @@ struct Group {
   std::int64_t cases = 0;
   std::int64_t judged = 0;
   std::int64_t failures = 0;
-  double worst_ratio = 0.0;   ///< over the judged cases; NaN where there is none
-  double median_ratio = 0.0;  ///< the median over the judged cases of Judgement::median_ratio
+  double worst_ratio = 0.0;   ///< over the judged cases; NaN if there are none
+  double median_ratio = 0.0;  ///< the median of Judgement::median_ratio over the judged cases
 };
 
 /// The ratios of the judged cases of one regime.
@@ -62,16 +62,16 @@ struct NotJudged {
   std::int64_t cases = 0;
 };
 
-/// Judged and failures as in oracles/verdict.h.
-/// The indices point into the records that `summarise` was given.
+/// Judged and failures are defined as in oracles/verdict.h. The indices point into the records that were
+/// passed to `summarise`.
 struct Summary {
-  std::array<std::int64_t, kVerdictCount> counts{};  ///< by Verdict
-  std::int64_t zeros = 0;                            ///< of the vacuous: nothing but zeros was expected
-  std::int64_t refused = 0;                          ///< of the unsupported: by limits that are not declared
+  std::array<std::int64_t, kVerdictCount> counts{};  ///< indexed by Verdict
+  std::int64_t zeros = 0;                            ///< vacuous cases in which only zeros were expected
+  std::int64_t refused = 0;  ///< unsupported cases outside limits that are not declared
   std::int64_t cases = 0;
   std::int64_t judged = 0;
   double seconds = 0.0;
-  /// Crash first, then timeout, fail and flaky, each the worst ratio first.
+  /// Crashes first, then timeout, fail and flaky, and within each the worst ratio first.
   std::vector<std::size_t> failures;
   std::vector<Group> groups;          ///< the worst ratio first
   std::vector<RegimeSpread> regimes;  ///< the worst ratio first
@@ -85,7 +85,7 @@ struct Summary {
 
 [[nodiscard]] Summary summarise(std::span<const Record> records);
 
-/// "fail 2, pass 31, vacuous 1": the verdicts that occur, the worst kind first; "no case" where none does.
+/// "fail 2, pass 31, vacuous 1": the verdicts that occur, the worst kind first; "no case" if there are none.
 [[nodiscard]] std::string counts_line(const Summary& summary);
 
 /// "1 case", "2 cases".
@@ -97,15 +97,16 @@ struct Summary {
 /// The command that times the case again, as one would type it into a shell.
 [[nodiscard]] std::string bench_command(const Record& record);
 
-/// "sequence 0, head 2, token 17, channel 3", of a state "sequence 0, head 2, row 3, column 4 of the state", of an
-/// output of named tensors "sequence 0, row 3, column 4"; the dimensions that do not apply are left out. The element
-/// that the gate speaks of: the largest error of the row, head or state.
+/// "sequence 0, head 2, token 17, channel 3"; for a state "sequence 0, head 2, row 3, column 4 of the state";
+/// for an output of named tensors "sequence 0, row 3, column 4". Dimensions that do not apply are left out.
+/// It is the element that the gate refers to: the largest error of the row, head or state.
 [[nodiscard]] std::string place_of(const Judgement& judgement);
 
-/// What `error` is, of which gate: "2-norm of the row's error"; empty where there is none.
+/// What `error` measures under that gate: "2-norm of the row's error"; empty if there is no error.
 [[nodiscard]] std::string_view measure_of(std::string_view gate);
 
-/// One line: verdict, gate, ratio, error and what it measures, bound, the worst place with both values, reason.
+/// One line: verdict, gate, ratio, error and what it measures, bound, the worst place with both values,
+/// reason.
 [[nodiscard]] std::string judgement_line(const Judgement& judgement);
 
 }  // namespace samestate

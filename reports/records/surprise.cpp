@@ -16,11 +16,11 @@ using Key = std::tuple<std::string, std::string, std::string, std::string, std::
 
 struct Peers {
   std::vector<std::size_t> members;
-  std::vector<double> ratios;  ///< those above 0, in order
+  std::vector<double> ratios;  ///< ratios above 0, sorted
 };
 
-/// By construction only where each element is held against its worst case; a case that failed attained nothing. An
-/// exact output is no exception: what was not rounded has no half ulp.
+/// This follows by construction only where each element is compared with its worst-case bound; a case that
+/// failed attained nothing. An exact output is no exception: a value that was not rounded has no half ulp.
 bool is_attained(const Key& key, const Peers& group, std::span<const Record> records) {
   return std::get<4>(key) == "element" && !group.ratios.empty() && group.ratios.front() >= kAttained &&
          group.ratios.back() <= 1.0 + kAttainedWhisker &&
@@ -53,7 +53,7 @@ Surprises surprises_of(std::span<const Record> records) {
     if (!is_judged(r.judgement.verdict)) continue;
     Peers& group = groups[{r.system, r.form, r.contract, r.law, r.judgement.gate}];
     group.members.push_back(i);
-    // An exact output, or a number that is none, says nothing of its group's spread.
+    // An exact output, or a value that is not a number, says nothing about its group's spread.
     if (r.judgement.ratio > 0.0 && std::isfinite(r.judgement.ratio))
       group.ratios.push_back(r.judgement.ratio);
   }

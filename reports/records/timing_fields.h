@@ -1,9 +1,10 @@
 #pragma once
 
-/// The fields of a timing in JSON, for a line of a record and for a digest alike. Private to json_lines.cpp and digest.cpp.
+/// The fields of a timing in JSON, both for a line of a record and for a digest. Private to json_lines.cpp
+/// and digest.cpp.
 namespace samestate {
 
-/// Calls visit(name, field) for each member but the record.
+/// Calls visit(name, field) for each member except the record.
 template <class AnyTiming, class Visit>
 void visit_timing(AnyTiming& t, Visit&& visit) {
   visit("B", t.B);

@@ -3,21 +3,126 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
+#include <numeric>
 
 namespace samestate {
+namespace {
 
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> width;
-  for (const auto& row : rows) {
-    width.resize(std::max(width.size(), row.size()), 0);
-    for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+constexpr std::size_t kGap = 2;     // between columns
+constexpr std::size_t kBelow = 4;   // where a last column begins that stands below its row
+constexpr std::size_t kLeast = 12;  // columns that a wrapped cell has, but where its words are all shorter
+
+using Rows = std::vector<std::vector<std::string>>;
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (true) {
+    const std::size_t begin = text.find_first_not_of(" \n");
+    if (begin == text.npos) return words;
+    const std::size_t end = std::min(text.find_first_of(" \n", begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    text.remove_prefix(end);
+  }
+}
+
+/// Characters of a text in UTF-8, which a terminal shows in a column each.
+std::size_t columns_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+std::vector<std::string> lines_of(const std::string& cell, std::size_t width) {
+  const std::string text = columns_of(cell) <= width ? cell : wrapped(cell, width);
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+/// Widths of columns that rows of `most` columns have; the widest gives way first, and none to less than its longest word.
+void narrow(std::vector<std::size_t>& width, const std::vector<std::size_t>& least, std::size_t most) {
+  const auto total = [&] { return std::accumulate(width.begin(), width.end(), kGap * (width.size() - 1)); };
+  while (total() > most) {
+    std::size_t widest = width.size();
+    for (std::size_t i = 0; i < width.size(); ++i) {
+      if (width[i] > least[i] && (widest == width.size() || width[i] > width[widest])) widest = i;
+    }
+    if (widest == width.size()) return;
+    --width[widest];
+  }
+}
+
+std::string row_text(const std::vector<std::string>& row, const std::vector<std::size_t>& width) {
+  std::vector<std::vector<std::string>> cells;
+  std::size_t height = 1;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    cells.push_back(lines_of(row[i], width[i]));
+    height = std::max(height, cells.back().size());
   }
   std::string text;
+  for (std::size_t at = 0; at < height; ++at) {
+    std::string line;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::string& cell = at < cells[i].size() ? cells[i][at] : std::string();
+      line += cell;
+      if (i + 1 < cells.size()) line.append(width[i] + kGap - std::min(width[i], columns_of(cell)), ' ');
+    }
+    // What is filled up for a column that ended has no end of its own; a row that fits is as it always was.
+    if (height > 1) line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string wrapped(std::string_view text, std::size_t width, std::size_t indent, std::size_t begin) {
+  std::string out;
+  std::size_t column = begin;
+  bool first = true;
+  for (const std::string_view word : words_of(text)) {
+    const std::size_t size = columns_of(word);
+    if (!first && column + 1 + size > width) {
+      out += '\n';
+      out.append(indent, ' ');
+      column = indent;
+    } else if (!first) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += size;
+    first = false;
+  }
+  return out;
+}
+
+std::string aligned(const Rows& rows, std::size_t most) {
+  std::vector<std::size_t> width, least;
   for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i)
-      text += i + 1 < row.size() ? fmt::format("{:<{}}  ", row[i], width[i]) : row[i];
-    text += '\n';
+    width.resize(std::max(width.size(), row.size()), 0);
+    least.resize(width.size(), 0);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      width[i] = std::max(width[i], columns_of(row[i]));
+      for (const std::string_view word : words_of(row[i])) least[i] = std::max(least[i], columns_of(word));
+    }
+  }
+  if (width.empty()) return std::string(rows.size(), '\n');
+  for (std::size_t i = 0; i < width.size(); ++i) least[i] = std::min(width[i], std::max(least[i], kLeast));
+  const std::size_t needed = std::accumulate(least.begin(), least.end(), kGap * (least.size() - 1));
+  const bool below = most > 0 && needed > most && width.size() > 1;
+  if (below) width.pop_back(), least.pop_back();
+  if (most > 0) narrow(width, least, most);
+  std::string text;
+  for (const auto& row : rows) {
+    std::vector<std::string> cells = row;
+    if (below && cells.size() > width.size()) cells.pop_back();
+    text += row_text(cells, width);
+    if (below && row.size() > width.size() && !row.back().empty())
+      text += std::string(kBelow, ' ') + wrapped(row.back(), most, kBelow, kBelow) + '\n';
   }
   return text;
 }

@@ -7,9 +7,17 @@
 
 namespace samestate {
 
+/// The words of a text, which blanks and ends of lines divide, in lines of at most `width` columns, of which the first
+/// begins at column `begin` and the others at `indent`. No word is broken: one that is longer than a line has its own. The
+/// last line does not end.
+[[nodiscard]] std::string wrapped(std::string_view text, std::size_t width, std::size_t indent = 0,
+                                  std::size_t begin = 0);
+
 /// A table of words for a terminal: the columns of all rows begin below each other, two spaces apart; the last
-/// one is as long as it is. Each row ends its line.
-[[nodiscard]] std::string aligned(const std::vector<std::vector<std::string>>& rows);
+/// one is as long as it is. Each row ends its line. With a `width` above 0 cells are wrapped between words so that rows
+/// have at most so many columns, and where the words of the other columns are too long for that the last one stands below
+/// its row.
+[[nodiscard]] std::string aligned(const std::vector<std::vector<std::string>>& rows, std::size_t width = 0);
 
 /// The words of a text in lines of at most `columns`, each under the indent, without an end of the last one.
 [[nodiscard]] std::string wrapped(std::string_view text, std::string_view indent, std::size_t columns);

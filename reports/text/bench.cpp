@@ -14,7 +14,7 @@
 namespace samestate {
 namespace {
 
-/// Three digits in the unit that suits.
+/// Prints three digits in the unit that fits.
 std::string time_text(double seconds) {
   if (std::isnan(seconds)) return "-";
   if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
@@ -41,7 +41,7 @@ std::string verdict_text(const TimedCase& t) {
   return text;
 }
 
-/// What the device did meanwhile: its clock, its power, what held the clock back.
+/// Describes the device's state during the run: its clock, its power, what limited the clock.
 std::string device_text(const TimedCase& t) {
   if (std::isnan(t.clock) && std::isnan(t.power)) return "-";
   std::string text;
@@ -90,7 +90,7 @@ std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRat
                             "memory floor", "compute floor", "of floor", "TFLOP/s", "GB/s", "peer",
                             "verdict"}};
   for (const TimedCase& t : all) rows.push_back(row_of(t));
-  // Of several devices each row says which.
+  // With several devices each row names its own.
   if (std::ranges::count_if(devices, [](const DeviceRates& rates) { return !rates.gpu.empty(); }) > 1) {
     rows.front().insert(rows.front().begin() + 1, "on");
     for (std::size_t i = 0; i < all.size(); ++i) {

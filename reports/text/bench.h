@@ -6,14 +6,14 @@
 
 #include "harness/records/timing.h"
 
-/// What `samestate bench` shows.
+/// The output of `samestate bench`.
 namespace samestate {
 
-/// For a terminal: a row a case; the rates of the devices; why the peer has no time; each case that did not pass
-/// with the command that repeats it.
+/// For a terminal: one row per case; the rates of the devices; why the peer gave no time; and each case that
+/// did not pass, with the command that repeats it.
 [[nodiscard]] std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRates> devices);
 
-/// An array of objects, one a case; what is not a number is null.
+/// An array with one object per case; null stands for a missing number.
 [[nodiscard]] std::string bench_json(std::span<const TimedCase> all);
 
 }  // namespace samestate

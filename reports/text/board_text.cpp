@@ -9,7 +9,7 @@
 namespace samestate {
 namespace {
 
-/// A code span in a cell of a table, where a bar must be escaped even inside the span.
+/// Returns a code span for a table cell, where a bar must be escaped even inside the span.
 std::string code(const std::string& text) {
   std::string out;
   for (const char c : on_one_line(text)) {

@@ -7,8 +7,8 @@
 
 namespace samestate {
 
-/// A board as GitHub-flavoured Markdown: what changed, where something was compared; a row a kernel, version, device and
-/// contract; the known defects with their lines.
+/// A board as GitHub-flavoured Markdown: what changed, if something was compared; one row per kernel,
+/// version, device and contract; and the known defects with their lines.
 [[nodiscard]] std::string board_markdown(const Board& board, const std::vector<BoardChange>& changes,
                                          bool compared);
 

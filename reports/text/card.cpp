@@ -31,7 +31,7 @@ std::vector<std::string> names_of(const std::vector<CardValue>& values) {
   return out;
 }
 
-/// "several chunks, norm (0.63), keys apart (0.2), ..", the worst first.
+/// Returns "several chunks, norm (0.63), keys apart (0.2), ..", the worst first.
 std::string unexplained_text(const CardRow& card) {
   std::vector<const CardProbe*> left;
   for (const CardProbe& p : card.probes) {
@@ -45,7 +45,7 @@ std::string unexplained_text(const CardRow& card) {
   return fmt::format("{}{}", fmt::join(out, "; "), left.size() > kShown ? "; .." : "");
 }
 
-/// What the exit code stands for, in words.
+/// Says in words what the exit code stands for.
 std::string verdict_text(const CardRow& card, std::int64_t ran) {
   const auto failed = std::ranges::count_if(card.cases, failed_under_it);
   if (std::ranges::any_of(card.probes, [](const CardProbe& p) { return !p.nonfinite.empty(); }))
@@ -146,7 +146,7 @@ std::string card_text(const CardRow& card) {
 }
 
 std::string card_json(const CardRow& card) {
-  // Of half a search there is no contract to paste.
+  // An interrupted search has no contract to paste.
   const nlohmann::ordered_json contract = card.stopped.empty() && !card.contract.empty()
                                               ? nlohmann::ordered_json(card.contract)
                                               : nlohmann::ordered_json(nullptr);

@@ -71,7 +71,8 @@ std::string case_json(const Record& record, const CaseExplanation& explanation) 
   json_fields::Writer{out}.unless_empty("stage", j.stage);
   json_fields::Writer{out}.unless_empty("stages", j.stages);
   if (!explanation.contract.empty()) out["contracts_near"] = explanation.contract;
-  if (!explanation.differs.empty()) {
+  if (!explanation.tried.empty()) out["tried"] = explanation.tried;
+  if (!explanation.differs.empty() || !explanation.looks_like.empty()) {
     out["differs"] = explanation.differs;
     out["looks_like"] = explanation.looks_like;
     for (const CaseExplanation::Value& v : explanation.values)

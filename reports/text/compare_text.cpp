@@ -19,7 +19,7 @@ constexpr std::array kKinds = {Kind::verdict_worse,  Kind::ratio_grew, Kind::new
                                Kind::verdict_better, Kind::ratio_fell, Kind::ratio_changed,
                                Kind::gone,           Kind::appeared};
 
-/// A change within the factor is no news a line, only a count.
+/// A change within the factor is counted, but not listed.
 bool is_listed(Kind kind) { return kind != Kind::ratio_changed && kind != Kind::appeared; }
 
 std::string state_of(const Record& record) {
@@ -58,7 +58,7 @@ nlohmann::ordered_json json_of(const Record& record) {
   return out;
 }
 
-/// A sentence a shortcoming: what is gone or new may only not have been run.
+/// Returns one sentence per shortcoming: cases that are gone or new may only not have been run.
 std::vector<std::string> warnings(const Comparison& c) {
   std::vector<std::string> lines;
   for (const std::string& sentence : c.before_short) lines.push_back("the first record: " + sentence);
@@ -79,7 +79,7 @@ std::vector<std::string> warnings(const Comparison& c) {
   return lines;
 }
 
-/// A difference of bits is no regression, and names the cases that show it first.
+/// A difference in bits is not a regression; it names the first cases that show it.
 constexpr std::size_t kFirstDifferences = 3;
 
 std::string bits_of(const BitsOfKernel& bits) {

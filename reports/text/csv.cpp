@@ -191,7 +191,7 @@ std::string csv_text(const DataTable& table) {
 }
 
 std::string json_text(std::span<const DataTable> tables) {
-  // By hand: a tree of a hundred thousand rows would take ten times the memory of its text.
+  // This is written by hand: a tree of a hundred thousand rows would take ten times the memory of its text.
   const auto string = [](const std::string& text) {
     return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   };

@@ -10,7 +10,7 @@
 #include "reports/plots/plots_sweep.h"
 #include "reports/records/evidence.h"
 
-/// Every number of a report as tables: CSV for a spreadsheet, JSON for a program.
+/// Every number of a report in tables: CSV for a spreadsheet, JSON for a program.
 namespace samestate {
 
 struct DataTable {
@@ -20,22 +20,22 @@ struct DataTable {
   std::vector<std::vector<Cell>> rows;
 };
 
-/// A row a point: all its scalars, its case line and judgement.
+/// One row per point: all its scalars, its case line and its judgement.
 [[nodiscard]] DataTable points_table(std::span<const SweepPoint> points,
                                      std::span<const std::string> sources);
 
-/// A row for each place of each profile: point (the row of points_table, from 0), profile (token,
+/// One row for each place of each profile: point (the row of points_table, from 0), profile (token,
 /// chunk_position or head), position, error, bound.
 [[nodiscard]] DataTable profiles_table(std::span<const SweepPoint> points);
 
-/// A row a case of the gate.
+/// One row per case of the gate.
 [[nodiscard]] DataTable cases_table(std::span<const Record> records);
 
-/// A row a timing of a bench; its `device` is what it ran on, by name.
+/// One row per timing of a bench; its `device` is the name of what it ran on.
 [[nodiscard]] DataTable timings_table(std::span<const TimedEvidence> timings);
 
-/// RFC 4180 with a head; NaN and infinity as nan, inf and -inf, other numbers to the last bit. A text that a
-/// spreadsheet would take as a formula begins with an apostrophe.
+/// RFC 4180 with a header; NaN and infinity as nan, inf and -inf, other numbers exactly. A text that a
+/// spreadsheet would take as a formula is prefixed with an apostrophe.
 [[nodiscard]] std::string csv_text(const DataTable& table);
 
 /// {"name": {"columns": [..], "rows": [[..] ..]} ..}; NaN and infinity as strings.

@@ -13,7 +13,7 @@
 namespace samestate {
 namespace {
 
-/// Outcomes in the order of their importance to a reader; others stand behind them.
+/// Outcomes in the order of their importance to a reader; any others follow.
 constexpr std::array kOutcomes = {"holds", "erratum demonstrated", "resolved", "untestable", "failed"};
 
 constexpr std::size_t kColumns = 110;

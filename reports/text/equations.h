@@ -5,14 +5,14 @@
 
 #include "harness/records/equation_row.h"
 
-/// The ledger, executed: what `samestate equations` shows.
+/// The output of `samestate equations`: the executed ledger.
 namespace samestate {
 
 /// For a terminal, wrapped, by document.
 [[nodiscard]] std::string equations_text(std::span<const EquationRow> rows);
 /// The page docs/equations.md.
 [[nodiscard]] std::string equations_markdown(std::span<const EquationRow> rows);
-/// An array of objects, one a row; what `samestate report --equations` reads.
+/// An array with one object per row, which `samestate report --equations` reads.
 [[nodiscard]] std::string equations_json(std::span<const EquationRow> rows);
 
 }  // namespace samestate

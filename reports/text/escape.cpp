@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-/// One UTF-8 character at the head of `text`: its length and code point, or length 0 where the bytes are no
-/// UTF-8.
+/// One UTF-8 character at the beginning of `text`: its length and code point, or length 0 if the bytes are
+/// not UTF-8.
 struct Character {
   std::size_t length;
   std::uint32_t code;
@@ -43,7 +43,8 @@ bool is_xml_character(std::uint32_t code) {
   return code == '\t' || code == '\n' || code == '\r' || (code >= 0x20 && code != 0xFFFE && code != 0xFFFF);
 }
 
-/// An underscore after one of these opens no emphasis, and what is not open cannot be closed (CommonMark 6.2).
+/// An underscore after one of these opens no emphasis, and emphasis that is not open cannot be closed
+/// (CommonMark 6.2).
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
 }  // namespace

@@ -3,22 +3,22 @@
 #include <string>
 #include <string_view>
 
-/// Text of a record, which may hold anything, for each place that it is written to.
+/// Escapes text from records, which may contain anything, for each kind of output.
 namespace samestate {
 
-/// UTF-8 that XML 1.0 allows: characters that it forbids are dropped, bytes that are not UTF-8 become U+FFFD.
+/// UTF-8 that XML 1.0 allows: forbidden characters are dropped, and bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string xml_safe(std::string_view text);
 
 /// One line of UTF-8: control characters, which would move a terminal's cursor, become spaces, and bytes that
-/// are not UTF-8 U+FFFD.
+/// are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string on_one_line(std::string_view text);
 
-/// on_one_line, with whatever Markdown or HTML could take as markup escaped: for a paragraph or the cell of a
-/// table. An underscore after a letter is none, nor is a bracket that begins no link.
+/// on_one_line, with everything escaped that Markdown or HTML could take as markup: for a paragraph or a
+/// table cell. An underscore after a letter is not markup, nor is a bracket that does not start a link.
 [[nodiscard]] std::string markdown_cell(std::string_view text);
 
-/// For an element of HTML or a quoted attribute: markup is escaped, control characters become spaces, and bytes
-/// that are not UTF-8 become U+FFFD.
+/// For an element of HTML or a quoted attribute: markup is escaped, control characters become spaces, and
+/// bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string html_escaped(std::string_view text);
 
 }  // namespace samestate

@@ -13,7 +13,7 @@ std::string identities_text(std::span<const IdentityRow> rows) {
   double largest64 = 0.0;
   double largest50 = 0.0;
   for (const IdentityRow& row : rows) {
-    // The residual of a negative control is to be seen, not to vanish.
+    // A negative control shows its residual, which must not vanish.
     if (row.expected != "differs") {
       largest64 = std::max(largest64, row.in_float64);
       largest50 = std::max(largest50, row.in_50_digits);

@@ -110,7 +110,7 @@ void add_suite(pugi::xml_node root, const std::string& kernel, const std::vector
   for (const Record& record : records) add_case(suite, record);
 }
 
-/// What no case says of itself: that others were not run, or that too few were judged.
+/// Adds what no single case says: that other cases were not run, or that too few were judged.
 void add_run(pugi::xml_node root, const RunEnd& end) {
   std::vector<std::string> sentences = end.remarks;
   if (!end.not_complete.empty()) sentences.insert(sentences.begin(), end.not_complete);

@@ -21,7 +21,7 @@ constexpr std::size_t kMostFailures = 50;
 constexpr std::size_t kSurprisesOnPage = 20;
 constexpr std::size_t kLongestText = 4000;  // bytes
 
-/// Collects rows while they fit; counts the rest.
+/// Collects rows while they fit, and counts the others.
 class Page {
  public:
   void add(std::string_view row) {
@@ -47,14 +47,14 @@ class Page {
   std::int64_t left_out_ = 0;
 };
 
-/// What is shown of one reason or one case line.
+/// Returns the part of a reason or a case line that is shown.
 std::string clipped(std::string_view text) {
   return on_one_line(text.substr(0, kLongestText)) + (text.size() > kLongestText ? " ..." : "");
 }
 
 std::string plain(std::string_view text) { return markdown_cell(clipped(text)); }
 
-/// A code span in a table cell, where a bar must be escaped even inside the span.
+/// Returns a code span for a table cell, where a bar must be escaped even inside the span.
 std::string code(std::string_view text) {
   const std::string line = clipped(text);
   if (line.empty()) return "";
@@ -74,7 +74,7 @@ std::string code(std::string_view text) {
   return fence + space + span + space + fence;
 }
 
-/// Not a number is a finding where cases were judged, and a gap where none was.
+/// NaN is a finding if cases were judged, and a gap if none were.
 std::string figure(double value, std::int64_t judged) {
   return judged == 0 ? "-" : fmt::format("{:.3g}", value);
 }
@@ -141,7 +141,7 @@ void add_failure(Page& page, const FailureGroup& group, const Record& record) {
   page.add(text);
 }
 
-/// One a kind: kernel, form, law and likely cause.
+/// Adds one failure per kind: kernel, form, law and likely cause.
 void add_failures(Page& page, const Summary& summary, std::span<const Record> records) {
   if (summary.failures.empty()) return;
   const std::vector<FailureGroup> groups = failure_groups(records);

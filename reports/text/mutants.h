@@ -7,17 +7,17 @@
 
 #include "harness/records/mutant_row.h"
 
-/// The gate's own score: what `samestate mutants` shows.
+/// The output of `samestate mutants`: the gate's results on known faults.
 namespace samestate {
 
-/// Killed and all of a group, equivalent mutants left out.
+/// Killed and total of a group, without equivalent mutants.
 struct MutantScore {
   std::int64_t killed = 0, all = 0;
   void add(bool dead) {
     killed += dead ? 1 : 0;
     ++all;
   }
-  /// 0 of an empty group.
+  /// 0 for an empty group.
   [[nodiscard]] double percent() const {
     return all == 0 ? 0.0 : 100.0 * static_cast<double>(killed) / static_cast<double>(all);
   }
@@ -26,17 +26,17 @@ struct MutantScore {
 struct MutantSummary {
   MutantScore score;
   std::map<std::string, MutantScore> by_bug, by_system, by_gate, by_rule;
-  std::vector<std::int64_t> cases;  ///< to kill each, the fewest first
-  double slowest = 0.0;             ///< seconds to kill one
+  std::vector<std::int64_t> cases;  ///< cases needed to kill each, the fewest first
+  double slowest = 0.0;             ///< seconds needed to kill one, at most
   std::int64_t equivalent = 0;
   std::vector<std::size_t> survivors;       ///< indices of rows
-  std::vector<std::size_t> wrongly_killed;  ///< equivalent, and killed: false alarms
+  std::vector<std::size_t> wrongly_killed;  ///< equivalent mutants that were killed: false alarms
 };
 [[nodiscard]] MutantSummary summarise(const MutantTable& table);
 
-/// For a terminal: a line a mutant, the score by bug, system, gate and rule, survivors, false alarms.
+/// For a terminal: one line per mutant, the score by bug, system, gate and rule, survivors, false alarms.
 [[nodiscard]] std::string mutants_text(const MutantTable& table, const MutantSummary& summary);
-/// A table in Markdown, and one of the rules' scores where there are any.
+/// A table in Markdown, and one of the rules' scores if there are any.
 [[nodiscard]] std::string mutants_markdown(const MutantTable& table, const MutantSummary& summary);
 
 }  // namespace samestate

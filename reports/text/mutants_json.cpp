@@ -6,22 +6,23 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "fixtures/json_syntax.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"
 
 namespace samestate {
 namespace {
 
-using Json = nlohmann::json;
+using MutantsJson = nlohmann::json;
 
-Json json_of(const MutantRow& row) {
-  Json out = {{"bug", row.bug},        {"name", row.name},       {"system", row.system},
-              {"form", row.form},      {"summary", row.summary}, {"equivalent", row.equivalent},
-              {"killed", row.killed},  {"gate", row.gate},       {"case", row.line},
-              {"reason", row.reason},  {"cases", row.cases},     {"planned", row.planned},
-              {"seconds", row.seconds}};
+MutantsJson json_of(const MutantRow& row) {
+  MutantsJson out = {{"bug", row.bug},        {"name", row.name},       {"system", row.system},
+                     {"form", row.form},      {"summary", row.summary}, {"equivalent", row.equivalent},
+                     {"killed", row.killed},  {"gate", row.gate},       {"case", row.line},
+                     {"reason", row.reason},  {"cases", row.cases},     {"planned", row.planned},
+                     {"seconds", row.seconds}};
   // JSON has no infinity.
-  out["ratio"] = std::isfinite(row.ratio) ? Json(row.ratio) : Json("inf");
+  out["ratio"] = std::isfinite(row.ratio) ? MutantsJson(row.ratio) : MutantsJson("inf");
   for (const RuleVerdict& v : row.rules) {
     out["rules"][v.rule] = {
         {"killed", v.killed}, {"tests", v.tests}, {"rejected", v.rejected}, {"false_alarms", v.false_alarms}};
@@ -29,18 +30,18 @@ Json json_of(const MutantRow& row) {
   return out;
 }
 
-/// A field of an object; throws Error where it is missing or of another type.
+/// Returns a field of an object; throws Error if it is missing or has another type.
 template <class Value>
-Value field(const Json& object, const char* name) {
+Value field(const MutantsJson& object, const char* name) {
   if (!object.is_object() || !object.contains(name)) throw Error(fmt::format("no field '{}'", name));
   try {
     return object[name].get<Value>();
-  } catch (const Json::exception&) {
+  } catch (const MutantsJson::exception&) {
     throw Error(fmt::format("field '{}' is {}, of another type", name, object[name].dump()));
   }
 }
 
-MutantRow row_of(const Json& object) {
+MutantRow row_of(const MutantsJson& object) {
   const auto text = [&](const char* name) { return field<std::string>(object, name); };
   MutantRow row{text("bug"),
                 text("name"),
@@ -80,7 +81,7 @@ void check_alike(const NamedMutants& a, const NamedMutants& b) {
         a.name, b.name, what, x, y));
   };
   same("the number of shards", std::to_string(a.part.shards), std::to_string(b.part.shards));
-  same("the options", Json(a.part.options).dump(), Json(b.part.options).dump());
+  same("the options", MutantsJson(a.part.options).dump(), MutantsJson(b.part.options).dump());
   same("the list of mutants", a.part.plan, b.part.plan);
   same("the number of mutants", std::to_string(a.part.total), std::to_string(b.part.total));
 }
@@ -88,11 +89,11 @@ void check_alike(const NamedMutants& a, const NamedMutants& b) {
 }  // namespace
 
 std::string mutants_json(const MutantTable& table, const MutantSummary& summary, const MutantPart& part) {
-  Json out = {{"killed", summary.score.killed},
-              {"all", summary.score.all},
-              {"equivalent", summary.equivalent},
-              {"score", summary.score.percent()},
-              {"mutants", Json::array()}};
+  MutantsJson out = {{"killed", summary.score.killed},
+                     {"all", summary.score.all},
+                     {"equivalent", summary.equivalent},
+                     {"score", summary.score.percent()},
+                     {"mutants", MutantsJson::array()}};
   for (const MutantRow& row : table.rows) out["mutants"].push_back(json_of(row));
   for (const NotModelledRow& row : table.not_modelled) out["not_modelled"][row.bug] = row.reason;
   out["part"] = {{"version", part.version}, {"shard", part.shard}, {"shards", part.shards},
@@ -104,21 +105,23 @@ std::string mutants_json(const MutantTable& table, const MutantSummary& summary,
 std::string mutant_line(const MutantRow& row) { return json_of(row).dump(); }
 
 MutantRow parse_mutant_line(const std::string& line) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const MutantsJson json = MutantsJson::parse(line, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) throw Error("no JSON: " + line.substr(0, 80));
   return row_of(json);
 }
 
 NamedMutants parse_mutants(const std::string& name, const std::string& text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const MutantsJson json = MutantsJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded())
-    throw Error(name + ": no JSON, or cut: its shard was killed, or the disk was full; run that shard again");
+    throw Error(fmt::format(
+        "{}: no JSON, or cut: {}; its shard was killed, or the disk was full: run that shard again", name,
+        json_error(text)));
   try {
     NamedMutants out{name, {}, {}};
-    const Json rows = field<Json>(json, "mutants");
+    const MutantsJson rows = field<MutantsJson>(json, "mutants");
     if (!rows.is_array()) throw Error("field 'mutants' is no list");
-    for (const Json& row : rows) out.table.rows.push_back(row_of(row));
-    const Json part = field<Json>(json, "part");
+    for (const MutantsJson& row : rows) out.table.rows.push_back(row_of(row));
+    const MutantsJson part = field<MutantsJson>(json, "part");
     MutantPart& of = out.part;
     of.version = field<std::string>(part, "version");
     of.shard = field<std::int64_t>(part, "shard");

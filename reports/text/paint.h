@@ -7,7 +7,7 @@ namespace samestate {
 
 enum class Tone { plain, good, bad, warn, command };
 
-/// Colours of a terminal, or none: the codes that every terminal has.
+/// Terminal colours, or none: the codes that every terminal supports.
 class Paint {
  public:
   explicit Paint(bool on) : on_(on) {}

@@ -62,7 +62,7 @@ std::string terminal_text(std::span<const Record> records, bool colour) {
   std::size_t rows = 0;
   for (const Surprise& surprise : surprises.ranked) {
     if (rows == (failed ? kSurprisesOnTerminal / 2 : kSurprisesOnTerminal)) break;
-    // A failure stands above, alone or for its kind.
+    // Failures were already listed above, individually or by kind.
     if (shown.contains(surprise.record) || is_failure(records[surprise.record].judgement.verdict)) continue;
     if (rows++ == 0)
       text += "farthest above its group: ratio (error / bound, above 1 fails), median of the group\n";

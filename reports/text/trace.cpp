@@ -18,13 +18,13 @@ namespace {
 
 constexpr double kMicro = 1e6;
 
-/// A stretch of a warp, in which it works where `what` is empty.
+/// A stretch of time of a warp; if `what` is empty the warp is working.
 struct Stretch {
   std::string what;
   double begin, end;
 };
 
-/// Of every warp, all of its time in order.
+/// Returns all of the time of every warp, in order.
 std::vector<std::vector<Stretch>> stretches_of(const BlockTrace& trace) {
   std::vector<std::vector<Stretch>> all(trace.roles.size());
   std::vector<double> until(trace.roles.size(), 0.0);
@@ -40,7 +40,7 @@ std::vector<std::vector<Stretch>> stretches_of(const BlockTrace& trace) {
   return all;
 }
 
-/// Warps that stand side by side with one role: [first, last].
+/// Returns adjacent warps with the same role as [first, last].
 std::vector<std::pair<std::size_t, std::size_t>> groups_of(const BlockTrace& trace) {
   constexpr std::size_t kWarpgroup = 4;
   std::vector<std::pair<std::size_t, std::size_t>> groups;
@@ -53,7 +53,8 @@ std::vector<std::pair<std::size_t, std::size_t>> groups_of(const BlockTrace& tra
   return groups;
 }
 
-/// What is waited for, by name; the same colours in every picture of one kernel.
+/// Assigns a colour to each thing that is waited for, by name; all pictures of one kernel use the same
+/// colours.
 std::map<std::string, std::size_t> colours_of(const BlockTrace& trace) {
   std::map<std::string, std::size_t> colours;
   for (const WarpWait& wait : trace.waits) colours.emplace(wait.what, 0);
@@ -62,7 +63,7 @@ std::map<std::string, std::size_t> colours_of(const BlockTrace& trace) {
   return colours;
 }
 
-/// The fill of a colour's index; beyond the palette the same, lighter.
+/// Returns the fill for a colour's index; indices beyond the palette get lighter versions of its colours.
 std::string fill_of(std::size_t index) {
   const std::size_t size = palette().size();
   return fmt::format("fill=\"{}\"{}", palette()[index % size].light,

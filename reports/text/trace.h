@@ -4,17 +4,19 @@
 
 #include "harness/records/trace.h"
 
-/// A trace of a kernel's block for people and for other tools.
+/// The trace of a kernel's block, for people and for other tools.
 namespace samestate {
 
-/// A line a role: how long its warps last, the share of it that they work, and what they wait for, most first.
+/// One line per role: how long its warps last, the share of that time in which they work, and what they wait
+/// for, the longest first.
 [[nodiscard]] std::string trace_text(const BlockTrace& trace);
 
-/// Trace events as Perfetto and chrome://tracing open them: a thread a warp, complete events of work and of waits, in
-/// microseconds.
+/// Trace events in the format of Perfetto and chrome://tracing: one thread per warp, with complete events for
+/// work and waits, in microseconds.
 [[nodiscard]] std::string trace_events(const BlockTrace& trace);
 
-/// An SVG of its own of [begin, end] seconds of the block: a row a warp, waits by colour, work grey.
+/// A self-contained SVG of [begin, end] seconds of the block: one row per warp, with waits in colour and work
+/// in grey.
 [[nodiscard]] std::string trace_svg(const BlockTrace& trace, double begin, double end);
 
 }  // namespace samestate

@@ -407,7 +407,7 @@ std::span<const Word> words() { return kWords; }
 
 const Word* word_named(std::string_view name) {
   const std::string wanted = key_of(name);
-  // Bp and bp, but B and b are found by what is typed first.
+  // Bp and bp are different words, so an exact match comes first.
   for (const Word& row : kWords) {
     if (row.word == name) return &row;
   }
@@ -445,7 +445,7 @@ std::string plain_text(std::string_view markdown) {
       const std::size_t close = markdown.find("](", i);
       const std::size_t end = close == std::string_view::npos ? close : markdown.find(')', close);
       if (end != std::string_view::npos) {
-        // Where the page is, as one would type it from the root.
+        // The location of the page, as one would type it from the root.
         const std::string_view target = markdown.substr(close + 2, end - close - 2);
         out += target.starts_with("../") ? std::string(target.substr(3)) : "docs/" + std::string(target);
         i = end;

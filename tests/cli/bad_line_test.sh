@@ -10,6 +10,7 @@ long="$(head -c 9000 /dev/zero | tr '\0' x)"
 
 # What is wrong, what is said of it, and the line.
 table=(
+  "a key of other programs|dtype|perhaps contract=|v1 retention dtype=bf16"
   "unknown key|speed|known keys are|v1 retention speed=8"
   "unknown regime|regime=nope|has the regimes normal, slow|v1 retention regime=nope"
   "unknown system|system nope|known: gated_delta_rule|v1 nope T=4"

@@ -10,7 +10,6 @@ source "$(dirname "$0")/prelude.sh"
 quick=(--system retention --max-cases 8 --threads 1)
 
 # Bad command lines.
-bad '`samestate gate`'
 bad '--verison --version' --verison
 bad '--nope' gate --nope
 bad "gate 'cpu.retention.chunked' --kernel cpu.retention.chunked --system" gate cpu.retention.chunked

@@ -59,8 +59,8 @@ bad "device 7 2 0..1" $(gate sound) --devices 7
 bad "'x' device" $(gate sound) --devices x
 bad "'' device" $(gate sound) --devices 0,
 bad "'-1'" $(gate sound) --devices 0,-1
-bad '1 is there twice' $(gate sound) --devices 1,0,1
-FAKE_DEVICES=0 bad 'no CUDA device is seen here' $(gate sound) --devices 0
+bad '1 twice' $(gate sound) --devices 1,0,1
+FAKE_DEVICES=0 bad 'no CUDA device' $(gate sound) --devices 0
 FAKE_DEVICES=1 bad 'two devices' $(gate sound) --each-device
 bad 'two devices' $(gate sound) --devices 1 --each-device
 bad 'plan cuda kernel' gate --kernel cpu.gated_delta_rule.recurrent --max-cases 5 --each-device
@@ -155,7 +155,7 @@ run 1 $(bench wrong bench-wrong.jsonl) --devices 0,1 --case "$line"
 [[ "$(timed bench-wrong.jsonl 0 pass)" -eq 1 && "$(timed bench-wrong.jsonl 1 fail)" -eq 1 ]] || complain 'bench: wrong on 1'
 grep -q -- '--devices 1' out || complain 'bench: the command does not name the device'
 bad 'device 7' $(bench sound none.jsonl) --devices 7 --case "$line"
-bad '1 is there twice' $(bench sound none.jsonl) --devices 1,1 --case "$line"
+bad '1 twice' $(bench sound none.jsonl) --devices 1,1 --case "$line"
 bad '--devices' mutants --devices 0
 
 # compare: of each kernel how many cases wrote equal bits, and the first that differ.

@@ -169,4 +169,26 @@ while read -r command; do
   grep -q '^verdict   ' out || complain "exit $code and no verdict"
 done < <(sort -u commands | head -20)
 
+# A sweep over keys of one's own: each combination is a point, and the answer is a sentence a curve.
+over=(sweep --case 'v1 retention T=64 dk=8 dv=8' --out over.jsonl)
+run 0 "${over[@]}" --over chunk=4,16 --over contract=fp32,bf16 --list
+[[ "$(grep -c . out)" -eq 4 && "$(grep -c 'contract=bf16' out)" -eq 2 ]] || complain 'not every combination once'
+run 0 "${over[@]}" --over chunk=4,16 --over contract=fp32,bf16
+says '4 points measured'
+says 'at T=64, retention bf16 chunk=4, 16 pass; relative RMS error costs no accuracy up to'
+run 0 "${over[@]}" --over chunk=4,16 --over contract=fp32,bf16
+says '4 of 4 points are there'
+says 'retention bf16 chunk=4, 16 pass;'
+run 0 sweep --case 'v1 rms_norm form=fused T=16' --over D=32,64 --out norm.jsonl
+says 'D=32, 64 pass;'
+run 0 sweep --T 96 --chunks 8,32 --contract bf16 --quick --out short.jsonl
+says 'at T=96, gated_delta_rule bf16 chunk=8, 32 pass;'
+run 0 sweep --case 'v1 retention T=16 dk=8' --over dk=8,24 --list
+says 'dk=24'
+! grep -q 'dv=8' out || complain 'values do not follow keys'
+bad '--over chunk KEY=VALUE' "${over[@]}" --over chunk
+bad "unknown key 'width'" "${over[@]}" --over width=4
+bad '--series --over' sweep --series chunk --over chunk=4
+bad 'chunk=x whole number' "${over[@]}" --over chunk=x
+
 finish

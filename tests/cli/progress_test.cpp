@@ -36,6 +36,16 @@ TEST(Progress, LineOfALogSaysHowFarHowBadAndHowLong) {
   EXPECT_TRUE(std::regex_match(log, expected)) << log;
 }
 
+// Of cases that take seconds each, as in an interpreter, no rate of 0 a second is told.
+TEST(Progress, SlowCasesHaveTheirSeconds) {
+  const std::string log = log_of([] {
+    Progress progress(9, 0.0, 0.0, 0ms);
+    std::this_thread::sleep_for(1200ms);
+    progress.step(0.25, false);
+  });
+  EXPECT_NE(log.find("1/9  1.2 s a case  "), std::string::npos) << log;
+}
+
 // A ratio of what should be exact has forty digits, which nobody reads.
 TEST(Progress, AVastRatioIsShort) {
   const std::string log = log_of([] {

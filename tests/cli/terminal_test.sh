@@ -75,6 +75,22 @@ if command -v script >/dev/null; then
   script -qec "TERM=xterm '$samestate' mutants --bug M13 --effort 0" typed >/dev/null </dev/null
   grep -q 'cases/s.*killed' <(tr '\r' '\n' <typed) && complain 'the score is glued to the progress line'
 fi
+# Help has 80 columns, of every verb; a table takes the terminal's width and breaks no word.
+for verb in '' $("$samestate" --help | sed -n '/Subcommands:/,$p' | awk '/^  [a-z]+ / { print $1 }'); do
+  # shellcheck disable=SC2086
+  attempt $verb --help
+  longest="$(awk '{ if (length($0) > n) n = length($0) } END { print n + 0 }' out)"
+  [[ $code -eq 0 && $longest -gt 20 && $longest -le 80 ]] || complain "a line of $longest columns"
+done
+if command -v script >/dev/null; then
+  "$samestate" list laws >plain
+  script -qec "stty cols 100; '$samestate' list laws" typed >/dev/null </dev/null
+  longest="$(tr -d '\r' <typed | grep -v '^Script' | awk '{ if (length($0) > n) n = length($0) } END { print n + 0 }')"
+  [[ $longest -gt 60 && $longest -le 100 ]] || complain "list laws has $longest columns of 100"
+  diff <(tr -s ' \r\n' '\n' <plain | sort) <(grep -v '^Script' typed | tr -s ' \r\n' '\n' | sort) >/dev/null || complain 'a word of list laws is broken'
+  script -qec "NO_COLOR= TERM=xterm '$samestate' repro 'v1 retention T=5 dk=4'" typed >/dev/null </dev/null
+  grep -q $'^verdict   \x1b\[32mpass' typed || complain 'a pass is not green'
+fi
 attempt gate --device cpu --system retention --max-cases 5
 grep -q $'\x1b' out err && complain 'codes in a pipe'
 

@@ -77,4 +77,44 @@ run 0 tolerance 'v1 rms_norm form=fused T=16 D=64 contract=bf16' --mutants 0 --j
 less "$(field atol out)" "$(field bound_atol out)" || complain 'the tight atol is above the safe one'
 less "$(field rms_ratio out)" "$(field bound_rms_ratio out)" || complain 'the tight RMS ratio is above the safe one'
 
+# An error that was measured stands among what is expected and what is allowed: below, between and above, of a second output
+# and of two kernels too. The figures are those of the JSON, so that a limit that moved is no failure.
+case='v1 retention T=48 dk=8 dv=8 chunk=16 contract=bf16'
+figure() { grep -m1 -oE "\"$1\": [0-9.e+-]+" out | sed 's/.*: //'; }
+times() { awk -v x="$1" -v by="$2" 'BEGIN { printf "%.9g", x * by }'; }
+for norm in max rms rel; do
+  for other in '' '--against form=recurrent'; do
+    # shellcheck disable=SC2086
+    run 0 tolerance "$case" $other --seeds 2 --threads 2 --norm $norm --observed 0 --json
+    expected="$(figure expected)" allowed="$(figure allowed)"
+    less "$expected" "$allowed" || complain "expected $expected, allowed $allowed"
+    ask=(tolerance "$case" --seeds 2 --norm "$norm")
+    [[ -z "$other" ]] || ask+=(--against form=recurrent)
+    run 0 "${ask[@]}" --observed "$expected"
+    says 'observed o: is as expected'
+    run 1 "${ask[@]}" --observed "$(times "$allowed" 1.01)"
+    says 'observed o: is wrong'
+    run 0 "${ask[@]}" --observed "$(times "$allowed" 0.99)" --observed "final_state=0"
+    says 'observed o: is allowed, more than expected'
+    says 'observed final_state: is as expected'
+  done
+done
+# Seeds side by side give what they give one after the other.
+run 0 tolerance "$case" --seeds 3 --threads 1 --mutants 0
+cp out one
+run 0 tolerance "$case" --seeds 3 --threads 3 --mutants 0
+cmp -s one out || complain 'another answer of three threads'
+# What two contracts make of the data is part of what their kernels may differ by.
+run 0 tolerance "$case" --against 'form=recurrent contract=fp32' --seeds 2
+says 'round the data formats'
+says 'assert_close(o, o_other'
+bad '--observed 0.02x' tolerance "$case" --observed 0.02x
+bad '--observed finite' tolerance "$case" --observed inf
+bad '--observed no output q outputs o, final_state' tolerance "$case" --seeds 1 --observed q=1
+bad '--norm' tolerance "$case" --norm l1 --observed 1
+bad '--against regime contract' tolerance "$case" --against regime=slow
+bad '--table --observed' tolerance "$case" --table --observed 1
+run 3 tolerance 'v1 gated_delta_rule T=0' --seeds 1 --observed 1
+says 'cannot be judged'
+
 finish

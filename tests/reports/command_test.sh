@@ -38,7 +38,7 @@ bad 'no run in it' report nothing.jsonl --out made "${quiet[@]}"
 bad 'schema 2' report schema.jsonl --out made "${quiet[@]}"
 bad "'rms_error'" report field.jsonl --out made "${quiet[@]}"
 bad 'damaged.jsonl:3' report damaged.jsonl --out made "${quiet[@]}"
-bad 'no run in it' report binary.jsonl --out made "${quiet[@]}"
+bad 'binary.jsonl:1 line column 1' report binary.jsonl --out made "${quiet[@]}"
 bad 'none.jsonl' report none.jsonl --out made "${quiet[@]}"
 bad 'is a folder' report locked --out made "${quiet[@]}"
 bad 'file' report one.jsonl --out file "${quiet[@]}"
@@ -47,8 +47,17 @@ bad 'files' report --out made
 bad '--mutants' report one.jsonl --out made --mutants one.jsonl "${quiet[@]}"
 bad 'none.json' report one.jsonl --out made --equations none.json "${quiet[@]}"
 bad 'is empty' report one.jsonl --out '' "${quiet[@]}"
+printf '# Gate\n\n1 case\n' >gate.md
+bad 'gate.md:1 line column 1 Markdown' report gate.md --out made "${quiet[@]}"
+printf '{\n "mutants": [\n  {"killed": true,}\n]}\n' >comma.json
+bad '--mutants line 3 column 19' report one.jsonl --out made --mutants comma.json "${quiet[@]}"
 bad 'given twice' report one.jsonl ./one.jsonl --out made "${quiet[@]}"
 bad 'no such folder' report one.jsonl --out made --no-plots --evidence nowhere
+# Evidence of CUDA kernels is no part of a report about those of the CPU, unless it is asked for.
+run 0 report one.jsonl --out evident --no-plots
+! grep -q '<section id="evidence"' evident/index.html || complain 'a report of the CPU shows what a GPU did'
+run 0 report one.jsonl --out evident --no-plots --evidence "$examples/../../reports/evidence"
+grep -q '<section id="evidence"' evident/index.html || complain 'evidence that was asked for is missing'
 "$samestate" equations --id GDN-17 --json >equations.json
 bad "without 'killed'" report one.jsonl --out made --mutants equations.json "${quiet[@]}"
 truncate -s 1G sparse.jsonl
@@ -79,6 +88,7 @@ for ratio in '"nan"' '"inf"' 1e308 -5; do
   sed "s/\"ratio\":[0-9.e-]*/\"ratio\":$ratio/" one.jsonl >ratio.jsonl
   bad 'ratio.jsonl:2 pass ratio' compare one.jsonl ratio.jsonl
 done
+bad 'compare after missing two' compare one.jsonl
 bad 'no case in it' compare one.jsonl empty.jsonl
 bad 'schema 2' compare schema.jsonl one.jsonl
 bad '--factor' compare one.jsonl one.jsonl --factor 0.5
@@ -133,7 +143,7 @@ cp out printed
 run 0 board board.json
 cmp -s out printed || complain 'a digest has another table than its records'
 head -c 300 board.json >half.json
-bad 'no board' board half.json
+bad 'no board line column' board half.json
 cp damaged.jsonl hurt/
 bad 'damaged.jsonl:3' board hurt
 sed 's/T=[0-9]*/T=99999999999999999999/' older/a.jsonl >hurt/damaged.jsonl

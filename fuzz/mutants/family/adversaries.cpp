@@ -12,8 +12,8 @@
 
 #include "fuzz/mutants/family/rows.h"
 
-/// Subjects that compute nothing wrong but cheat, or break the process (HARNESS 1.7). The correct kernel is
-/// the CPU's chunked one.
+/// Subjects that compute correctly but cheat, or break the process (HARNESS 1.7). The correct kernel is the
+/// CPU's chunked one.
 namespace samestate::mutants {
 namespace {
 
@@ -100,7 +100,7 @@ Outcome changes_cu_seqlens(const Arguments& arguments, const Contract& contract)
   return outcome;
 }
 
-/// As an accumulation into a buffer that is taken for zeroed, by one who saw NaN in it once.
+/// Like an accumulation into a buffer assumed to be zero, by an author who once saw NaN in it.
 Outcome adds_to_what_was_there(const Arguments& arguments, const Contract& contract) {
   std::vector<float> before;
   each(arguments.o, [&](float x) { before.push_back(std::isnan(x) ? 0.0F : x); });
@@ -110,7 +110,7 @@ Outcome adds_to_what_was_there(const Arguments& arguments, const Contract& contr
   return outcome;
 }
 
-/// The running maximum of a row, say, that fmax begins with what the buffer holds.
+/// For example a row's running maximum that starts from what the buffer holds.
 Outcome keeps_the_larger(const Arguments& arguments, const Contract& contract) {
   std::vector<float> before;
   each(arguments.o, [&](float x) { before.push_back(x); });
@@ -139,7 +139,7 @@ Outcome touches_a_guard_page(const Arguments& arguments, const Contract& contrac
 
 Outcome aborts(const Arguments&, const Contract&) { std::abort(); }
 
-/// With the exit code of success.
+/// It exits with the code of success.
 Outcome exits(const Arguments&, const Contract&) { std::exit(0); }
 
 Outcome loops_forever(const Arguments&, const Contract&) {
@@ -151,8 +151,8 @@ Outcome sleeps(const Arguments& arguments, const Contract& contract) {
   return correct(arguments, contract);
 }
 
-/// As a launch on another stream than the caller's. The wait is longer than a case and its verdict take: the
-/// buffers are gone by then, and what happens to the process is nobody's verdict.
+/// Like a launch on another stream than the caller's. The wait is longer than a case and its verdict take: by
+/// then the buffers are gone, and what happens to the process is not judged.
 Outcome returns_before_it_is_done(const Arguments& arguments, const Contract& contract) {
   std::thread([arguments, contract] {
     std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -161,7 +161,8 @@ Outcome returns_before_it_is_done(const Arguments& arguments, const Contract& co
   return {};
 }
 
-/// Address space is enough for the limit, and leaves the machine its memory where there is none.
+/// Address space alone reaches the limit, and where there is no limit it does not use up the machine's
+/// memory.
 Outcome allocates_without_bound(const Arguments&, const Contract&) {
   constexpr std::size_t size = std::size_t{1} << 30;
   while (::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {

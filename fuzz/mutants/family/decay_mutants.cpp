@@ -4,7 +4,8 @@
 #include "fuzz/mutants/family/rows.h"
 #include "optimized/cpu/rounding.h"
 
-/// Bugs of the decay: masks and exponentials (M01-M11, M43), which decay reaches what (M14-M16, M21, M30).
+/// Bugs of the decay: masks and exponentials (M01-M11, M43), and which decay applies to what (M14-M16, M21,
+/// M30).
 namespace samestate::mutants {
 namespace {
 
@@ -34,7 +35,7 @@ struct TailGatesZero : Chunked {
   }
 };
 
-/// A call of one chunk, longer than a tile of 64: its last row does not see the state it began with.
+/// In a call of one chunk that is longer than a tile of 64, the last row does not see the initial state.
 struct LastRowOfOneChunkForgets : Chunked {
   using Chunked::Chunked;
   void factors() override {
@@ -55,7 +56,7 @@ struct EndDecayFromWrongRow : Chunked {
   Index end_row() const override { return std::max<Index>(L_ - 7, 0); }
 };
 
-/// Right in a whole chunk, wrong in the tail: the row is that of a whole chunk, held within the tail's.
+/// Right in a whole chunk but wrong in the tail: it uses the row of a whole chunk, clamped to the tail.
 struct CarriedDecayOneShort : Chunked {
   using Chunked::Chunked;
   void factors() override {
@@ -127,7 +128,7 @@ struct GatesSummedOver64 : Chunked {
   }
 };
 
-/// e^g is replaced by g: the product of the gates between two tokens.
+/// e^g is replaced by g: the gates between two tokens are multiplied directly.
 struct GateAsMultiplierChunked : Chunked {
   using Chunked::Chunked;
   float factor(Index i, Index j) const override {

@@ -5,8 +5,8 @@
 #include "fuzz/mutants/family/rows.h"
 #include "optimized/cpu/rounding.h"
 
-/// Bugs of the delta rule: what is written and what is erased (M13, M17-M20), the triangle and its inverse
-/// (M07, M42, M69), the order of operators (M89), masks off by one (M90).
+/// Bugs of the delta rule: what is written and erased (M13, M17-M20), the triangle and its inverse (M07, M42,
+/// M69), the order of operators (M89), and masks that are off by one (M90).
 namespace samestate::mutants {
 namespace {
 
@@ -28,7 +28,7 @@ struct DeltaOnlyWithGateRecurrent : NoDeltaTermRecurrent {
   void correct() override { decays() ? Recurrent::correct() : NoDeltaTermRecurrent::correct(); }
 };
 
-/// A and W see the sums of gates before the token.
+/// A and W use the sums of gates before the token.
 struct ErrorBeforeDecayChunked : Chunked {
   using Chunked::Chunked;
   void triangle() override {
@@ -100,7 +100,7 @@ struct TriangleWithoutBeta : Chunked {
   }
 };
 
-/// Rows past the tail hold what the chunk before left there.
+/// Rows past the tail hold what the previous chunk left there.
 struct StaleRowsInTail : Chunked {
   using Chunked::Chunked;
   void load() override {
@@ -158,8 +158,8 @@ struct WriteBeforeErase : Recurrent {
   }
 };
 
-/// The operators of a chunk are composed from the last to the first; in float64, so that a chunk rounds the
-/// state once, as the form promises.
+/// The operators of a chunk are composed from the last to the first. This happens in float64, so that a chunk
+/// rounds the state once, as the form promises.
 struct ReversedComposition : Chunked {
   using Chunked::Chunked;
   void update() override {
@@ -242,7 +242,7 @@ struct ReadBeforeDecay : Recurrent {
   void read() override {}
 };
 
-/// The last token is read and neither written nor decayed.
+/// The last token is read, but neither written nor decayed.
 struct LastTokenLeftOut : Recurrent {
   using Recurrent::Recurrent;
   void load() override {
@@ -324,9 +324,10 @@ std::vector<Mutant> delta_mutants() {
   add<LastTokenLeftOut>(out, {"F", "last_token_left_out", "the last token is read and not written"}, kAll);
   add_both<QueriesForKeys>(out, {"F", "q_and_k_exchanged", "q is taken for k and k for q"}, kAll);
   for (Mutant& m : out) {
-    // S <- S + k v^T: rank-one writes add up, and sums of matrices commute. In float64 and rounded once a
-    // chunk they differ from the form's by less than its own roundings. (Added token by token to an fp32
-    // state they do not: that is 64 roundings a chunk, which T = 65537 shows, head gate, ratio 1.9.)
+    // S <- S + k v^T: rank-one writes are added, and sums of matrices commute. In float64, rounded once per
+    // chunk, they differ from the form's by less than its own roundings. (Added token by token to an fp32
+    // state they differ by more: that is 64 roundings per chunk, which T = 65537 shows with the head gate at
+    // a ratio of 1.9.)
     if (m.name == "reversed_composition.linear_attention.chunked")
       m.equivalent = "without decay and delta rule the operators commute";
   }

@@ -142,7 +142,7 @@ void Chunked::evaluate() {
 }
 
 void Chunked::load() {
-  // A normalised key is rounded before any use; a given one only as an operand.
+  // A normalised key is rounded before any use; a key given as it is, only as an operand.
   const Format format = arguments_.l2norm ? contract_.qk : Format::fp32;
   Q_.resize(L_, head_.dk);
   K_.resize(L_, head_.dk);

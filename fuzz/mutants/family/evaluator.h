@@ -5,9 +5,9 @@
 #include "optimized/cpu/layout.h"
 #include "reference/sequence.h"
 
-/// The recurrent family in fp32, written once more and as plainly as the equations, each stage a virtual
-/// function: a mutant overrides one of them. Rounding points as in Contract; of the ways to invert a triangle
-/// only substitution.
+/// The recurrent family in fp32, written again as plainly as the equations, with a virtual function for each
+/// stage, so that a mutant can override one. Rounding points are those of Contract; of the ways to invert a
+/// triangle it has only substitution.
 namespace samestate::mutants {
 
 using Grid = Matrix<float>;
@@ -16,7 +16,7 @@ using Column = Vector<float>;
 /// x rounded to `format`.
 [[nodiscard]] Grid rounded(Grid x, Format format);
 
-/// One call. The stages below are those of one head of one sequence, `head_`.
+/// One call. The stages below process one head of one sequence, `head_`.
 class Evaluator {
  public:
   Evaluator(const cpu::System& system, const Arguments& arguments, const Contract& contract);
@@ -31,13 +31,13 @@ class Evaluator {
 
  protected:
   virtual void evaluate() = 0;
-  /// Whether this evaluator keeps the contract's rounding points.
+  /// True if this evaluator keeps the contract's rounding points.
   [[nodiscard]] virtual bool promises() const;
 
-  // Tensors of the call.
-  [[nodiscard]] virtual bool computes(std::int64_t n, std::int64_t h) const;  ///< else zeros are written
+  // Where the tensors of the call are.
+  [[nodiscard]] virtual bool computes(std::int64_t n, std::int64_t h) const;  ///< if false, zeros are written
   [[nodiscard]] virtual cpu::Head locate(std::int64_t n, std::int64_t h) const;
-  virtual void outside() const {}  ///< rows of o that belong to no sequence
+  virtual void outside() const {}  ///< writes the rows of o that belong to no sequence
   [[nodiscard]] virtual Grid initial_state();
   virtual void store_state(const Grid& S);
   virtual void store_row(Index t, const Grid& o);  ///< o [1, dv]
@@ -63,7 +63,7 @@ class Evaluator {
   const Arguments& arguments_;
   const Contract& contract_;
   cpu::Sizes sizes_;
-  std::int64_t n_ = 0, h_ = 0;  ///< sequence and value head
+  std::int64_t n_ = 0, h_ = 0;  ///< current sequence and value head
   cpu::Head head_;
   Grid S_;  ///< [dk, dv]
 };
@@ -91,7 +91,7 @@ class Recurrent : public Evaluator {
   Grid u_, o_;  ///< [1, dv]
 };
 
-/// The chunked form; the matrices carry the names of Contract.
+/// The chunked form; the matrices have the names that Contract uses.
 class Chunked : public Evaluator {
  public:
   using Evaluator::Evaluator;
@@ -100,7 +100,7 @@ class Chunked : public Evaluator {
  protected:
   void evaluate() override;
   [[nodiscard]] float gate(float g) const override { return cpu::clamped_decay(g); }
-  /// Tokens [first_, first_ + valid_) into rows [0, L_).
+  /// Loads tokens [first_, first_ + valid_) into rows [0, L_).
   virtual void load();
   virtual void cumulate();                                     ///< G_ from g_
   [[nodiscard]] virtual float factor(Index i, Index j) const;  ///< e^{G_i - G_j}, j <= i
@@ -108,14 +108,14 @@ class Chunked : public Evaluator {
   virtual void factors();   ///< E_, exp_G_, to_end_, carried_
   virtual void triangle();  ///< A_
   virtual void invert();    ///< T_
-  [[nodiscard]] virtual float value_factor(Index i) const { return beta_(i); }  ///< of v_i in U
-  [[nodiscard]] virtual float key_factor(Index i) const { return beta_(i); }    ///< of e^G k_i in W
-  virtual void correct();                                                       ///< V_new_
-  virtual void scores();                                                        ///< P_
-  virtual void outputs();                                                       ///< O_, without the scale
-  virtual void update();                                                        ///< S_
+  [[nodiscard]] virtual float value_factor(Index i) const { return beta_(i); }  ///< the factor of v_i in U
+  [[nodiscard]] virtual float key_factor(Index i) const { return beta_(i); }  ///< the factor of e^G k_i in W
+  virtual void correct();                                                     ///< V_new_
+  virtual void scores();                                                      ///< P_
+  virtual void outputs();                                                     ///< O_, without the scale
+  virtual void update();                                                      ///< S_
 
-  /// Rows of zeros, gates and strengths 0, up to `rows`.
+  /// Appends rows of zeros, with gates and strengths 0, up to `rows`.
   void pad(Index rows);
   void store_outputs();
   [[nodiscard]] bool last() const { return first_ + valid_ == head_.tokens; }
@@ -124,7 +124,7 @@ class Chunked : public Evaluator {
   Grid Q_, K_, V_, E_, A_, T_, V_new_, P_, O_;
   Column g_, G_, beta_, exp_G_, to_end_;
   float carried_ = 1.0F;
-  Grid operand_;  ///< the state as multiply operand
+  Grid operand_;  ///< the state as operand of products
 };
 
 }  // namespace samestate::mutants

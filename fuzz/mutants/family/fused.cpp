@@ -8,7 +8,7 @@
 namespace samestate::mutants {
 namespace {
 
-/// An operand of a merge: tf32 by one integer addition, a tie away from zero.
+/// An operand of a merge: rounded to tf32 by one integer addition, with ties away from zero.
 Grid merge_operand(const Grid& x, Format format) {
   if (format != Format::tf32) return rounded(x, format);
   return x.unaryExpr([](float v) { return cpu::to_tf32_away(v); });

@@ -6,8 +6,8 @@
 namespace samestate::mutants {
 namespace {
 
-/// T diag(beta) is stored and V - e^G K S rounded: where V is on the grid and the correction small, V' stays
-/// V, at every token again (stagnation).
+/// T diag(beta) is stored and V - e^G K S is rounded: where V is on the grid and the correction is small, V'
+/// remains V, and so at every later token (stagnation).
 struct BetaLeftInT : FusedChunked {
   using FusedChunked::FusedChunked;
   float value_factor(Index) const override { return 1.0F; }
@@ -18,8 +18,8 @@ struct BetaLeftInT : FusedChunked {
   }
 };
 
-/// The sums of g go up through the tail while they are read: an element that was added to already is added
-/// again.
+/// The sums of g are updated in place through the tail while they are read: an element that was already added
+/// to is added again.
 struct TreeInPlaceAtTail : FusedChunked {
   using FusedChunked::FusedChunked;
   void cumulate() override {
@@ -52,7 +52,7 @@ struct ScoresWithoutFactor : FusedChunked {
   float score_factor(Index) const override { return 1.0F; }
 };
 
-/// The block that a merge into `rows` rows makes has the wrong sign.
+/// The block that a merge of `rows` rows computes has the wrong sign.
 template <Index rows>
 struct MergeWithoutSign : FusedChunked {
   using FusedChunked::FusedChunked;
@@ -86,13 +86,13 @@ struct ResidualWithoutDecay : FusedChunked {
   }
 };
 
-/// The scale is in P alone.
+/// The scale is applied only in P.
 struct ReadWithoutScale : FusedChunked {
   using FusedChunked::FusedChunked;
   float read_factor(Index i) const override { return FusedChunked::read_factor(i) / scale(); }
 };
 
-/// R - V = -beta e^G K S is rounded and V added after: S K rounds, the sum does not.
+/// R - V = -beta e^G K S is rounded and V is added afterwards: S K rounds, but the sum does not.
 struct ResidualRoundedBeforeV : FusedChunked {
   using FusedChunked::FusedChunked;
   void correct() override {

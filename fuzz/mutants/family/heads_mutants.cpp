@@ -7,15 +7,16 @@
 #include "fuzz/mutants/family/rows.h"
 #include "optimized/head_ranks.h"
 
-/// What code that divides the heads among ranks gets wrong: which key head serves a value head once numbers count from the
-/// rank's own first, whose gates and states a rank reads, where its outputs go, and what is rounded on the way.
+/// What code that divides the heads among ranks gets wrong: which key head serves a value head once numbers
+/// count from the rank's first head, whose gates and states a rank reads, where its outputs go, and what is
+/// rounded on the way.
 namespace samestate::mutants {
 namespace {
 
 using Number = std::int64_t;
 
-/// The chunked form with its value heads divided among ranks. A rank knows a head by its number there, `l_`; each virtual
-/// says which head of the call is read or written.
+/// The chunked form with its value heads divided among ranks. A rank knows a head by its local number `l_`;
+/// each virtual function says which head of the call is read or written.
 class OverHeads : public Chunked {
  public:
   OverHeads(const cpu::System& system, const Arguments& arguments, const Contract& contract)
@@ -42,7 +43,7 @@ class OverHeads : public Chunked {
     return head;
   }
 
-  /// Of value head l of part i.
+  /// Returns the key head for value head l of part i.
   [[nodiscard]] virtual Number key_head(std::size_t i, Number l) const {
     const cpu::HeadPart& part = parts_[i];
     return part.keys[static_cast<std::size_t>(part.key_of[static_cast<std::size_t>(l)])];
@@ -59,11 +60,11 @@ class OverHeads : public Chunked {
   std::vector<cpu::HeadPart> parts_;
 
  private:
-  /// A value head that the key head serves.
+  /// Returns a value head that the key head serves.
   [[nodiscard]] Number served_by(Number key) const { return interleaved() ? key * group() : key; }
 };
 
-/// The key head of the number on the rank, as if it were the call's.
+/// It takes the key head's number on the rank for its number in the call.
 struct LocalKeyHead : OverHeads {
   using OverHeads::OverHeads;
   Number key_head(std::size_t, Number l) const override {
@@ -71,7 +72,7 @@ struct LocalKeyHead : OverHeads {
   }
 };
 
-/// A rank counts its key heads by the other map.
+/// A rank counts its key heads by the other head map.
 struct OtherMapOnRank : OverHeads {
   using OverHeads::OverHeads;
   Number key_head(std::size_t i, Number l) const override {
@@ -83,8 +84,8 @@ struct OtherMapOnRank : OverHeads {
   }
 };
 
-/// A rank's groups begin with its own first value head, and the cut lies inside one: what follows the group has the key
-/// head before its own.
+/// A rank's groups begin with its own first value head although the cut lies inside a group: the heads after
+/// the group use the key head before their own.
 struct GroupFromCut : OverHeads {
   using OverHeads::OverHeads;
   Number key_head(std::size_t i, Number l) const override {
@@ -92,13 +93,13 @@ struct GroupFromCut : OverHeads {
   }
 };
 
-/// Every rank holds floor(Hv / ranks) heads, and what is left belongs to nobody.
+/// Every rank holds floor(Hv / ranks) heads, and the remaining ones are dropped.
 struct LastHeadsDropped : OverHeads {
   using OverHeads::OverHeads;
   bool computes(Number, Number h) const override { return h < sizes_.value_heads / ranks() * ranks(); }
 };
 
-/// The states are those of the rank before.
+/// The states are those of the previous rank.
 struct StateOfNeighbour : OverHeads {
   using OverHeads::OverHeads;
   Number state_of(std::size_t i, Number l) const override {
@@ -113,7 +114,8 @@ struct GatesOfRank0 : OverHeads {
   Number gates_of(std::size_t, Number l) const override { return l; }
 };
 
-/// Outputs are put behind each other as ranks end: the one with the fewest heads first, of equals the last.
+/// Outputs are concatenated in the order in which ranks finish: the one with the fewest heads first, and of
+/// equal ones the last.
 struct GatheredAsCompleted : OverHeads {
   using OverHeads::OverHeads;
   Number place_of(std::size_t i, Number l) const override {
@@ -126,7 +128,8 @@ struct GatheredAsCompleted : OverHeads {
   }
 };
 
-/// Final states travel in bf16, which the bound of a kernel with bf16 operands hides: one rank says otherwise.
+/// Final states travel in bf16, which the bound of a kernel with bf16 operands hides; a comparison with a
+/// single rank shows it.
 struct Bf16Gather : OverHeads {
   using OverHeads::OverHeads;
   void store_state(const Grid& S) override {

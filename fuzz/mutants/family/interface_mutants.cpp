@@ -5,13 +5,14 @@
 
 #include "fuzz/mutants/family/rows.h"
 
-/// Bugs that only some values of a call's fields show (optimized/kernel.h): strides of each tensor's own, tokens
-/// of no sequence, a final state in place or not asked for, calls before this one. Where one tensor is read
-/// with another's strides it is the one whose own reach further (harness/run/guarded_tensor.h).
+/// Bugs that only some values of a call's fields show (optimized/kernel.h): strides that differ between
+/// tensors, tokens of no sequence, a final state in place or not asked for, and earlier calls. Where one
+/// tensor is read with another's strides, it is the one whose own strides reach further
+/// (harness/run/guarded_tensor.h).
 namespace samestate::mutants {
 namespace {
 
-/// One tensor's rows of a head where another's strides place them.
+/// Reads one tensor's rows of a head where another tensor's strides would place them.
 template <class Base, auto rows, auto view, auto other_rows, auto other_view>
 struct StridesOfAnother : Base {
   using Base::Base;
@@ -37,7 +38,7 @@ template <class Base>
 using InitialStridesOfFinal = StridesOfAnother<Base, &cpu::Head::initial_state, &Arguments::initial_state,
                                                &cpu::Head::final_state, &Arguments::final_state>;
 
-/// The heads of a token lie within the way to the next token, which they do not where heads come first.
+/// Assumes that the heads of a token lie within its stride, which is false where heads come first.
 template <class Base>
 struct HeadsWithinATokensRow : Base {
   using Base::Base;
@@ -92,7 +93,7 @@ struct LastSequenceToTheEnd : Base {
   }
 };
 
-/// A tile of a whole chunk, of which what lies behind the sequence's end is multiplied by zero.
+/// Reads a tile of a whole chunk and multiplies what lies past the end of the sequence by zero.
 struct TailTimesZero : Chunked {
   using Chunked::Chunked;
   void outputs() override {
@@ -117,7 +118,7 @@ struct NoLastWriteWithoutFinal : Recurrent {
   }
 };
 
-/// Of more tokens than one: decoding would show it.
+/// This applies to more than one token: decoding would show it.
 template <class Base>
 struct FinalClearedFirst : Base {
   using Base::Base;
@@ -132,7 +133,7 @@ struct FinalClearedFirst : Base {
   }
 };
 
-/// As a table of chunks that is made once for a tensor of offsets.
+/// Like a table of chunks that is made once for a tensor of offsets.
 template <class Base>
 struct OffsetsKeptByAddress : Base {
   using Base::Base;
@@ -156,7 +157,7 @@ struct OffsetsKeptByAddress : Base {
   }
 };
 
-/// As a graph that is captured once for a shape.
+/// Like a graph that is captured once for a shape.
 template <class Base>
 struct ScaleKeptByShape : Base {
   using Base::Base;
@@ -176,7 +177,7 @@ struct TwoThreadsLoseAHead : Base {
   }
 };
 
-/// An offset in bytes as a product of 32 bits leaves it.
+/// An offset in bytes overflows a 32-bit product.
 template <class Base>
 struct ByteOffsetOf32Bits : Base {
   using Base::Base;

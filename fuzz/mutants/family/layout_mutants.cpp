@@ -13,7 +13,7 @@ struct OtherHeadMap : Base {
     const std::int64_t Hk = this->sizes_.key_heads;
     const std::int64_t ratio = this->sizes_.value_heads / Hk;
     const bool interleaved = this->arguments_.head_map == HeadMap::interleaved;
-    // The value head whose key head, under the map that was asked for, is the other map's of h.
+    // The value head whose key head under the requested map is the key head of h under the other map.
     const std::int64_t other = interleaved ? h % Hk * ratio : h / ratio;
     const cpu::Head wrong = Base::locate(n, other);
     cpu::Head head = Base::locate(n, h);
@@ -35,7 +35,7 @@ struct QueryOfValueHead : Base {
   }
 };
 
-/// As if there were one head.
+/// The strides are those of a single head.
 template <class Base, auto rows, auto width>
 struct StrideOfOneHead : Base {
   using Base::Base;
@@ -50,7 +50,7 @@ using KeyStrideOfOneHead = StrideOfOneHead<Base, &cpu::Head::k, &cpu::Head::dk>;
 template <class Base>
 using ValueStrideOfOneHead = StrideOfOneHead<Base, &cpu::Head::v, &cpu::Head::dv>;
 
-/// Strides of a dense tensor, whatever the view says.
+/// Uses the strides of a dense tensor, whatever the view says.
 template <class Base>
 struct DenseStrides : Base {
   using Base::Base;
@@ -81,7 +81,7 @@ struct ChunksCountedBySequences : Chunked {
   }
 };
 
-/// An offset as a product of ints leaves it.
+/// An offset overflows as a product of ints.
 std::int64_t wrapped(std::int64_t offset) { return static_cast<std::int32_t>(offset); }
 
 template <class Base>
@@ -98,7 +98,7 @@ struct HeadOffsetOf32Bits : Base {
   }
 };
 
-/// Of the tokens within a sequence.
+/// The offset of tokens within a sequence overflows.
 template <class Base>
 struct TokenOffsetOf32Bits : Base {
   using Base::Base;
@@ -109,7 +109,7 @@ struct TokenOffsetOf32Bits : Base {
   }
 };
 
-/// Of the sequences' states.
+/// The offset of the sequences' states overflows.
 template <class Base>
 struct StateOffsetOf32Bits : Base {
   using Base::Base;
@@ -129,7 +129,7 @@ struct GridOf65535 : Base {
   }
 };
 
-/// Two blocks write the row after a chunk, and every other call the wrong one comes last.
+/// Two blocks write the row after a chunk, and in every other call the wrong one writes last.
 struct RowOfTwoBlocks : Chunked {
   using Chunked::Chunked;
   void evaluate() override {
@@ -203,7 +203,7 @@ struct MiddleRowZeroed : Base {
   }
 };
 
-/// The first element of the last row of the last head of the last sequence.
+/// Only the first element of the last row of the last head of the last sequence is wrong.
 template <class Base>
 struct OneElementOff : Base {
   using Base::Base;

@@ -7,8 +7,9 @@
 
 namespace samestate::mutants {
 
-/// The chunked form with its tokens divided among ranks: the map S |-> M S + N of each part that another follows, from its
-/// tokens alone; the state that reaches a part, composed of the maps before it; the part from there.
+/// The chunked form with its tokens divided among ranks: the map S |-> M S + N of each part that another part
+/// follows, from its tokens alone; the state that reaches a part, composed from the maps before it; and the
+/// part evaluated from that state.
 class OverRanks : public Chunked {
  public:
   using Chunked::Chunked;
@@ -25,31 +26,31 @@ class OverRanks : public Chunked {
   void store_row(Index t, const Grid& o) override;
   [[nodiscard]] Column value(Index t) const override;
 
-  /// The cuts of the call, and what sequence n_ has of the ranks.
+  /// The cuts of the call, and the parts of sequence n_ on the ranks.
   [[nodiscard]] virtual std::vector<std::int64_t> cuts() const;
   [[nodiscard]] virtual std::vector<cpu::Part> parts() const;
-  /// Of the tokens [begin, end) of the sequence.
+  /// The map of the tokens of a part.
   [[nodiscard]] virtual Map map_of(const cpu::Part& part);
   [[nodiscard]] Map map_of_tokens(Index begin, Index end);
-  /// The state from which a map's own run starts, its values beside [0 | V].
+  /// The state from which a map's own run starts, next to its values [0 | V].
   [[nodiscard]] virtual Grid start_of_map() const;
   [[nodiscard]] virtual Grid composed(const Map& map, const Grid& S) const;
-  /// The initial state of the sequence as the maps get it.
+  /// The initial state of the sequence as the maps receive it.
   [[nodiscard]] virtual Grid handed_in() { return Evaluator::initial_state(); }
   /// The state that reaches part i.
   [[nodiscard]] virtual Grid received(std::size_t i);
 
   std::vector<cpu::Part> parts_;
-  std::vector<Map> maps_;  ///< of each part but the last
-  cpu::Head whole_;        ///< of the sequence
-  bool mapping_ = false;   ///< the run is one of a map
+  std::vector<Map> maps_;  ///< for each part except the last
+  cpu::Head whole_;        ///< the whole sequence
+  bool mapping_ = false;   ///< the current run is that of a map
 
  private:
-  bool last_ = false;  ///< the part's end is the sequence's
+  bool last_ = false;  ///< the part ends where the sequence does
   Grid reached_, made_;
 };
 
-/// The row of the form whose heads are divided among ranks, without a fault.
+/// The row, without a fault, of the form whose heads are divided among ranks.
 [[nodiscard]] Kernel unmutated_over_heads(const cpu::System& system);
 
 }  // namespace samestate::mutants

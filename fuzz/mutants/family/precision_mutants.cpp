@@ -3,7 +3,7 @@
 #include "fuzz/mutants/family/rows.h"
 #include "optimized/cpu/rounding.h"
 
-/// Bugs of scale and normalisation (M47-M51) and of roundings that no contract declares (M55, M62, M71, M72).
+/// Bugs of scale and normalisation (M47-M51) and roundings that no contract declares (M55, M62, M71, M72).
 namespace samestate::mutants {
 namespace {
 
@@ -94,7 +94,7 @@ struct NoEpsilon : Base {
   }
 };
 
-/// P and o in the 16-bit format that was not asked for.
+/// P and o use the other 16-bit format.
 template <class Base>
 struct OtherFormat : Base {
   using Base::Base;

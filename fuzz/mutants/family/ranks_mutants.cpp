@@ -3,8 +3,8 @@
 #include "fuzz/mutants/family/over_ranks.h"
 #include "fuzz/mutants/family/rows.h"
 
-/// What code that divides the tokens among ranks gets wrong: whose state a rank takes, what a part's map holds, how maps are
-/// composed, where cuts and ends of sequences lie, and what is rounded on the way.
+/// What code that divides the tokens among ranks gets wrong: whose state a rank takes, what a part's map
+/// holds, how maps are composed, where cuts and ends of sequences lie, and what is rounded on the way.
 namespace samestate::mutants {
 namespace {
 
@@ -25,7 +25,7 @@ struct MapOfNeighbour : OverRanks {
   }
 };
 
-/// The decay of the part multiplies M, which has it already.
+/// The decay of the part multiplies M, which already contains it.
 struct PartDecayTwice : OverRanks {
   using OverRanks::OverRanks;
   Map map_of(const cpu::Part& part) override {
@@ -38,7 +38,7 @@ struct PartDecayTwice : OverRanks {
   }
 };
 
-/// M of the parts before multiply from the wrong side, as of maps that commute.
+/// M of the earlier parts multiplies from the wrong side, as if maps commuted.
 struct MapsSwapped : OverRanks {
   using OverRanks::OverRanks;
   Grid received(std::size_t i) override {
@@ -53,7 +53,7 @@ struct MapsSwapped : OverRanks {
   }
 };
 
-/// The parts before are composed from the last to the first.
+/// The earlier parts are composed from the last to the first.
 struct PartsReversed : OverRanks {
   using OverRanks::OverRanks;
   Grid received(std::size_t i) override {
@@ -63,7 +63,7 @@ struct PartsReversed : OverRanks {
   }
 };
 
-/// Every rank holds floor(T / ranks) tokens, and what is left belongs to nobody.
+/// Every rank holds floor(T / ranks) tokens, and the remaining ones are dropped.
 struct LastPartShort : OverRanks {
   using OverRanks::OverRanks;
   std::vector<cpu::Part> parts() const override {
@@ -75,7 +75,7 @@ struct LastPartShort : OverRanks {
   }
 };
 
-/// A map is of the part's whole chunks.
+/// A map covers only the part's whole chunks.
 struct MapOfWholeChunks : OverRanks {
   using OverRanks::OverRanks;
   Map map_of(const cpu::Part& part) override {
@@ -84,7 +84,7 @@ struct MapOfWholeChunks : OverRanks {
   }
 };
 
-/// A rank without tokens hands a zero state on, not the one that it got.
+/// A rank without tokens passes a zero state on instead of the one that it received.
 struct EmptyRankPassesZero : OverRanks {
   using OverRanks::OverRanks;
   Grid received(std::size_t i) override {
@@ -94,7 +94,7 @@ struct EmptyRankPassesZero : OverRanks {
   }
 };
 
-/// The initial state is given to rank 0 alone, and sequences begin on others too.
+/// Only rank 0 gets an initial state, although sequences begin on other ranks too.
 struct InitialStateOnRank0 : OverRanks {
   using OverRanks::OverRanks;
   Grid handed_in() override {
@@ -119,19 +119,19 @@ struct InitialStateInEveryMap : OverRanks {
   Grid start_;
 };
 
-/// The map of a rank is of all its tokens, those of the sequence before too.
+/// The map of a rank covers all its tokens, including those of the previous sequence.
 struct MapOverSequenceBegin : OverRanks {
   using OverRanks::OverRanks;
   Map map_of(const cpu::Part& part) override {
     if (!packed() || part.begin > 0) return OverRanks::map_of(part);
     const std::int64_t first = cuts()[static_cast<std::size_t>(part.rank)] - arguments_.cu_seqlens(n_);
-    // Tokens that belong to no sequence are nobody's to read.
+    // Tokens that belong to no sequence must not be read.
     const std::int64_t owned = arguments_.cu_seqlens(0) - arguments_.cu_seqlens(n_);
     return map_of_tokens(std::min(std::max(first, owned), part.begin), part.end);
   }
 };
 
-/// The cut of a packed sequence is taken for its end: what follows starts from zero.
+/// The cut of a packed sequence is mistaken for its end: the rest starts from zero.
 struct CutEndsSequence : OverRanks {
   using OverRanks::OverRanks;
   Grid received(std::size_t i) override {
@@ -141,7 +141,7 @@ struct CutEndsSequence : OverRanks {
   }
 };
 
-/// M = prod alpha (I - k k^T), N with its beta.
+/// M = prod alpha (I - k k^T), while N has its beta.
 struct MapWithoutBeta : OverRanks {
   using OverRanks::OverRanks;
   Map map_of(const cpu::Part& part) override {
@@ -155,7 +155,7 @@ struct MapWithoutBeta : OverRanks {
   bool unit_ = false;
 };
 
-/// M = prod (I - beta k k^T), N with its decay.
+/// M = prod (I - beta k k^T), while N has its decay.
 struct MapWithoutDecay : OverRanks {
   using OverRanks::OverRanks;
   Map map_of(const cpu::Part& part) override {
@@ -169,7 +169,7 @@ struct MapWithoutDecay : OverRanks {
   bool open_ = false;
 };
 
-/// The last rank's own end, from zero, is what it leaves.
+/// The final state is what the last rank computes from zero.
 struct FinalStateOfPart : OverRanks {
   using OverRanks::OverRanks;
   void store_state(const Grid& S) override {
@@ -204,7 +204,7 @@ struct Bf16Composition : OverRanks {
   }
 };
 
-/// .. or of tf32 ones, by a kernel that promises fp32.
+/// M S is a product of tf32 operands in a kernel that promises fp32.
 struct Tf32Composition : OverRanks {
   using OverRanks::OverRanks;
   Grid composed(const Map& map, const Grid& S) const override {

@@ -8,10 +8,10 @@
 #include "fuzz/mutants/family/evaluator.h"
 #include "fuzz/mutants/mutant.h"
 
-/// From an evaluator with a fault to a row of the table of mutants.
+/// Makes rows of the table of mutants from evaluators with a fault.
 namespace samestate::mutants {
 
-/// Which systems a fault fits.
+/// The systems to which a fault applies.
 enum Systems : unsigned {
   kGatedDelta = 1,
   kDelta = 2,
@@ -29,7 +29,7 @@ enum Systems : unsigned {
                                 : cpu::LINEAR_ATTENTION;
 }
 
-/// A kernel's row whose function is the evaluator Fault.
+/// The row of a kernel whose function is the evaluator Fault.
 template <class Fault>
 [[nodiscard]] Kernel kernel_of(const cpu::System& system, const std::string& stem,
                                const std::vector<std::string>& contracts) {
@@ -49,15 +49,15 @@ struct Entry {
   const char* bug;
   const char* fault;
   const char* summary;
-  /// What the row promises. A kernel that promises bf16 alone is never run in fp32, where logic errors and
-  /// undeclared roundings stand out most.
+  /// The contracts that the row promises. A kernel that promises only bf16 is never run in fp32, in which
+  /// logic errors and undeclared roundings are most visible.
   std::vector<std::string> contracts = {"fp32", "bf16", "fp16", "bf16_state"};
 };
 
 inline const std::vector<std::string> kOnlyBf16 = {"bf16"};
 inline const std::vector<std::string> kOnlyFp16 = {"fp16"};
 
-/// Fault derives from Recurrent or Chunked; the companion is the other, without a fault.
+/// Fault derives from Recurrent or Chunked; the companion is the other form, without a fault.
 template <class Fault,
           class Companion = std::conditional_t<std::is_base_of_v<Chunked, Fault>, Recurrent, Chunked>>
 void add(std::vector<Mutant>& out, const Entry& entry, unsigned systems) {
@@ -76,14 +76,14 @@ void add(std::vector<Mutant>& out, const Entry& entry, unsigned systems) {
   }
 }
 
-/// The same fault on either form.
+/// Adds the same fault to both forms.
 template <template <class> class Fault>
 void add_both(std::vector<Mutant>& out, const Entry& entry, unsigned systems) {
   add<Fault<Chunked>>(out, entry, systems);
   add<Fault<Recurrent>>(out, entry, systems);
 }
 
-/// One list a file.
+/// One list per file.
 [[nodiscard]] std::vector<Mutant> decay_mutants();
 [[nodiscard]] std::vector<Mutant> delta_mutants();
 [[nodiscard]] std::vector<Mutant> state_mutants();

@@ -9,7 +9,7 @@
 namespace samestate::mutants {
 namespace {
 
-/// Matrices that outlive a call, as a serving engine's cache does; one set a fault and thread.
+/// Matrices that outlive a call, as a serving engine's cache does; there is one set per fault and thread.
 template <class Fault>
 Grid& memory(std::int64_t n, std::int64_t h) {
   static thread_local std::map<std::pair<std::int64_t, std::int64_t>, Grid> kept;
@@ -64,7 +64,7 @@ struct LowState : Base {
   using Base::Base;
   Grid settled(const Grid& S) const override { return rounded(Base::settled(S), format); }
 };
-/// What fp16 does not hold is its largest number.
+/// Values beyond fp16 become its largest number.
 template <class Base>
 struct ClippedState : Base {
   using Base::Base;
@@ -92,7 +92,7 @@ struct SlotNotCleared : Base {
   }
 };
 
-/// Only where the call has one token: prefill starts from zero as it should.
+/// Only in calls of one token: prefill starts from zero as it should.
 template <class Base>
 struct OneTokenReadsStale : SlotNotCleared<Base> {
   using SlotNotCleared<Base>::SlotNotCleared;
@@ -146,8 +146,8 @@ struct PaddingClearsSlotZero : Base {
   }
 };
 
-/// The state of a head lies there as [dv, dk]: the element (l, c) of a row-major [dk, dv] is taken from, or
-/// put to, place c dk + l.
+/// The state of a head is stored as [dv, dk]: element (l, c) of a row-major [dk, dv] is read from, or written
+/// to, place c dk + l.
 Grid reinterpreted(const Grid& S) {
   Grid out(S.rows(), S.cols());
   for (Index l = 0; l < S.rows(); ++l) {

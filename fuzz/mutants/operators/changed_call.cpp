@@ -177,8 +177,8 @@ Mutant operator_mutant(const OperatorKernel& right, const char* bug, const char*
   m.operators = {right};
   m.operators.front().name = "mutant." + m.name;
   m.operators.front().run = std::move(run);
-  m.operators.front().strided = false;  // a changed call is one of dense copies
-  m.operators.front().packed = false;   // its faults are of dense calls
+  m.operators.front().strided = false;  // a changed call has dense copies
+  m.operators.front().packed = false;   // its faults are those of dense calls
   return m;
 }
 

@@ -10,8 +10,8 @@ namespace {
 
 namespace dendritic = cpu::dendritic;
 
-/// g and beta keep their mask, so that a token outside a branch does nothing there either way: what is wrong
-/// is that the tokens after it see zeros for it.
+/// g and beta keep their mask, so that a token outside a branch has no effect there in either case: what is
+/// wrong is that later tokens see zeros in its place.
 struct MaskBeforeConvolution : dendritic::Sequence {
   using Sequence::Sequence;
   void expanded(std::int64_t e, cpu::Block& q, cpu::Block& k) override {
@@ -41,8 +41,9 @@ struct NormBeforeWindows : dendritic::Sequence {
   }
 };
 
-/// Virtual head n E H + m has q and k of window n of merged head m. Repeated window-major, v, g and beta have
-/// merged head m there too; interleaved, merged head (n E H + m) / N, which is another one wherever N > 1.
+/// Virtual head n E H + m has the q and k of window n of merged head m. If v, g and beta are repeated window
+/// by window they come from merged head m too; if they are interleaved they come from merged head (n E H + m)
+/// / N, which differs whenever N > 1.
 struct RepeatedInterleaved : dendritic::Sequence {
   using Sequence::Sequence;
   void windows(std::int64_t e, std::int64_t h, const std::vector<std::int64_t>& tokens,

@@ -3,8 +3,8 @@
 
 #include "fuzz/mutants/operators/changed_call.h"
 
-/// Windows, routers and the dendritic layer: M26, M30, M52, M66, M74, M76, M78-M80, M82, and branches, states,
-/// overlaps; what is wrong inside the layer is in dendritic_layer_mutants.cpp.
+/// Windows, routers and the dendritic layer: M26, M30, M52, M66, M74, M76, M78-M80, M82, and branches, states
+/// and overlaps; bugs inside the layer are in dendritic_layer_mutants.cpp.
 namespace samestate::mutants {
 namespace {
 
@@ -55,7 +55,8 @@ void equal_shares(Call& c) {
 void index_not_shifted(Call& c) {
   const std::int64_t Es = c.at("Es"), candidates = candidates_of(c);
   const auto shift = [&](std::span<float> row) {
-    // The choice among candidates is stored from branch 0 on; shared branches keep what is not overwritten.
+    // The choice among candidates is stored starting at branch 0; shared branches keep whatever is not
+    // overwritten.
     for (std::int64_t i = 0; i < candidates; ++i) {
       const float x = row[static_cast<std::size_t>(Es + i)];
       row[static_cast<std::size_t>(Es + i)] = 0.0F;

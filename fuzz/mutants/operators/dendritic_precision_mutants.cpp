@@ -4,7 +4,7 @@
 #include "fuzz/mutants/operators/sixteen_bit.h"
 #include "optimized/cpu/operators/dendritic_sequence.h"
 
-/// One rounding that is not declared and one sum in 16 bit in each stage of the dendritic layer. Its projections and
+/// One undeclared rounding and one 16-bit sum in each stage of the dendritic layer. Its projections and
 /// expansions are products of one kind.
 namespace samestate::mutants {
 namespace {
@@ -31,7 +31,7 @@ struct DendriticOtherConvolution : Sequence {
   }
 };
 
-/// The state is rounded after every token: a sum in 16 bit. Or its decay alone, once.
+/// The state is rounded after every token, which makes a 16-bit sum; or only its decay is rounded, once.
 template <bool state>
 struct OtherRule : Sequence {
   using Sequence::Sequence;

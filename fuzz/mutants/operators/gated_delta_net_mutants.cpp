@@ -19,7 +19,7 @@ ProjectionRows rows_of(const Call& c) {
   return grouped_rows(shape);
 }
 
-/// A weight whose rows are taken to be flat: what should be row to[i] is row i.
+/// Treats a weight's rows as flat: row i becomes the row that belongs at to[i].
 void as_if_flat(Call& c, std::string_view name, const std::vector<Index>& to) {
   const std::span<float> weight = c.input(name);
   const std::vector<float> rows(weight.begin(), weight.end());
@@ -30,7 +30,7 @@ void as_if_flat(Call& c, std::string_view name, const std::vector<Index>& to) {
 void flat_projection(Call& c) { as_if_flat(c, "in_proj_qkvz", rows_of(c).qkvz); }
 void flat_gates(Call& c) { as_if_flat(c, "in_proj_ba", rows_of(c).ba); }
 
-/// The halves of every group of rows of the small projection exchanged.
+/// Exchanges the halves of every group of rows of the small projection.
 void a_and_b_exchanged(Call& c) {
   const std::int64_t half = c.at("R") * c.width("in_proj_ba");
   each_row(c.input("in_proj_ba"), 2 * half, [half](std::span<float> rows) { rotate(rows, half); });

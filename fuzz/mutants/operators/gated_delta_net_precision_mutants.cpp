@@ -5,8 +5,8 @@
 #include "fuzz/mutants/operators/sixteen_bit.h"
 #include "optimized/cpu/operators/gated_delta_net_layer.h"
 
-/// One rounding that is not declared and one sum in 16 bit in each stage of the Gated DeltaNet layer: what its stages are
-/// judged apart for.
+/// One undeclared rounding and one 16-bit sum in each stage of the Gated DeltaNet layer, which is why its
+/// stages are judged separately.
 namespace samestate::mutants {
 namespace {
 
@@ -24,7 +24,7 @@ struct ProjectedInSixteenBits : GatedDeltaNetLayer {
   void projected(const Block& x, const Block& w, Block& y) const override { narrow_product(x, w, kept_, y); }
 };
 
-/// The convolution with a sum of its own.
+/// The convolution with a different sum.
 template <bool narrow>
 struct OtherConvolution : GatedDeltaNetLayer {
   using GatedDeltaNetLayer::GatedDeltaNetLayer;
@@ -33,7 +33,7 @@ struct OtherConvolution : GatedDeltaNetLayer {
   }
 };
 
-/// The norm of q and k with a sum of its own.
+/// The norm of q and k with a different sum.
 template <bool narrow>
 struct OtherLength : GatedDeltaNetLayer {
   using GatedDeltaNetLayer::GatedDeltaNetLayer;
@@ -54,7 +54,7 @@ struct StateRounded : GatedDeltaNetLayer {
     return rule_of(core, own);
   }
 };
-/// g such that its sums from the first token of a chunk on are numbers of 16 bit.
+/// Changes g so that its sums from the first token of a chunk on are 16-bit numbers.
 struct DecaysInSixteenBits : GatedDeltaNetLayer {
   using GatedDeltaNetLayer::GatedDeltaNetLayer;
   [[nodiscard]] Outcome rule(Arguments& core) const override {
@@ -77,7 +77,7 @@ struct DecaysInSixteenBits : GatedDeltaNetLayer {
   }
 };
 
-/// The gated norm with a sum of its own, or with its normalised row rounded before weight and gate.
+/// The gated norm with a different sum, or with its normalised row rounded before weight and gate.
 template <bool narrow>
 struct NetOtherNorm : GatedDeltaNetLayer {
   using GatedDeltaNetLayer::GatedDeltaNetLayer;

@@ -13,7 +13,7 @@ namespace {
 using Call = ChangedCall;
 using Head = cpu::GatedDeltaStepHead;
 
-/// The kernel with a stage of `Wrong`.
+/// The kernel with one stage replaced by `Wrong`.
 template <class Wrong>
 CallFault stage() {
   return [](const OperatorKernel&, ChangedCall& c, const Contract& contract) {
@@ -59,7 +59,7 @@ struct RowOfBatchWritten final : Head {
   }
 };
 
-/// Calls f(element) for the elements of the pool that the call left in slots that are nobody's.
+/// Calls f(element) for the elements that the call left in slots without an owner.
 template <class Function>
 void each_unowned(Call& c, Function&& f) {
   const std::int64_t P = c.at("P");
@@ -76,7 +76,7 @@ void unowned_in_bf16(Call& c) {
 void unowned_zeroed(Call& c) {
   each_unowned(c, [](float& x) { x = 0.0F; });
 }
-/// As a copy by arithmetic leaves them: -0 + 0 is 0.
+/// The values that a copy by arithmetic leaves: -0 + 0 is 0.
 void unowned_plus_zero(Call& c) {
   each_unowned(c, [](float& x) { x = x == 0.0F ? 0.0F : x; });
 }
@@ -86,7 +86,7 @@ void unowned_flushed(Call& c) {
 void whole_pool_in_bf16(Call& c) {
   for (float& x : c.output("pool")) x = cpu::to_bf16(x);
 }
-/// The output of a request without a slot is what its buffer held.
+/// The output of a request without a slot keeps what its buffer held.
 void null_output_left(Call& c) {
   const std::int64_t size = c.call.tokens * c.at("Hv") * c.at("dv");
   std::int64_t b = 0;
@@ -94,7 +94,7 @@ void null_output_left(Call& c) {
     if (c.input("slot")[static_cast<std::size_t>(b++)] < 0.0F) std::ranges::fill(o, 1.0F);
   });
 }
-/// Each state from [dv, dk] to [dk, dv], or back, of a kernel that holds the other one.
+/// Transposes each state from [dv, dk] to [dk, dv] or back, for a kernel that stores the other order.
 void turned(std::span<float> pool, std::int64_t rows, std::int64_t columns) {
   each_row(pool, rows * columns, [=](std::span<float> state) {
     const std::vector<float> old(state.begin(), state.end());
@@ -224,10 +224,10 @@ struct ValueWithoutStrength final : Head {
   }
 };
 
-/// The state after the call is that before its last token.
+/// The state after the call is the one before its last token.
 Outcome last_token_not_kept(const OperatorKernel& right, ChangedCall& c, const Contract& contract) {
   const Outcome outcome = right.run(c.call, contract);
-  // A last token that neither decays nor writes.
+  // The last token neither decays nor writes.
   const auto closed = [&](std::string_view name, float value) {
     const std::int64_t Hv = c.at("Hv");
     each_row(c.input(name), c.call.tokens * Hv,

@@ -3,7 +3,7 @@
 
 #include "fuzz/mutants/operators/changed_call.h"
 
-/// Latent attention and its cache: M52, M84-M86, M90, and epsilons, weights, tables, caches.
+/// Latent attention and its cache: M52, M84-M86, M90, and epsilons, weights, tables and caches.
 namespace samestate::mutants {
 namespace {
 
@@ -16,7 +16,7 @@ void position_off_by_one(Call& c) {
   if (c.at("dr") > 0) token_before({"cos", "sin"})(c);
 }
 
-// The norm does not see a power of two, but for its epsilon; of the rest it is taken back.
+// The norm ignores a power of two except for its epsilon; everything else is scaled back.
 void enlarged(Call& c) {
   c.each("x", [](float x) { return 0x1p20F * x; });
 }
@@ -25,7 +25,8 @@ void reduced(Call& c) {
   for (float& x : c.output("kr")) x *= 0x1p-20F;
 }
 
-// Pairs (i, i + dr / 2): the columns are put where the right kernel pairs them so, and back.
+// Pairs (i, i + dr / 2): columns are moved so that the right kernel pairs them in this way, and moved back
+// afterwards.
 void columns_of_halves(Call& c) {
   const std::int64_t dr = c.at("dr"), D = c.width("kv_down");
   if (dr == 0) return;
@@ -57,7 +58,7 @@ void no_query_norm_weight(Call& c) {
 void no_query_norm_epsilon(Call& c) {
   if (c.at("q_lora") > 0) enlarged(c);
 }
-/// Query t sees the tokens 1 .. t + 1 in place of 0 .. t.
+/// Query t sees the tokens 1 .. t + 1 instead of 0 .. t.
 void mask_off_by_one(Call& c) {
   next_token("c")(c);
   if (c.at("dr") > 0) next_token("kr")(c);
@@ -73,7 +74,7 @@ void values_before_keys(Call& c) {
   each_row(c.input("kv_up"), (c.at("dn") + c.at("dv")) * dc,
            [&](std::span<float> w) { rotate(w, c.at("dn") * dc); });
 }
-/// Every head restores with the rows of the first.
+/// Every head is expanded with the rows of the first head.
 void one_head_for_all(Call& c) {
   const std::span<float> w = c.input("kv_up");
   permute(w, c.at("H"), std::ssize(w) / c.at("H"), [](std::int64_t) { return 0; });

@@ -2,13 +2,13 @@
 
 #include "fuzz/mutants/operators/changed_call.h"
 
-/// Linear attention without a mask, and with a normaliser: M26, M60, M61, and masks, tokens.
+/// Linear attention without a mask, and with a normaliser: M26, M60, M61, and masks and tokens.
 namespace samestate::mutants {
 namespace {
 
 using Call = ChangedCall;
 
-/// o of the tokens after the first chunk is divided by the sums of its own chunk alone.
+/// o of the tokens after the first chunk is divided by the sums of its own chunk only.
 void normaliser_per_chunk(Call& c) {
   const std::int64_t H = c.at("H"), dk = c.at("dk"), dv = c.at("dv"), T = c.call.tokens, C = c.call.chunk;
   const std::span<float> q = c.input("q"), k = c.input("k"), o = c.output("o");

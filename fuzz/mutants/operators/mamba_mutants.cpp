@@ -6,11 +6,11 @@ namespace {
 
 using Call = ChangedCall;
 
-/// The first `rows` rows of a weight come last.
+/// Moves the first `rows` rows of a weight to the end.
 void rotate_rows(Call& c, std::string_view name, std::int64_t rows) {
   rotate(c.input(name), rows * c.width(name));
 }
-/// Of `rows` rows of a weight from `first` on the second half comes first.
+/// Exchanges the two halves of the `rows` rows of a weight that begin at `first`.
 void exchange_halves(Call& c, std::string_view name, std::int64_t first, std::int64_t rows) {
   const std::int64_t width = c.width(name);
   rotate(
@@ -25,7 +25,7 @@ void convolution_state_activated(Call& c) {
   for (float& x : c.output("convolution")) x *= sigmoid(x);
 }
 
-/// What both mixers share.
+/// Adds the mutants that both mixers share.
 void add_mixer(std::vector<Mutant>& out, const char* kernel, std::string_view state) {
   add_faults(
       out, kernel,

@@ -24,20 +24,21 @@ Ties router_ties(const Call& c) {
   return ties;
 }
 
-/// How the weights of a group-limited router follow from its logits; as it stands, right.
+/// Computes the weights of a group-limited router from its logits; the default is right.
 struct GroupRule {
   enum class Score { two_largest, largest, sum };
   Score score = Score::two_largest;
-  bool interleaved = false;       ///< group of expert i: i mod G
-  bool left_out_is_zero = false;  ///< choices of groups left out are zeros among the others
+  bool interleaved = false;       ///< group of expert i is i mod G
+  bool left_out_is_zero = false;  ///< choices in excluded groups count as zeros among the others
   bool rounded_choice = false;    ///< s + bias is kept in bf16
   bool biased_weight = false;
-  bool of_softmax = false;  ///< s are the probabilities of a softmax
+  bool of_softmax = false;  ///< s are softmax probabilities
   bool of_all = false;      ///< divided by the sum over all experts
   bool renormalised = true;
 };
 
-/// Of `values` those in front, larger ones first, of equal ones the lower.
+/// Returns the indices of `values` from the largest to the smallest; among equal ones the lower index comes
+/// first.
 std::vector<std::int64_t> descending(const std::vector<float>& values) {
   std::vector<std::int64_t> order(values.size());
   std::iota(order.begin(), order.end(), std::int64_t{0});
@@ -46,7 +47,7 @@ std::vector<std::int64_t> descending(const std::vector<float>& values) {
   return order;
 }
 
-/// Writes a token's weights by another rule than the kernel's, of the logits that it wrote.
+/// Recomputes a token's weights from the kernel's logits by a different rule.
 void reroute(Call& c, const GroupRule& rule, std::span<const float> logits, std::span<float> weights) {
   const auto N = logits.size(), G = static_cast<std::size_t>(c.at("G"));
   std::vector<float> s(N), choice(N), score(G, 0.0F);
@@ -113,7 +114,7 @@ void next_experts_matrix(Call& c, std::string_view name) {
   const std::span<float> w = c.input(name);
   std::rotate(w.begin(), w.begin() + std::ssize(w) / c.at("N"), w.end());
 }
-/// Tokens beyond an expert's capacity are dropped in public code; here the last one is.
+/// Public code drops tokens beyond an expert's capacity; this drops the last one.
 void last_token_dropped(Call& c) {
   const std::span<float> y = c.output("y");
   if (c.call.tokens > 1) std::fill(y.end() - c.call.output("y").shape.back(), y.end(), 0.0F);
@@ -205,7 +206,7 @@ std::vector<Mutant> mixture_of_experts_mutants() {
         miswritten(scaled("loss", [](const Call& c) { return 1.0F / static_cast<float>(c.at("N")); }))},
        {"F", "mean_of_the_selection", "P_i is the fraction of selections (E-33)",
         miswritten([](Call& c) { std::ranges::copy(c.output("load"), c.output("mean").begin()); })}});
-  // Ties are the router's and the loss's to see: here tokens with tied logits are zero tokens.
+  // Ties are covered by the router and the loss: here tokens with tied logits are zero tokens.
   for (const char* kernel : {"cpu.mixture_of_experts.sorted", "cpu.mixture_of_experts.per_token"}) {
     add_faults(out, kernel,
                {{"M81", "not_renormalised", "the weights of the chosen are not brought to one",

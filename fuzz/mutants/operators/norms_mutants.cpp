@@ -16,7 +16,7 @@ float power(std::span<const float> x) {
   return static_cast<float>(sum);
 }
 
-/// y = factor(||x||^2, d) x by row.
+/// y = factor(||x||^2, d) x for every row.
 Change normed_by(float (*factor)(float, float)) {
   return [factor](Call& c) {
     const std::span<float> x = c.input("x");
@@ -32,8 +32,8 @@ float clamped(float p, float) { return 1.0F / std::max(std::sqrt(p), 1e-6F); }
 float outside(float p, float) { return 1.0F / (std::sqrt(p) + 1e-6F); }
 float mean_epsilon(float p, float d) { return 1.0F / std::sqrt(d * (p / d + 1e-6F)); }
 
-// Epsilon does not scale with x: where x is 2^20 times larger it is gone, where x is d^1/2 times larger it is
-// epsilon / d.
+// Epsilon does not scale with x: if x is 2^20 times larger, epsilon vanishes; if x is d^1/2 times larger, it
+// is epsilon / d.
 void no_epsilon(Call& c) {
   c.each("x", [](float x) { return x * 0x1p20F; });
 }
@@ -47,7 +47,7 @@ void weight_plus_one(Call& c) {
 void weight_minus_one(Call& c) {
   c.each("weight", [](float w) { return w - 1.0F; });
 }
-/// As a sum is that a kernel keeps from overflowing.
+/// The sum as a kernel computes it to avoid overflow.
 void sum_within_bounds(Call& c) {
   const std::span<float> x = c.input("x");
   const auto d = static_cast<std::size_t>(c.width("x"));
@@ -59,7 +59,7 @@ void sum_within_bounds(Call& c) {
 float kept_from_minus_one(float w) { return std::max(w, -0.999F); }
 void next_weight(Call& c) { rotate(c.input("weight"), 1); }
 
-/// The norm of x takes the weights; a product of norm and weight rounded to bf16 before the gate.
+/// The norm of x includes the weights; the product of norm and weight is rounded to bf16 before the gate.
 void rounded_before_gate(Call& c) {
   const std::span<float> x = c.input("x");
   const auto d = static_cast<std::size_t>(c.width("x"));
@@ -75,7 +75,7 @@ void gate_before_norm(Call& c) {
   const std::span<float> x = c.input("x");
   const std::span<float> z = c.input("z");
   for (std::size_t i = 0; i < x.size(); ++i) x[i] *= z[i] * sigmoid(z[i]);
-  c.fill("z", 1.2784645F);  // silu of it is 1
+  c.fill("z", 1.2784645F);  // its silu is 1
 }
 
 void mean_without_one(Call& c) {

@@ -3,7 +3,7 @@
 
 #include "fuzz/mutants/operators/changed_call.h"
 
-/// Bugs that strides of each tensor's own and earlier calls show (optimized/operator_kernel.h).
+/// Bugs that per-tensor strides and earlier calls show (optimized/operator_kernel.h).
 namespace samestate::mutants {
 namespace {
 
@@ -23,7 +23,7 @@ Mutant strides_of_another(std::string_view kernel, std::string_view input, std::
   return m;
 }
 
-/// `input` is that of the first call with so many elements at its address, as weights that are packed once.
+/// Keeps `input` from the first call with as many elements at its address, like weights that are packed once.
 Mutant kept_by_address(std::string_view kernel, std::string_view input) {
   const OperatorKernel& right = right_operator(kernel);
   return operator_mutant(right, "F", "weight_kept_by_address",

@@ -3,7 +3,8 @@
 
 #include "fuzz/mutants/operators/changed_call.h"
 
-/// Bugs that packed batches show (OperatorArguments::cu_seqlens), alike in every system that takes them.
+/// Bugs that packed batches show (OperatorArguments::cu_seqlens); they are alike in every system that takes
+/// packed batches.
 namespace samestate::mutants {
 namespace {
 
@@ -21,7 +22,7 @@ Outcome run_with(const OperatorKernel& right, OperatorArguments call, const Offs
   return right.run(call, contract);
 }
 
-/// All sequences are one: a window, a state or keys go on across their boundaries.
+/// All sequences are run as one: a window, a state or keys continue across their boundaries.
 Outcome run_together(const OperatorKernel& right, ChangedCall& c, const Contract& contract) {
   const std::int64_t sequences = c.call.cu_seqlens.present() ? c.call.cu_seqlens.shape[0] - 1 : 0;
   if (sequences < 2) return right.run(c.call, contract);
@@ -53,7 +54,7 @@ Outcome state_of_the_neighbour(const OperatorKernel& right, ChangedCall& c, cons
   return right.run(c.call, contract);
 }
 
-/// Offsets are read once for each address, as by who takes a buffer that is filled anew for the one that it was.
+/// Offsets are read once per address, as by code that mistakes a refilled buffer for the earlier one.
 Outcome offsets_kept(const OperatorKernel& right, ChangedCall& c, const Contract& contract) {
   static thread_local std::pair<const std::int64_t*, Offsets> kept;
   if (!c.call.cu_seqlens.present()) return right.run(c.call, contract);
@@ -63,7 +64,7 @@ Outcome offsets_kept(const OperatorKernel& right, ChangedCall& c, const Contract
   return run_with(right, c.call, kept.second, contract);
 }
 
-/// Sequences begin where the rounded lengths before them end, as where offsets count tiles.
+/// Sequences begin where the rounded lengths before them end, as if offsets counted tiles.
 Outcome tiles_of_two(const OperatorKernel& right, ChangedCall& c, const Contract& contract) {
   if (!c.call.cu_seqlens.present()) return right.run(c.call, contract);
   Offsets offsets = offsets_of(c.call);
@@ -87,13 +88,13 @@ std::vector<Mutant> packed_mutants() {
         {"F", "packed_run_together", "packed sequences are evaluated as one", run_together},
         {"F", "packed_offsets_kept", "offsets are those of an earlier call in the same buffer", offsets_kept},
         {"F", "packed_offsets_rounded", "a sequence begins at an even token of the batch", tiles_of_two}};
-    // Attention carries keys and no state.
+    // Attention passes on keys but no state.
     if (!attends)
       faults.push_back({"F", "packed_state_of_neighbour",
                         "a packed sequence goes on from its neighbour's state", state_of_the_neighbour});
     const std::size_t before = out.size();
     add_faults(out, kernel, faults);
-    // Layers take minutes, and are made of these.
+    // Layers take minutes and consist of these.
     const bool smoke = kernel == "cpu.short_convolution.scatter" || kernel == "cpu.selective_scan.chunked" ||
                        kernel == "cpu.softmax_attention.online";
     for (std::size_t i = before; i < out.size(); ++i) {

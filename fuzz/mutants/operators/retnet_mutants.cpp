@@ -9,14 +9,14 @@ namespace {
 
 using Call = ChangedCall;
 
-/// The columns of the first two heads exchanged in every row.
+/// Exchanges the columns of the first two heads in every row.
 void exchange_heads(std::span<float> x, std::int64_t heads) {
   if (heads < 2) return;
   const std::int64_t width = std::ssize(x);
   permute(x, heads, width / heads, [](std::int64_t h) { return h < 2 ? 1 - h : h; });
 }
 
-// Heads exchanged on the way in and back on the way out.
+// Heads are exchanged on the way in and back on the way out.
 void heads_exchanged(Call& c) {
   for (const char* name : {"q", "k", "v"})
     each_row(c.input(name), c.width(name), [&](std::span<float> row) { exchange_heads(row, c.at("H")); });
@@ -26,7 +26,7 @@ void heads_back(Call& c) {
            [&](std::span<float> row) { exchange_heads(row, c.at("H")); });
 }
 
-/// Tokens from the first chunk's end on, as if nothing had been before them.
+/// The tokens after the first chunk are computed as if nothing preceded them.
 Outcome chunks_forgotten(const OperatorKernel& right, Call& c, const Contract& contract) {
   const Outcome outcome = right.run(c.call, contract);
   const std::span<float> o = c.output("o");

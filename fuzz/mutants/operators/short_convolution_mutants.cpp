@@ -16,7 +16,7 @@ void one_vector_of_state(Call& c) {
   each_row(c.output("state"), (c.at("W") - 1) * C,
            [C](std::span<float> state) { std::fill(state.begin(), state.end() - C, 0.0F); });
 }
-/// Every sequence starts from the last inputs of the one before it.
+/// Every sequence starts from the last inputs of the sequence before it.
 void state_leaks(Call& c) {
   const std::int64_t C = c.at("C");
   const std::int64_t rows = c.at("W") - 1;

@@ -5,7 +5,8 @@
 
 #include "optimized/cpu/operators/layer_parts.h"
 
-/// What layers' mutants of precision share: one rounding, and sums, of a contract that keeps 16 bit; right under others.
+/// Code shared by the layers' mutants of precision: one rounding, or sums, in 16 bits under a contract that
+/// keeps 16 bits; they are correct under other contracts.
 namespace samestate::mutants {
 
 [[nodiscard]] inline float rounded(float x, Format format) {
@@ -25,8 +26,8 @@ class NarrowSum {
   float sum_;
 };
 
-/// y = x w where the sums of every sixteen terms are added up in `format`, as a kernel does that keeps its accumulator there
-/// between tiles.
+/// y = x w with the sums of every sixteen terms added up in `format`, as in a kernel that keeps its
+/// accumulator in that format between tiles.
 inline void narrow_product(const cpu::Block& x, const cpu::Block& w, Format format, cpu::Block& y) {
   constexpr std::int64_t kTile = 16;
   y.resize(x.rows, w.columns);
@@ -44,7 +45,7 @@ inline void narrow_product(const cpu::Block& x, const cpu::Block& w, Format form
   }
 }
 
-/// y = x w of products that are rounded before they are added.
+/// y = x w with products that are rounded before they are added.
 inline void product_of_rounded_terms(const cpu::Block& x, const cpu::Block& w, Format format, cpu::Block& y) {
   y.resize(x.rows, w.columns);
   for (std::int64_t i = 0; i < x.rows; ++i) {
@@ -56,7 +57,7 @@ inline void product_of_rounded_terms(const cpu::Block& x, const cpu::Block& w, F
   }
 }
 
-/// y = silu of a token's convolution: its sum in `format`, or rounded to it before silu.
+/// y = silu of one token of a convolution, with its sum in `format`, or rounded to it before silu.
 inline void other_convolution(const cpu::Block& taps, const cpu::Block& history, std::int64_t t, bool narrow,
                               Format format, float* y) {
   for (std::int64_t c = 0; c < taps.columns; ++c) {
@@ -66,7 +67,8 @@ inline void other_convolution(const cpu::Block& taps, const cpu::Block& history,
   }
 }
 
-/// The gated norm of a row, in place: its squares summed in `format`, or the normalised row rounded before weight and gate.
+/// The gated norm of a row, in place, with its squares summed in `format`, or the normalised row rounded
+/// before weight and gate.
 inline void other_gated_norm(float* x, const float* z, const float* weight, std::int64_t width, float epsilon,
                              bool narrow, Format format) {
   NarrowSum sum(narrow ? format : Format::fp32);
@@ -78,7 +80,7 @@ inline void other_gated_norm(float* x, const float* z, const float* weight, std:
   }
 }
 
-/// Faults of one step of a Layer that names its steps as GatedDeltaNetLayer and dendritic::Sequence do.
+/// Faults of one step of a Layer that names its steps like GatedDeltaNetLayer and dendritic::Sequence.
 template <class Layer>
 struct StrengthRounded : Layer {
   using Layer::Layer;

@@ -14,7 +14,8 @@ using Call = ChangedCall;
 
 constexpr float kLargest = std::numeric_limits<float>::max();
 
-// Query heads go where the right map gives them the key head of the wrong one, and their outputs back.
+// Query heads are moved to where the right map gives them the key head of the wrong one, and their outputs
+// are moved back.
 void heads_tiled(Call& c) {
   const std::int64_t groups = c.at("Hkv"), size = c.at("H") / groups;
   permute(c.input("q"), c.at("H"), c.at("d"), [&](std::int64_t h) { return h % size * groups + h / size; });
@@ -31,12 +32,12 @@ void scale_of_value_width(Call& c) {
   const float s = std::sqrt(static_cast<float>(c.at("d")) / static_cast<float>(c.at("dv")));
   c.each("q", [s](float x) { return x * s; });
 }
-/// Query t sees the keys 1 .. t + 1 in place of 0 .. t.
+/// Query t sees the keys 1 .. t + 1 instead of 0 .. t.
 void mask_off_by_one(Call& c) {
   next_token("k")(c);
   next_token("v")(c);
 }
-/// The keys of this call alone.
+/// Only the keys of this call are used.
 void cache_forgotten(Call& c) {
   for (NamedTensor<const float>& tensor : c.call.inputs) {
     if (tensor.name == "q" || tensor.shape[1] == c.call.tokens) continue;
@@ -55,7 +56,8 @@ void sums_not_divided_out(Call& c) {
   });
 }
 
-/// 2^(c s - fl(c m)) by one multiply-add: the rounding of c m is left in the exponent, beyond fp32 where m is large.
+/// 2^(c s - fl(c m)) by one multiply-add: the rounding of c m remains in the exponent, beyond fp32 if m is
+/// large.
 void scaled_maximum_rounded(Call& c) {
   const std::int64_t H = c.at("H"), Hkv = c.at("Hkv"), d = c.at("d"), dv = c.at("dv"), T = c.call.tokens;
   const std::span<const float> q = c.input("q"), k = c.input("k");
@@ -80,7 +82,7 @@ void scaled_maximum_rounded(Call& c) {
   }
 }
 
-/// Query head h of a token as the layer has it: projected, normed, turned.
+/// Query head h of a token as the layer computes it: projected, normalised and rotated.
 std::vector<float> query_of(Call& c, std::int64_t row, std::int64_t h) {
   const std::int64_t d = c.at("d"), D = c.at("D"), pairs = c.at("pairs");
   const float* hidden = c.input("hidden").data() + row * D;
@@ -104,7 +106,8 @@ std::vector<float> query_of(Call& c, std::int64_t row, std::int64_t h) {
   return q;
 }
 
-/// e^s without the maximum taken off: beyond fp32 from 88.73 on, and the weights are infinity over infinity.
+/// e^s without subtracting the maximum: it overflows fp32 from 88.73 on, and the weights are infinity over
+/// infinity.
 void scores_not_shifted(Call& c) {
   const std::int64_t H = c.at("H"), Hkv = c.at("Hkv"), d = c.at("d"), D = c.at("D"), T = c.call.tokens;
   const std::span<float> k = c.output("k"), out = c.output("out");
@@ -136,17 +139,18 @@ void add_attention(std::vector<Mutant>& out, std::string_view kernel) {
         miswritten(scaled_maximum_rounded)}});
 }
 
-/// The rows of q_proj of every head, first the gate, then the query.
+/// The rows of q_proj of every head hold the gate first and the query second.
 void gate_before_query(Call& c) {
   const std::int64_t rows = c.at("d") * c.at("D");
   each_row(c.input("q_proj"), 2 * rows, [rows](std::span<float> w) { rotate(w, rows); });
 }
-/// q_proj as all queries, then all gates.
+/// q_proj holds all queries first and all gates second.
 void flat_projection(Call& c) {
   const std::int64_t H = c.at("H");
   permute(c.input("q_proj"), 2 * H, c.at("d") * c.at("D"), [H](std::int64_t i) { return i % 2 * H + i / 2; });
 }
-/// Columns of a head that turn go 0 2 4 .. 1 3 5 ..: halves then are what interleaved pairs would be.
+/// The rotated columns of a head are ordered 0 2 4 .. 1 3 5 ..: halves then hold what interleaved pairs
+/// would.
 void keys_interleaved(Call& c) {
   const std::int64_t pairs = c.at("pairs");
   const auto from = [&](std::int64_t i) {

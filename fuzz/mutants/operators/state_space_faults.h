@@ -4,12 +4,12 @@
 
 #include "fuzz/mutants/operators/changed_call.h"
 
-/// Faults that the scans and the mixers around them share.
+/// Faults shared by the scans and the mixers around them.
 namespace samestate::mutants {
 
-/// Every chunk begins from zero instead of what the one before it left.
+/// Every chunk starts from zero instead of from the state that the one before it left.
 [[nodiscard]] OperatorFault chunks_forget(std::string_view state);
-/// The state is handed out one token early.
+/// The state is returned one token early.
 [[nodiscard]] OperatorFault early_state();
 
 [[nodiscard]] OperatorFault state_not_read(std::string_view state);

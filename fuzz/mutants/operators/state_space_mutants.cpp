@@ -11,7 +11,7 @@ using Call = ChangedCall;
 
 constexpr std::string_view kTokenTensors[] = {"u", "dt", "B", "C", "z", "x", "hidden", "out", "y"};
 
-/// The call on the tokens [begin, begin + n) of its one sequence.
+/// Returns the call on the tokens [begin, begin + n) of its one sequence.
 OperatorArguments tokens_of(OperatorArguments call, std::int64_t begin, std::int64_t n) {
   const auto cut = [&](auto& tensors) {
     for (auto& tensor : tensors) {
@@ -28,7 +28,7 @@ OperatorArguments tokens_of(OperatorArguments call, std::int64_t begin, std::int
 
 float softplus(float x) { return std::log1p(std::exp(-std::fabs(x))) + std::fmax(x, 0.0F); }
 
-/// What the kernel reads is the step already, less the bias that it will add.
+/// The kernel reads what is already the step, less the bias that it will add.
 void softplus_twice(Call& c) {
   const std::span<float> bias = c.input("dt_bias");
   each_row(c.input("dt"), std::ssize(bias), [&](std::span<float> row) {
@@ -36,7 +36,7 @@ void softplus_twice(Call& c) {
   });
 }
 
-/// The x' whose softplus is log(1 + exp(x)) as fp32 has it: 1 + exp(x) loses what a small step is made of.
+/// Finds the x' whose softplus is log(1 + exp(x)) in fp32: 1 + exp(x) loses most of a small step.
 void softplus_by_logarithm(Call& c) {
   const std::span<float> bias = c.input("dt_bias");
   each_row(c.input("dt"), std::ssize(bias), [&](std::span<float> row) {
@@ -44,7 +44,8 @@ void softplus_by_logarithm(Call& c) {
       const float x = row[i] + bias[i];
       if (x > 0.0F) continue;
       const auto step = static_cast<double>(std::log(1.0F + std::exp(x)));
-      // Where the 1 swallows all of exp(x) the step is zero, and so is that of -1000; e^-100 times a large x would not be.
+      // If the 1 swallows all of exp(x) the step is zero, and -1000 also gives zero; e^-100 times a large x
+      // would not be.
       row[i] = (step > 0.0 ? static_cast<float>(std::log(std::expm1(step))) : -1000.0F) - bias[i];
     }
   });
@@ -64,7 +65,8 @@ void gate_without_z(Call& c) {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] /= c.input("z")[i];
 }
 
-/// Head h reads group h mod G: the columns of a group for every head, and as many groups as heads.
+/// Head h reads group h mod G: the columns of a group are copied for every head, with as many groups as
+/// heads.
 Outcome groups_tiled(const OperatorKernel& right, Call& c, const Contract& contract) {
   const std::int64_t H = c.at("H"), G = c.at("G"), N = c.at("N");
   std::vector<float> wide[2];
@@ -87,7 +89,8 @@ Outcome groups_tiled(const OperatorKernel& right, Call& c, const Contract& contr
   return right.run(c.call, contract);
 }
 
-/// Of a last chunk that is full and longer than a tile of 64, what is left of the state it began with decays one token too few.
+/// If the last chunk is full and longer than a tile of 64, what is left of its initial state decays by one
+/// token too few.
 Outcome full_last_chunk_decays_short(const OperatorKernel& right, Call& c, const Contract& contract) {
   const std::int64_t H = c.at("H"), width = c.at("P") * c.at("N"), T = c.call.tokens;
   const std::span<float> before = c.input("S"), dt = c.input("dt"), bias = c.input("dt_bias"),
@@ -108,7 +111,7 @@ Outcome full_last_chunk_decays_short(const OperatorKernel& right, Call& c, const
   return outcome;
 }
 
-/// States as [N, P] where [P, N] is promised.
+/// States are [N, P] where [P, N] is promised.
 void state_transposed(Call& c) {
   const std::int64_t P = c.at("P"), N = c.at("N");
   each_row(c.output("S"), P * N, [=](std::span<float> head) {

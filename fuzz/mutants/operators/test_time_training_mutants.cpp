@@ -2,11 +2,11 @@
 
 #include "fuzz/mutants/operators/changed_call.h"
 
-/// Steps of test-time training: losses, rates, keys and the kind of the step.
+/// Steps of test-time training: losses, rates, keys and the kind of step.
 namespace samestate::mutants {
 namespace {
 
-/// A token without a key, taken for one that is not there.
+/// A token with a zero key is mistaken for an absent token.
 void zero_key_clears(ChangedCall& c) {
   const std::span<float> k = c.input("k");
   const std::span<float> S = c.output("S_next");

@@ -5,9 +5,9 @@
 #include "optimized/cpu/rounding.h"
 #include "oracles/contracts.h"
 
-/// Precision of kernels on tf32 units: operands cut off where rounding is promised, one operand of a product left as it is,
-/// operands of 16 bit, and tensors rounded to tf32 that no product takes. Each is tried under tf32 alone, since fp32 sees it
-/// anyway.
+/// Precision of kernels on tf32 units: operands truncated where rounding is promised, one operand of a
+/// product left unrounded, 16-bit operands, and tensors rounded to tf32 that no product uses. Each is tried
+/// only under tf32, since fp32 reveals it in any case.
 namespace samestate::mutants {
 namespace {
 
@@ -15,11 +15,10 @@ const std::vector<std::string> kTf32 = {"tf32"};
 
 struct Product {
   const char* kernel;
-  const char*
-      operand;  ///< an input that is an operand and nothing else, in which the output is linear but for `offset`
-  const char* output;            ///< of that product
-  const char* besides;           ///< an input that no product takes as it is; null: there is none
-  const char* offset = nullptr;  ///< an input that is zero where the product alone is wanted
+  const char* operand;  ///< an input that is only an operand; the output is linear in it apart from `offset`
+  const char* output;   ///< the output of that product
+  const char* besides;  ///< an input that no product takes unchanged; null if there is none
+  const char* offset = nullptr;  ///< an input set to zero when only the product is wanted
 };
 
 constexpr Product kProducts[] = {
@@ -38,16 +37,16 @@ constexpr Product kProducts[] = {
     {"cpu.dendritic_attention.compacted", "o_proj", "y", "o_norm"},
     {"cpu.latent_attention.absorbed", "output", "y", nullptr},
 };
-/// Its output is no linear function of the router.
+/// Its output is not linear in the router.
 constexpr Product kRouter{"cpu.qwen3_next_moe.sorted", "router", "y", nullptr};
 
-/// Every output of `to` plus that of the same name of `more`.
+/// Adds every output of `more` to the output of the same name in `to`.
 void add(std::span<float> to, std::span<const float> more) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += more[i];
 }
 
-/// x w with w as it is: x of the product of w rounded and, once more, of what the rounding took from w, whose own rounding is
-/// as small as one of fp32.
+/// Computes x w with w unrounded: x times the rounded w, plus x times what rounding took from w, whose own
+/// rounding is as small as one of fp32.
 CallFault one_operand_as_it_is(const Product& p) {
   return [operand = p.operand, output = p.output, offset = p.offset](
              const OperatorKernel& right, ChangedCall& c, const Contract& contract) {

@@ -63,7 +63,7 @@ View<const float, 4> gathered(const Block& x, const std::vector<std::int64_t>& t
   return {to.data(), {}, {}};
 }
 
-/// Column m on `tokens`, the same for all N windows.
+/// Returns column m for `tokens`; it is the same for all N windows.
 View<const float, 3> gate(const Block& x, const std::vector<std::int64_t>& tokens, std::int64_t m,
                           std::int64_t N, std::vector<float>& to) {
   to.assign(tokens.size() + 1, 0.0F);
@@ -72,7 +72,7 @@ View<const float, 3> gate(const Block& x, const std::vector<std::int64_t>& token
   return {to.data(), {1, A, N}, {A, 1, 0}};
 }
 
-/// The rows of x as token after token of a tap, its columns from `column` on.
+/// Copies the rows of x, from column `column` on, to the tokens of a tap.
 void hand_out_rows(const OperatorArguments& call, std::string_view tap, std::int64_t b, const Block& x,
                    std::int64_t column = 0) {
   for (std::int64_t t = 0; t < x.rows; ++t) layer::hand_out(call, tap, b, t, x.row(t), x.columns, column);
@@ -158,7 +158,7 @@ void Sequence::branch_of(const std::vector<Block>& wide, std::int64_t e, Block& 
   }
 }
 
-/// beta and g of every branch and head; zero on pads (9).
+/// Computes beta and g of every branch and head; they are zero on pads (9).
 void Sequence::gates(const Block& b, const Block& a) {
   const std::int64_t heads = n_.E * n_.H;
   beta_.resize(n_.T, heads);
@@ -184,7 +184,7 @@ float Sequence::log_decay(float a, float bias, float rate) const {
   return -std::exp(rate) * layer::softplus(a + bias);
 }
 
-/// omega of every head from the scores; 0 where a branch is not used (3, 4).
+/// Computes omega of every head from the scores; it is 0 where a branch is not used (3, 4).
 void Sequence::route() {
   omega_.resize(n_.T, n_.H * n_.E);
   used_.assign(static_cast<std::size_t>(n_.T * n_.H * n_.E), 0);
@@ -215,7 +215,7 @@ void Sequence::route() {
   }
 }
 
-/// The convolution over all tokens, with the state of branch `part` before and after.
+/// Applies the convolution to all tokens, and updates the state of branch `part`.
 void Sequence::convolved(const Block& x, const Block& taps, std::string_view state, std::int64_t part,
                          Block& y) {
   const std::int64_t width = x.columns;
@@ -244,7 +244,7 @@ void Sequence::windows(std::int64_t e, std::int64_t h, const std::vector<std::in
   const std::int64_t m = e * n_.H + h;
   core.q = gathered(q_, tokens, h * n_.d, n_.d, q_rows_);
   core.k = gathered(k_, tokens, h * n_.d, n_.d, k_rows_);
-  // Every window has the values and the gates of its head: stride 0.
+  // All windows share the values and the gates of their head: their stride is 0.
   core.v = gathered(v_, tokens, h * n_.dv, n_.dv, v_rows_);
   core.q.shape = core.k.shape = {1, A, n_.N, n_.w};
   core.q.stride = core.k.stride = {A * n_.d, n_.d, n_.stride, 1};
@@ -256,7 +256,8 @@ void Sequence::windows(std::int64_t e, std::int64_t h, const std::vector<std::in
   core.l2norm = true;
 }
 
-/// The windows of branch e of head h on the tokens that use it, and their part of the mixture (8 to 16).
+/// Runs the windows of branch e of head h on the tokens that use it, and adds their part of the mixture (8 to
+/// 16).
 void Sequence::run_head(std::int64_t e, std::int64_t h) {
   std::vector<std::int64_t> active;
   for (std::int64_t t = 0; t < n_.T; ++t) {
@@ -308,7 +309,7 @@ void Sequence::normed(float* a, const float* z, const float* weight) const {
   for (std::int64_t c = 0; c < n_.dv; ++c) a[c] = a[c] * factor * weight[c] * layer::silu(z[c]);
 }
 
-/// Norm of each head, gate, projection (17, 18).
+/// Applies the norm of each head, the gate and the projection (17, 18).
 void Sequence::finish() {
   round_in_place(mixed_, kept_);
   store_rounded(mixed_, rows_of(call_.output("a"), b_), contract_.output);

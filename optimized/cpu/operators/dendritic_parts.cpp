@@ -30,7 +30,7 @@ void branch_weights(std::span<const float> logits, std::int64_t shared, std::int
     omega[shared + i] = std::exp(logits[i] - largest);
     sum += omega[shared + i];
   }
-  // Shared and chosen branches each sum to one before they share the token.
+  // The weights of shared and of chosen branches each sum to one before the two groups share the token.
   const float parts = (shared > 0 ? 1.0F : 0.0F) + (routed > 0 ? 1.0F : 0.0F);
   for (std::int64_t e = 0; e < shared; ++e) omega[e] = 1.0F / (static_cast<float>(shared) * parts);
   if (routed > 0) {

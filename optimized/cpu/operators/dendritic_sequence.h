@@ -7,20 +7,21 @@
 #include "optimized/call.h"
 #include "optimized/cpu/operators/layer_parts.h"
 
-/// The dendritic layer (EQUATIONS 7.3) on one sequence, its steps apart: a mutant overrides one of them.
+/// The dendritic layer (EQUATIONS 7.3) on one sequence, with a separate function for each step, so that a
+/// mutant can override one.
 namespace samestate::cpu::dendritic {
 
-/// The sizes of a call; letters as in EQUATIONS 7.2.
+/// The sizes of a call; the letters are those of EQUATIONS 7.2.
 struct Extents {
   explicit Extents(const OperatorArguments& call);
   std::int64_t T, H, N, d, stride, w, dv, shared, routed, candidates, E, W;
 };
 
-/// What all sequences share: the weights as right factors.
+/// Data shared by all sequences: the weights as right factors.
 struct Weights {
   Weights(const OperatorArguments& call, const Extents& n);
   Block q, k, v, g, o, b, a, q_taps, k_taps, v_taps;
-  std::vector<Block> q_expansion, k_expansion;  ///< of every head
+  std::vector<Block> q_expansion, k_expansion;  ///< for every head
 };
 
 /// One sequence of a call: reads its inputs, writes its outputs.
@@ -35,26 +36,29 @@ class Sequence {
   void run();
 
  protected:
-  /// y = x W, W transposed: of the hidden states and of heads of q and k; and of the gated mixture.
+  /// y = x W, with W given transposed: for the hidden states, for heads of q and k, and for the gated
+  /// mixture.
   virtual void product(const Block& x, const Block& weight, Block& y) const;
   virtual void output(const Block& gated, const Block& weight, Block& y) const;
-  /// q, k [T, H d] of branch e after its expansion and before its convolutions.
+  /// Called with q, k [T, H d] of branch e after its expansion and before its convolutions.
   virtual void expanded(std::int64_t, Block&, Block&) {}
-  /// Token t of a convolution with its silu: `history` is [W - 1 + T, channels].
+  /// Token t of a convolution followed by silu; `history` is [W - 1 + T, channels].
   virtual void convolve(const Block& taps, const Block& history, std::int64_t t, float* y) const;
   /// beta = sigma(b), g = -e^A softplus(a + bias).
   [[nodiscard]] virtual float strength(float b) const;
   [[nodiscard]] virtual float log_decay(float a, float bias, float rate) const;
-  /// q, k, v, g, beta, scale and l2norm of the windows of branch e of head h on `tokens`; a head is a window.
+  /// q, k, v, g, beta, scale and l2norm for the windows of branch e of head h on `tokens`; each window is a
+  /// head.
   virtual void windows(std::int64_t e, std::int64_t h, const std::vector<std::int64_t>& tokens,
                        Arguments& core);
   virtual void rule(Arguments& core) const { rule_of(core, Contract{}); }
   static void rule_of(const Arguments& core, const Contract& own);
-  /// to += omega times the sum of the windows' o, N rows `stride` apart: its branch's part of a token of a head.
+  /// to += omega times the sum of the windows' o, N rows that are `stride` apart: the contribution of a
+  /// branch to a token of a head.
   virtual void mix(const float* o, std::int64_t stride, float omega, float* to) const;
-  /// A head of the mixture, its norm, weight and gate by z, in place.
+  /// One head of the mixture: its norm, weight and gate by z, in place.
   virtual void normed(float* a, const float* z, const float* weight) const;
-  /// Whether token t of head h uses branch e.
+  /// True if token t of head h uses branch e.
   [[nodiscard]] bool uses(std::int64_t t, std::int64_t h, std::int64_t e) const {
     return used_[static_cast<std::size_t>((t * n_.H + h) * n_.E + e)] != 0;
   }
@@ -62,8 +66,9 @@ class Sequence {
   const Extents& n_;
   const Contract& contract_;
   const Format kept_;
-  Block v_, beta_, g_;                                                ///< [T, H dv] convolved; [T, E H]
-  std::vector<float> q_rows_, k_rows_, v_rows_, g_rows_, beta_rows_;  ///< what the views of windows() show
+  Block v_, beta_, g_;  ///< [T, H dv] convolved; [T, E H]
+  /// memory behind the views of windows()
+  std::vector<float> q_rows_, k_rows_, v_rows_, g_rows_, beta_rows_;
 
  private:
   void projected(const Block& x, const Block& weight, Block& y) const;
@@ -85,7 +90,7 @@ class Sequence {
   layer::Dense o_;
 };
 
-/// All sequences of a call, each by an Each, which is a Sequence.
+/// Evaluates all sequences of a call, each by an Each, which derives from Sequence.
 template <class Each>
 [[nodiscard]] Outcome run(const OperatorArguments& call, const Contract& contract) {
   const Extents extents(call);

@@ -7,7 +7,7 @@
 namespace samestate::cpu {
 namespace {
 
-constexpr std::int64_t kTile = 32;  // tokens that a task takes at a time
+constexpr std::int64_t kTile = 32;  // tokens that a task processes at a time
 
 }  // namespace
 

@@ -4,11 +4,11 @@
 
 namespace samestate::cpu {
 
-/// The router with its choice made on logits: K largest, then softmax over those. Tiles of tokens. Under a
+/// The router that chooses by logits: the K largest, then softmax over those, in tiles of tokens. Under a
 /// contract with 16-bit inputs logits and weights are kept in that format.
 [[nodiscard]] Outcome expert_router_logits_first(const OperatorArguments& call, const Contract& contract);
 
-/// The auxiliary loss in one pass over the tokens: counts as whole numbers, probabilities added up.
+/// The auxiliary loss in one pass over the tokens: counts are kept as integers, and probabilities are summed.
 [[nodiscard]] Outcome load_balance_one_pass(const OperatorArguments& call, const Contract& contract);
 
 }  // namespace samestate::cpu

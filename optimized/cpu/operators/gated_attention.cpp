@@ -16,7 +16,7 @@ namespace {
 /// Tokens of one task of the projections.
 constexpr std::int64_t kTokens = 32;
 
-/// Rows of a block as a tensor.
+/// Returns rows of a block as a tensor.
 TensorRows<const float> part(const Block& x, std::int64_t first, std::int64_t count, std::int64_t column,
                              std::int64_t width) {
   return {x.row(first) + column, count, width, x.stride};
@@ -76,7 +76,7 @@ class Layer {
     Block transposed;  ///< [in, out]
   };
 
-  /// q, gate, k and v of the rows [first, first + n) of the batch.
+  /// Projects the rows [first, first + n) of the batch to q, gate, k and v.
   void project_in(std::int64_t first, std::int64_t n, RotaryRow& rotary, Block& x, Block& y) {
     copy({call_.input("hidden").data + first * D_, n, D_, D_}, x);
     const std::int64_t pairs = call_.parameter("pairs");
@@ -94,7 +94,7 @@ class Layer {
       rotary.set(call_.input("cosine").data + (first + i) * pairs,
                  call_.input("sine").data + (first + i) * pairs);
       for (std::int64_t h = 0; h < H_; ++h) {
-        const float* query = y.row(i) + 2 * h * d_;  // then the gate of the same head
+        const float* query = y.row(i) + 2 * h * d_;  // the gate of the same head follows
         head(query, call_.input("q_norm").data, q_.row(first + i) + h * d_);
         std::copy_n(query + d_, d_, gate_.row(first + i) + h * d_);
       }
@@ -114,7 +114,7 @@ class Layer {
       round_values(y.row(i), v_.row(first + i), Hkv_ * d_, contract_.input);
   }
 
-  /// To a tap, a row of the batch.
+  /// Copies one row of the batch to a tap.
   void hand_out(std::string_view tap, std::int64_t row, const float* values, std::int64_t count,
                 std::int64_t column = 0) const {
     layer::hand_out(call_, tap, row / T_, row % T_, values, count, column);
@@ -143,7 +143,7 @@ class Layer {
   std::int64_t T_, D_, H_, Hkv_, d_;
   MatrixUnit unit_;
   std::array<Weight, 4> weights_{{{"q_proj", {}}, {"k_proj", {}}, {"v_proj", {}}, {"o_proj", {}}}};
-  Block q_, gate_, k_, v_, gated_;  ///< of all tokens of the batch
+  Block q_, gate_, k_, v_, gated_;  ///< for all tokens of the batch
 };
 
 }  // namespace

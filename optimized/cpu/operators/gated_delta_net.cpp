@@ -55,7 +55,7 @@ Outcome GatedDeltaNetLayer::run() {
   return {};
 }
 
-/// Hidden states to q, k, v, z, g, beta of sequence b, and its convolution state.
+/// Projects the hidden states of sequence b to q, k, v, z, g and beta, and updates its convolution state.
 void GatedDeltaNetLayer::project(std::int64_t b) {
   Block x, qkvz, ba, history;
   copy(rows_of(call_.input("x"), b), x);
@@ -98,8 +98,8 @@ void GatedDeltaNetLayer::project(std::int64_t b) {
   }
 }
 
-/// From the order of a checkpoint (by key head: q, k, then v and z of the heads it serves) to flat channels
-/// q, k, v, and z apart.
+/// Rearranges a checkpoint's order (for each key head: q, k, then v and z of the heads that it serves) into
+/// flat channels q, k, v, and z separately.
 void GatedDeltaNetLayer::ungroup(const float* grouped, float* flat, std::int64_t b, std::int64_t t) const {
   const std::int64_t served = R_ * dv_;
   for (std::int64_t h = 0; h < Hk_; ++h) {
@@ -117,7 +117,8 @@ void GatedDeltaNetLayer::normalise(const float* from, float* to) const {
   round_values(to, to, dk_, kept_);
 }
 
-/// g = -e^A softplus(a + bias), beta = sigma(b); by key head: b, then a of the heads it serves.
+/// Computes g = -e^A softplus(a + bias) and beta = sigma(b); for each key head, b and then a of the heads
+/// that it serves.
 void GatedDeltaNetLayer::gates(const float* ba, std::int64_t b, std::int64_t t) const {
   const float* rate = call_.input("A_log").data;
   const float* bias = call_.input("dt_bias").data;
@@ -130,7 +131,7 @@ void GatedDeltaNetLayer::gates(const float* ba, std::int64_t b, std::int64_t t) 
   }
 }
 
-/// What follows the rule, for sequence b.
+/// Computes what follows the rule for sequence b.
 void GatedDeltaNetLayer::finish(std::int64_t b) {
   Block core;
   core.resize(T_, Hv_ * dv_);

@@ -6,15 +6,15 @@
 #include "optimized/call.h"
 #include "optimized/cpu/operators/layer_parts.h"
 
-/// The Gated DeltaNet layer (EQUATIONS 5.6), its steps apart: a mutant overrides one of them. What lies between them is handed
-/// out where a call has taps (OperatorKernel::taps).
+/// The Gated DeltaNet layer (EQUATIONS 5.6) with a separate function for each step, so that a mutant can
+/// override one. Tensors between the steps are handed out if a call has taps (OperatorKernel::taps).
 namespace samestate::cpu {
 
-/// Norm of a row of `core`, `dv` wide, its weight and its gate by z, in place.
+/// The norm of a row of `core` of width `dv`, its weight and its gate by z, in place.
 void gated_norm(float* core, const float* z, const float* weight, std::int64_t dv);
 
-/// One call of the layer. Every token passes project() and finish(); the rule runs between them on the whole
-/// batch.
+/// One call of the layer. Every token goes through project() and finish(); between them the rule runs on the
+/// whole batch.
 class GatedDeltaNetLayer {
  public:
   GatedDeltaNetLayer(const OperatorArguments& call, const Contract& contract);
@@ -25,17 +25,18 @@ class GatedDeltaNetLayer {
   Outcome run();
 
  protected:
-  /// y = x W, W transposed: of the hidden states, and of the gated core.
+  /// y = x W, with W given transposed: for the hidden states and for the gated core.
   virtual void projected(const Block& x, const Block& weight, Block& y) const;
   virtual void output(const Block& gated, const Block& weight, Block& y) const;
-  /// Token t of the convolution with its silu: `history` is [W - 1 + T, channels].
+  /// Token t of the convolution followed by silu; `history` is [W - 1 + T, channels].
   virtual void convolved(const Block& taps, const Block& history, std::int64_t t, float* y) const;
   /// A head of q or k divided by its length, in place.
   virtual void normalised(float* x, std::int64_t dk) const;
   /// beta = sigma(b), g = -e^A softplus(a + bias).
   [[nodiscard]] virtual float strength(float b) const;
   [[nodiscard]] virtual float log_decay(float a, float bias, float rate) const;
-  /// The rule of all heads. q and k are normalised and rounded already, and its own operands are fp32 or those of a tf32 unit.
+  /// The rule for all heads. q and k are already normalised and rounded, and its own operands are fp32 or
+  /// those of a tf32 unit.
   virtual Outcome rule(Arguments& core) const { return rule_of(core, layer::of_core(contract_)); }
   [[nodiscard]] static Outcome rule_of(const Arguments& core, const Contract& own);
   virtual void normed(float* core, const float* z, const float* weight, std::int64_t dv) const;
@@ -58,7 +59,7 @@ class GatedDeltaNetLayer {
   View<float, 3> g_view_, beta_view_;
 };
 
-/// A call by a Layer, which is a GatedDeltaNetLayer.
+/// Evaluates a call by a Layer, which derives from GatedDeltaNetLayer.
 template <class Layer>
 [[nodiscard]] Outcome run_layer(const OperatorArguments& call, const Contract& contract) {
   return Layer(call, contract).run();

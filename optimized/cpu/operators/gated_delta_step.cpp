@@ -59,7 +59,7 @@ void GatedDeltaStepHead::normalise(float* x) const {
 
 float GatedDeltaStepHead::scale() const { return 1.0F / std::sqrt(static_cast<float>(dk_)); }
 
-/// In kLanes partial sums.
+/// Sums in kLanes partial sums.
 float GatedDeltaStepHead::dot(const float* x, const std::vector<float>& y) const {
   float partial[kLanes] = {};
   for (std::int64_t i = 0; i < dk_; ++i)
@@ -101,7 +101,7 @@ void GatedDeltaStepHead::token(std::int64_t b, std::int64_t t, std::int64_t h) {
 }
 
 Outcome gated_delta_step_expanded(const OperatorArguments& call, const Contract& contract) {
-  (void)slots_of(call);  // refuses what a head would round to a row
+  (void)slots_of(call);  // refuses slots that a head would round to another one
   const std::int64_t Hv = call.parameter("Hv");
   for_each_task(call.batch * Hv, call.threads, [&] {
     return [head = std::make_unique<GatedDeltaStepHead>(call, contract), Hv](std::int64_t task) {

@@ -8,11 +8,11 @@
 
 namespace samestate::cpu {
 
-/// One value head of one request at a time, the state held [dv, dk] while its slot's tokens pass. The stages stand apart: a
-/// mutant overrides one of them.
+/// One value head of one request at a time; its state is held as [dv, dk] while the tokens of its slot pass.
+/// Each stage is a function of its own, so that a mutant can override it.
 class GatedDeltaStepHead {
  public:
-  /// Both live as long as this.
+  /// Both arguments must outlive this object.
   GatedDeltaStepHead(const OperatorArguments& call, const Contract& contract);
   virtual ~GatedDeltaStepHead() = default;
   GatedDeltaStepHead(const GatedDeltaStepHead&) = delete;
@@ -21,9 +21,9 @@ class GatedDeltaStepHead {
   void run(std::int64_t b, std::int64_t h);
 
  protected:
-  /// The slot whose state request b goes on from; negative: none.
+  /// The slot whose state request b continues from; negative if none.
   [[nodiscard]] virtual std::int64_t slot_read(std::int64_t b) const;
-  /// The slot that gets the new state.
+  /// The slot that receives the new state.
   [[nodiscard]] virtual std::int64_t slot_written(std::int64_t b) const { return slot_read(b); }
   [[nodiscard]] virtual std::int64_t key_head(std::int64_t h) const { return h / (Hv_ / Hk_); }
   /// g of head h.
@@ -33,14 +33,15 @@ class GatedDeltaStepHead {
   /// dk elements of q or k.
   virtual void normalise(float* x) const;
   [[nodiscard]] virtual float scale() const;
-  /// One row of the state, dk elements, and its value v: u = beta (v - e^g S k), S <- e^g S + u k. Returns S q.
+  /// Processes one row of the state, dk elements, and its value v: u = beta (v - e^g S k), S <- e^g S + u k.
+  /// Returns S q.
   [[nodiscard]] virtual float pass(float* S, float v) const;
   [[nodiscard]] float dot(const float* x, const std::vector<float>& y) const;
 
   const OperatorArguments& call_;
   const Contract& contract_;
   std::int64_t Hk_, Hv_, P_, dk_, dv_;
-  std::vector<float> q_, k_;  ///< of the token
+  std::vector<float> q_, k_;  ///< of the current token
   float g_ = 0.0F, decay_ = 1.0F, strength_ = 0.0F;
 
  private:
@@ -54,8 +55,9 @@ class GatedDeltaStepHead {
   Block rows_;   ///< [dk, dv]
 };
 
-/// The serving step of Gated DeltaNet, gates and l2norm inside: each row of the state is read before it decays, written and
-/// read again in one pass over it. fp32 inside under every contract. Throws Error for a slot that the pool has not.
+/// The serving step of Gated DeltaNet with gates and l2norm inside: in one pass, each row of the state is
+/// read before it decays, written, and read again. It computes in fp32 under every contract. Throws Error for
+/// a slot outside the pool.
 [[nodiscard]] Outcome gated_delta_step_expanded(const OperatorArguments& call, const Contract& contract);
 
 }  // namespace samestate::cpu

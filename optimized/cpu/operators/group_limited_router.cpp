@@ -10,11 +10,12 @@
 namespace samestate::cpu {
 namespace {
 
-constexpr std::int64_t kTile = 32;  // tokens that a task takes at a time
-// Below this a sum of scores is next to those that fp32 has no number for.
+constexpr std::int64_t kTile = 32;  // tokens that a task processes at a time
+// A sum of scores below this is close to values that underflow in fp32.
 constexpr float kLeastSum = 0x1p-100F;
 
-/// Numbers of which the larger comes first, of equal ones the earlier one: the first `places` of those shown.
+/// Keeps the first `places` of the indices shown to it: larger values come first, and of equal values the
+/// earlier one.
 class Leaders {
  public:
   explicit Leaders(std::int64_t places) : places_(static_cast<std::size_t>(places)) {}
@@ -35,7 +36,7 @@ class Leaders {
   std::vector<float> value_;
 };
 
-/// One token at a time.
+/// Routes one token at a time.
 class GroupRouting {
  public:
   GroupRouting(std::int64_t N, std::int64_t G, std::int64_t M, std::int64_t K, const float* bias)
@@ -43,7 +44,7 @@ class GroupRouting {
 
   [[nodiscard]] const std::vector<float>& scores() const { return scores_; }
 
-  /// Weights of all N experts.
+  /// Computes the weights of all N experts.
   void route(const float* logits, float scaling, float* weights) {
     const std::int64_t N = std::ssize(scores_);
     groups_.clear();
@@ -58,7 +59,7 @@ class GroupRouting {
       groups_.show(first, width_ == 1 ? best : best + next);
     }
     experts_.clear();
-    // Not in order of index: where two are as large the lower one has to be seen first.
+    // The groups are not yet in order of index, but of two equal values the lower index must be seen first.
     kept_ = groups_.index();
     std::ranges::sort(kept_);
     for (const std::int64_t first : kept_) {
@@ -72,7 +73,7 @@ class GroupRouting {
         weights[i] = scores_[static_cast<std::size_t>(i)] * (scaling / sum);
       return;
     }
-    // s = e^l / (1 + e^l) with e^l far below the last place of 1.
+    // s = e^l / (1 + e^l), where e^l is far below the last place of 1.
     float largest = -std::numeric_limits<float>::infinity();
     for (const std::int64_t i : experts_.index()) largest = std::max(largest, logits[i]);
     sum = 0.0F;

@@ -9,9 +9,9 @@ namespace samestate::cpu {
 namespace {
 
 constexpr float kEpsilon = 1e-6F;
-constexpr std::int64_t kTile = 32;  // tokens that a task takes at a time
+constexpr std::int64_t kTile = 32;  // tokens that a task processes at a time
 
-/// Pairs (2i, 2i + 1) of each row turned by the angles of `cos` and `sin`.
+/// Rotates the pairs (2i, 2i + 1) of each row by the angles given by `cos` and `sin`.
 void turn_pairs(float* x, const float* cos, const float* sin, std::int64_t width) {
   for (std::int64_t i = 0; i < width / 2; ++i) {
     const float a = x[2 * i];
@@ -21,7 +21,7 @@ void turn_pairs(float* x, const float* cos, const float* sin, std::int64_t width
   }
 }
 
-/// x (mean x^2 + epsilon)^-1/2 w, in place.
+/// Computes x (mean x^2 + epsilon)^-1/2 w in place.
 void norm(float* x, const float* weight, std::int64_t width) {
   float squares = 0.0F;
   for (std::int64_t i = 0; i < width; ++i) squares += x[i] * x[i];
@@ -29,12 +29,12 @@ void norm(float* x, const float* weight, std::int64_t width) {
   for (std::int64_t i = 0; i < width; ++i) x[i] = x[i] * inverse * weight[i];
 }
 
-/// The tile's rows of the whole tensor of that name, transposed for project().
+/// Loads the whole tensor of that name, transposed for project().
 void load_weight(const OperatorArguments& call, std::string_view name, Block& to) {
   copy_transposed(rows_of(call.input(name), 0, false), to);
 }
 
-/// The tables' rows of token t of sequence b.
+/// The tables' rows for token t of sequence b.
 struct Angles {
   Angles(const OperatorArguments& call, std::int64_t b)
       : cos(rows_of(call.input("cos"), b)), sin(rows_of(call.input("sin"), b)) {}
@@ -75,7 +75,7 @@ Outcome latent_cache_fused(const OperatorArguments& call, const Contract& contra
 
 namespace {
 
-/// The call's weights and caches, laid out once for all heads.
+/// The weights and caches of the call, arranged once for all heads.
 class Absorbed {
  public:
   Absorbed(const OperatorArguments& call, const Contract& contract)
@@ -117,7 +117,8 @@ class Absorbed {
     Block up, q, nope, key_up, value_up, latent, tile, scores, mixed, values;
   };
 
-  /// What the queries project, compressed where the call has it, and [c | k^R] transposed.
+  /// Prepares the input of the queries' projections, compressed if the call has it so, and [c | k^R]
+  /// transposed.
   void prepare(std::int64_t b) {
     const auto at = static_cast<std::size_t>(b);
     copy(rows_of(call_.input("x"), b), queries_[at]);
@@ -153,7 +154,7 @@ class Absorbed {
     const auto up = rows_of(call_.input("q_up"), 0, false).rows(h * (dn_ + dr_), dn_ + dr_);
     const auto kv_up = rows_of(call_.input("kv_up"), 0, false).rows(h * (dn_ + dv_), dn_ + dv_);
     copy_transposed(up, s.up);
-    copy(kv_up.rows(0, dn_), s.key_up);                 // q^N W_UK, [dn, dc] as it lies
+    copy(kv_up.rows(0, dn_), s.key_up);                 // q^N W_UK uses [dn, dc] as it is stored
     copy_transposed(kv_up.rows(dn_, dv_), s.value_up);  // [dc, dv]
     project(queries_[at], s.up, s.q, unit_);
     round_in_place(s.q, contract_.input);
@@ -174,14 +175,14 @@ class Absorbed {
     }
   }
 
-  /// Rows of head h, of the tokens from `begin` on, to a tap [B, T, H, width].
+  /// Copies rows of head h, of the tokens from `begin` on, to a tap [B, T, H, width].
   void hand_out(std::string_view tap, std::int64_t b, std::int64_t h, std::int64_t begin, const Block& x,
                 std::int64_t width) const {
     for (std::int64_t i = 0; i < x.rows; ++i)
       layer::hand_out(call_, tap, b, begin + i, x.row(i), width, h * width);
   }
 
-  /// Rows [begin, begin + n) of the queries [W_UK^T q^N | q^R].
+  /// Computes rows [begin, begin + n) of the queries [W_UK^T q^N | q^R].
   void queries(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t n, Scratch& s) const {
     s.tile.resize(n, dc_ + dr_);
     for (std::int64_t i = 0; i < n; ++i) {
@@ -195,7 +196,8 @@ class Absorbed {
     }
   }
 
-  /// sum_s p_s c_s of a tile: exponentials are summed and kept as operands, the division comes last.
+  /// Computes sum_s p_s c_s tile by tile: exponentials are summed and kept as operands, and the division
+  /// comes last.
   void attend(std::size_t at, std::int64_t begin, Scratch& s) const {
     const float scale = 1.0F / std::sqrt(static_cast<float>(dn_ + dr_));
     product(unit_, s.tile, transposed_keys_[at], s.scores);

@@ -8,13 +8,14 @@
 
 #include "optimized/cpu/operators/tensor.h"
 
-/// What layers around a matrix recurrence are made of, in fp32.
+/// Building blocks of layers around a matrix recurrence, in fp32.
 namespace samestate::cpu::layer {
 
-/// What a kernel of the contract keeps between two products: its operands' format.
+/// The format in which a kernel of the contract keeps values between two products: that of its operands.
 [[nodiscard]] inline Format kept(const Contract& contract) { return contract.input; }
 
-/// Of the core of a layer, whose q, k and v the layer has rounded already: on a tf32 unit the family's own points, else fp32.
+/// The contract for the core of a layer, whose q, k and v the layer has already rounded: the family's own
+/// points on a tf32 unit, else fp32.
 [[nodiscard]] inline Contract of_core(const Contract& contract) {
   return MatrixUnit::of(contract).operand == Format::none ? Contract{} : contract;
 }
@@ -26,7 +27,7 @@ namespace samestate::cpu::layer {
   return to;
 }
 
-/// 1 / (1 + e^-x), from the side that does not overflow.
+/// 1 / (1 + e^-x), evaluated on the side that does not overflow.
 [[nodiscard]] inline float logistic(float x) {
   const float e = std::exp(-std::fabs(x));
   return (x < 0.0F ? e : 1.0F) / (1.0F + e);
@@ -48,7 +49,7 @@ namespace samestate::cpu::layer {
   return 1.0F / std::sqrt(sum / static_cast<float>(width) + epsilon);
 }
 
-/// y[c] = silu(sum_j w[j, c] history[first + j, c]): one token of a short convolution, `taps` [W, C].
+/// y[c] = silu(sum_j w[j, c] history[first + j, c]): one token of a short convolution, with `taps` [W, C].
 inline void convolve(const Block& taps, const Block& history, std::int64_t first, float* y) {
   const std::int64_t width = taps.columns;
   std::fill_n(y, width, 0.0F);
@@ -60,7 +61,8 @@ inline void convolve(const Block& taps, const Block& history, std::int64_t first
   for (std::int64_t c = 0; c < width; ++c) y[c] = silu(y[c]);
 }
 
-/// `count` values of token t of sequence b, from `column` on, to a tap [B, T, ...], where the call asks for it.
+/// Writes `count` values of token t of sequence b, from `column` on, to a tap [B, T, ...], if the call asks
+/// for it.
 inline void hand_out(const OperatorArguments& call, std::string_view tap, std::int64_t b, std::int64_t t,
                      const float* values, std::int64_t count, std::int64_t column = 0) {
   const NamedTensor<float>* to = call.tap(tap);
@@ -70,7 +72,7 @@ inline void hand_out(const OperatorArguments& call, std::string_view tap, std::i
   std::copy_n(values, count, to->data + (b * call.tokens + t) * width + column);
 }
 
-/// A dense tensor of the call's own.
+/// A dense tensor that the call owns.
 struct Dense {
   std::vector<float> values;
   template <std::size_t Rank>

@@ -14,14 +14,14 @@ namespace {
 using mixer::for_each_tile;
 using mixer::part;
 
-/// EQUATIONS 5.10: norms of the public checkpoints.
+/// EQUATIONS 5.10: the epsilon of the norms in public checkpoints.
 constexpr float kNormEpsilon = 1e-5F;
 
 void require_chunk(const OperatorArguments& call) {
   if (call.chunk < 1) throw Error("chunk=" + std::to_string(call.chunk) + ": a chunk holds at least 1 token");
 }
 
-/// A block of activations [B T, width] to a tap, where the call asks for it.
+/// Copies a block of activations [B T, width] to a tap if the call asks for it.
 void hand_out(const OperatorArguments& call, std::string_view tap, const Block& x) {
   for (std::int64_t b = 0; b < call.batch; ++b) {
     for (std::int64_t t = 0; t < call.tokens; ++t)
@@ -29,7 +29,7 @@ void hand_out(const OperatorArguments& call, std::string_view tap, const Block& 
   }
 }
 
-/// in_proj of every token: [B T, width of the projection].
+/// Computes in_proj of every token: [B T, width of the projection].
 Block projected_input(const OperatorArguments& call, const MatrixUnit& unit, Format format) {
   const Block weight = layer::transposed(call.input("in_proj"));
   Block projected;
@@ -42,7 +42,7 @@ Block projected_input(const OperatorArguments& call, const MatrixUnit& unit, For
   return projected;
 }
 
-/// out_proj of every token, from [B T, Di].
+/// Computes out_proj of every token from [B T, Di].
 void project_output(const OperatorArguments& call, const MatrixUnit& unit, const Block& x, Format format) {
   const Block weight = layer::transposed(call.input("out_proj"));
   Block out;
@@ -55,7 +55,7 @@ void project_output(const OperatorArguments& call, const MatrixUnit& unit, const
   });
 }
 
-/// The convolution of one sequence over the columns [first, first + C) of `projected`.
+/// Returns the convolution of one sequence over the columns [first, first + C) of `projected`.
 mixer::Convolution convolution_of(const OperatorArguments& call, const Block& taps, const Block& projected,
                                   std::int64_t first, std::int64_t b) {
   return {taps, call.input("conv1d_bias").data, rows_of(call.input("convolution"), b),
@@ -167,7 +167,7 @@ Outcome mamba2_mixer_chunks(const OperatorArguments& call, const Contract& contr
   });
 
   hand_out(call, "y", y);
-  // The gate first, then the norm of each group (not rms_norm_gated's order).
+  // The gate comes first and then the norm of each group (the reverse of rms_norm_gated's order).
   const std::int64_t width = Di / call.parameter("norm_groups");
   const float* weight = call.input("norm").data;
   for_each_tile(call, [&](std::int64_t b, std::int64_t begin, std::int64_t n) {

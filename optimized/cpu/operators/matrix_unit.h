@@ -6,15 +6,17 @@
 #include "optimized/cpu/fused_sums.h"
 #include "optimized/cpu/rounding.h"
 
-/// The unit that makes an operator's products: tensor cores take tf32 operands of fp32 data, rounded to nearest or cut off.
+/// The unit that computes an operator's products: tensor cores take tf32 operands of fp32 data, rounded to
+/// nearest or truncated.
 namespace samestate::cpu {
 
-/// Sums of FusedSums, of operands that were rounded to `operand` on their way in.
+/// FusedSums of operands that are first rounded to `operand`.
 struct MatrixUnit {
   Format operand = Format::
-      none;  ///< none: nothing is rounded; operands of 16 bit are stored so before they are multiplied
+      none;  ///< none if nothing is rounded; 16-bit operands are stored in their format before they are
+             ///< multiplied
 
-  /// Of a contract whose storage is fp32 and whose operands q and k are tf32.
+  /// The unit of a contract with fp32 storage whose operands q and k are tf32.
   [[nodiscard]] static MatrixUnit of(const Contract& contract) {
     const bool tf32 =
         contract.qk == Format::tf32 || contract.qk == Format::tf32_truncated || contract.qk == Format::tf32x3;

@@ -7,8 +7,8 @@
 #include "optimized/cpu/operators/layer_parts.h"
 #include "optimized/cpu/operators/tensor.h"
 
-/// The stages that both Mamba mixers have around their scan. Between stages activations of all sequences lie
-/// in one block, [B T, width]; a task is a tile of one sequence's tokens.
+/// The stages that both Mamba mixers have around their scan. Between stages the activations of all sequences
+/// are in one block, [B T, width]; a task is a tile of one sequence's tokens.
 namespace samestate::cpu::mixer {
 
 inline constexpr std::int64_t kTile = 32;  ///< tokens
@@ -23,7 +23,7 @@ inline constexpr std::int64_t kTile = 32;  ///< tokens
   return {x.row(begin) + first, n, width, x.stride};
 }
 
-/// visit(b, begin, n) for every tile of every sequence, on the call's threads.
+/// Calls visit(b, begin, n) for every tile of every sequence, on the call's threads.
 template <class Visit>
 void for_each_tile(const OperatorArguments& call, Visit&& visit) {
   const std::int64_t tiles = (call.tokens + kTile - 1) / kTile;
@@ -65,7 +65,7 @@ struct Convolution {
     for (std::int64_t c = 0; c < x.width; ++c) y[c] = layer::silu(y[c]);
     round_values(y, y, x.width, format);
   }
-  /// The last W - 1 inputs.
+  /// Stores the last W - 1 inputs.
   void store_state(const TensorRows<float>& to, Format format) const {
     for (std::int64_t i = 0; i < to.count; ++i) round_values(input(x.count + i), to.row(i), to.width, format);
   }

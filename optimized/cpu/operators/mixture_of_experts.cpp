@@ -23,7 +23,7 @@ Expert expert_of(const OperatorArguments& call, std::int64_t i) {
           rows_of(call.input("down"), 0, false).rows(i * D, D)};
 }
 
-/// An expert on a block of tokens.
+/// Applies an expert to a block of tokens.
 class ExpertProduct {
  public:
   const Block& operator()(const Expert& expert, const Block& x, const MatrixUnit& unit, Format format) {
@@ -42,14 +42,14 @@ class ExpertProduct {
     return out_;
   }
 
-  /// The activated rows of the last block.
+  /// Returns the activated rows of the last block.
   [[nodiscard]] const Block& hidden() const { return hidden_; }
 
  private:
   Block weight_, hidden_, up_, out_;
 };
 
-/// What a token's router chose, to the taps.
+/// Copies the router's choice for a token to the taps.
 void hand_out_choice(const OperatorArguments& call, std::int64_t b, std::int64_t t,
                      const TokenRouting& routing) {
   for (std::int64_t r = 0; r < std::ssize(routing.experts()); ++r) {
@@ -66,7 +66,7 @@ struct Assignments {
   std::vector<float> weight;        ///< [T K] by slot
 };
 
-/// `logits(t)`: those of token t of sequence b.
+/// `logits(t)` returns those of token t of sequence b.
 template <class Logits>
 Assignments assign(const OperatorArguments& call, std::int64_t b, Format format, const Logits& logits) {
   const std::int64_t tokens = call.tokens;
@@ -92,7 +92,7 @@ Assignments assign(const OperatorArguments& call, std::int64_t b, Format format,
   return a;
 }
 
-/// y <- the routed sum of sequence b.
+/// Computes y as the routed sum of sequence b.
 void grouped_experts(const OperatorArguments& call, const Contract& contract, const Assignments& a,
                      std::int64_t b, Block& y) {
   const MatrixUnit unit = MatrixUnit::of(contract);
@@ -130,7 +130,7 @@ void grouped_experts(const OperatorArguments& call, const Contract& contract, co
   }
 }
 
-/// W x for one token, W [out, in].
+/// Computes W x for one token, with W [out, in].
 void multiply(const MatrixUnit& unit, const TensorRows<const float>& weight, const float* x,
               std::vector<float>& y) {
   y.resize(static_cast<std::size_t>(weight.count));

@@ -9,7 +9,7 @@
 namespace samestate::cpu {
 namespace {
 
-/// Eight partial sums, one a lane.
+/// Sums in eight partial sums, one per lane.
 float sum_of_squares(const float* x, std::int64_t count) {
   Lanes sums = {};
   std::int64_t i = 0;

@@ -24,7 +24,7 @@ void OnlineAttention::add(const AttentionHead& head, std::int64_t first, std::in
   copy_transposed(head.k.rows(begin, end - begin), k_transposed_);
   copy(head.v.rows(begin, end - begin), v_);
   product(head.unit, q_, k_transposed_, scores_);
-  const std::int64_t position = head.k.count - head.q.count + first;  // of the first query
+  const std::int64_t position = head.k.count - head.q.count + first;  // position of the first query
   for (std::int64_t i = 0; i < n; ++i) {
     float* score = scores_.row(i);
     const std::int64_t seen = std::clamp<std::int64_t>(position + i + 1 - begin, 0, end - begin);
@@ -57,7 +57,7 @@ void OnlineAttention::run(const AttentionHead& head, std::int64_t tile, Block& o
   o.resize(head.q.count, head.v.width);
   for (std::int64_t first = 0; first < head.q.count; first += kQueries) {
     const std::int64_t n = std::min(kQueries, head.q.count - first);
-    const std::int64_t keys = head.k.count - head.q.count + first + n;  // that these queries see
+    const std::int64_t keys = head.k.count - head.q.count + first + n;  // keys that these queries see
     softmax_.clear(n, head.v.width);
     for (std::int64_t begin = 0; begin < keys; begin += tile)
       add(head, first, n, begin, std::min(keys, begin + tile), softmax_);
@@ -83,7 +83,7 @@ void OnlineAttention::run_merged(const AttentionHead& head, std::int64_t tile, B
       for (const RunningSoftmax& part : parts_)
         softmax_.largest[row] = std::max(softmax_.largest[row], part.largest[row]);
       for (const RunningSoftmax& part : parts_) {
-        // A tile that this query does not see has the largest score -infinity and the factor 0.
+        // For a tile that this query does not see, the largest score is -infinity and the factor 0.
         const float factor = std::exp(part.largest[row] - softmax_.largest[row]);
         softmax_.sum[row] += factor * part.sum[row];
         for (std::int64_t c = 0; c < softmax_.values.stride; ++c)

@@ -4,18 +4,18 @@
 
 namespace samestate::cpu {
 
-/// One query head against the keys of its group, causal: query t stands at position k.count - q.count + t.
+/// One query head and the keys of its group, causal: query t is at position k.count - q.count + t.
 struct AttentionHead {
   TensorRows<const float> q;  ///< [T, d]
   TensorRows<const float> k;  ///< [S, d]
   TensorRows<const float> v;  ///< [S, dv]
   float scale = 1.0F;
-  Format probability = Format::fp32;  ///< of e^{score - maximum} as operand of the values
+  Format probability = Format::fp32;  ///< for e^{score - maximum} as operand of the product with the values
   MatrixUnit unit = {};
 };
 
-/// The running softmax of some queries: of the keys so far their largest score, the sum of e^{score -
-/// largest} and the values weighted so.
+/// The running softmax of some queries: for the keys so far, the largest score, the sum of e^{score -
+/// largest}, and the sum of the values with these weights.
 struct RunningSoftmax {
   std::vector<float> largest, sum;
   Block values;  ///< [queries, dv]
@@ -25,19 +25,19 @@ struct RunningSoftmax {
   void finish();
 };
 
-/// Softmax attention a tile of keys at a time, the scores of a tile alone in memory.
+/// Softmax attention over one tile of keys at a time, with only the scores of one tile in memory.
 class OnlineAttention {
  public:
-  /// Queries that share a pass over the keys.
+  /// Queries that share one pass over the keys.
   static constexpr std::int64_t kQueries = 24;
 
-  /// o [T, dv], tiles of `tile` keys, one running softmax.
+  /// o [T, dv], with tiles of `tile` keys and one running softmax.
   void run(const AttentionHead& head, std::int64_t tile, Block& o);
-  /// The same, a running softmax a tile, merged afterwards under the largest of their maxima.
+  /// The same with one running softmax per tile, merged afterwards under the largest of their maxima.
   void run_merged(const AttentionHead& head, std::int64_t tile, Block& o);
 
  private:
-  /// Queries [first, first + n) and keys [begin, end) into `softmax`.
+  /// Adds the keys [begin, end) to `softmax` for the queries [first, first + n).
   void add(const AttentionHead& head, std::int64_t first, std::int64_t n, std::int64_t begin,
            std::int64_t end, RunningSoftmax& softmax);
 

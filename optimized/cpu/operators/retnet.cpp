@@ -10,7 +10,7 @@ namespace {
 
 float decay_of(std::int64_t h) { return 1.0F - std::ldexp(1.0F, static_cast<int>(-5 - h)); }
 
-/// One head of normalised retention, chunk after chunk.
+/// One head of normalised retention, computed chunk by chunk.
 class NormalisedHead {
  public:
   NormalisedHead(const OperatorArguments& call, const Contract& contract)
@@ -37,7 +37,7 @@ class NormalisedHead {
   }
 
  private:
-  /// gamma^n and their running sums, the sums of the rows of D.
+  /// Computes gamma^n, its running sums and the sums of the rows of D.
   void powers(float gamma, std::int64_t chunk) {
     power_.assign(static_cast<std::size_t>(chunk + 1), 1.0F);
     total_.assign(static_cast<std::size_t>(chunk + 1), 1.0F);
@@ -80,8 +80,8 @@ class NormalisedHead {
     }
   }
 
-  /// The state behind a whole chunk, over the decay sum of its last row; returns its scale, the largest
-  /// absolute column sum.
+  /// Computes the state after a whole chunk, divided by the decay sum of its last row; returns its scale, the
+  /// largest absolute column sum.
   float carry(std::int64_t chunk) {
     const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
     for (std::int64_t j = 0; j < chunk; ++j) {
@@ -106,10 +106,10 @@ class NormalisedHead {
   MatrixUnit unit_;
   std::vector<float> power_, total_, scale_;
   Block q_, k_transposed_, v_, scores_, o_, before_, written_, state_;
-  Block operand_;  ///< the state over its scale
+  Block operand_;  ///< the state divided by its scale
 };
 
-/// One head of the recurrence.
+/// Computes one head of the recurrence.
 void recur(const OperatorArguments& call, const Contract& contract, std::int64_t b, std::int64_t h, Block& S,
            std::vector<float>& o) {
   const std::int64_t dk = call.parameter("dk");
@@ -152,7 +152,7 @@ void recur(const OperatorArguments& call, const Contract& contract, std::int64_t
   *rows_of(call.output("s"), b).row(h) = s;
 }
 
-/// Turns the interleaved pairs of every head of x by the angles of positions first, first + 1, ...
+/// Rotates the interleaved pairs of every head of x by the angles of positions first, first + 1, ...
 void turn(Block& x, std::int64_t width, std::int64_t first) {
   const std::int64_t pairs = width / 2;
   for (std::int64_t i = 0; i < pairs; ++i) {
@@ -259,7 +259,8 @@ Outcome multi_scale_retention_chunks(const OperatorArguments& call, const Contra
   core.final_state = row_major<float, 4>(call.output("S").data, {B, H, dk, dv});
   core.chunk = std::max<std::int64_t>(call.chunk, 1);
   core.threads = call.threads;
-  // Operands of the core are fp32, or those of a tf32 unit: the layer rounds what passes from part to part.
+  // The core's operands are fp32 or those of a tf32 unit: the layer rounds what passes from one part to the
+  // next.
   if (Outcome outcome = run_chunked<RETENTION>(core, layer::of_core(contract));
       outcome.kind != Outcome::Kind::ran)
     return outcome;

@@ -6,20 +6,20 @@
 
 namespace samestate::cpu {
 
-/// Rotation of all heads of a token by tables as wide as a head: y = x cos + partner(x) sin.
+/// Rotation of all heads of a token with tables as wide as a head: y = x cos + partner(x) sin.
 [[nodiscard]] Outcome rotary_embedding_full_width(const OperatorArguments& call, const Contract& contract);
 
-/// The tables of one token over the columns of a head. Columns that do not turn have cosine 1 and sine 0.
+/// The tables of one token over the columns of a head. Columns that are not rotated have cosine 1 and sine 0.
 class RotaryRow {
  public:
   RotaryRow(std::int64_t width, std::int64_t pairs, bool interleaved);
   /// cosine, sine: [pairs] of the token.
   void set(const float* cosine, const float* sine);
-  /// y <- x turned, one head. x and y are different memory.
+  /// y <- x rotated, for one head. x and y must not overlap.
   void turn(const float* x, float* y) const;
 
  private:
-  std::vector<std::int64_t> partner_;  ///< of each column; a column that does not turn is its own
+  std::vector<std::int64_t> partner_;  ///< for each column; a column that is not rotated is its own partner
   std::vector<float> cosine_, sine_;
   std::int64_t pairs_;
   std::int64_t step_;      ///< from a pair's first column to the next pair's

@@ -7,10 +7,11 @@
 
 #include "optimized/cpu/rounding.h"
 
-/// Top-k routing of one token, as the kernels of mixtures of experts share it.
+/// Top-k routing of one token, shared by the kernels of mixtures of experts.
 namespace samestate::cpu {
 
-/// The K experts of a token by descending logit, equal ones by number, and their renormalised weights.
+/// The K experts of a token in order of descending logit (the lower index first among equals), and their
+/// renormalised weights.
 class TokenRouting {
  public:
   explicit TokenRouting(std::int64_t K)
@@ -19,7 +20,7 @@ class TokenRouting {
   [[nodiscard]] const std::vector<std::int64_t>& experts() const { return experts_; }
   [[nodiscard]] const std::vector<float>& weights() const { return weights_; }
 
-  /// Chooses in one pass over the N >= K logits; the weights are the softmax of those chosen, kept in
+  /// Chooses in one pass over the N >= K logits; the weights are the softmax of the chosen ones, kept in
   /// `format`.
   void choose(const float* logits, std::int64_t N, Format format) {
     std::size_t found = 0;

@@ -11,14 +11,14 @@
 namespace samestate::cpu {
 namespace {
 
-/// What multiplies B u; expm1 keeps the digits of a small product.
+/// Returns the factor of B u; expm1 keeps the digits of a small product.
 float input_factor(float delta, float A, bool hold) {
   if (!hold) return delta;
   const float x = delta * A;
   return x == 0.0F ? delta : std::expm1(x) / A;
 }
 
-/// later after earlier, into `a` and `b`, which may be either of them.
+/// Composes the later map after the earlier one into `a` and `b`, which may alias either of them.
 void compose(const float* earlier_a, const float* earlier_b, const float* later_a, const float* later_b,
              float* a, float* b, std::int64_t width) {
   for (std::int64_t n = 0; n < width; ++n) {
@@ -28,7 +28,7 @@ void compose(const float* earlier_a, const float* earlier_b, const float* later_
   }
 }
 
-/// Every channel of every sequence of a call through `scan_channel(scan, sequence, d)`.
+/// Runs every channel of every sequence of a call through `scan_channel(scan, sequence, d)`.
 template <class ScanChannel>
 Outcome scan_channels(const OperatorArguments& call, const Contract& contract, ScanChannel&& scan_channel) {
   const std::int64_t D = call.parameter("D");
@@ -146,7 +146,8 @@ void ChannelScan::by_tree(const ScanSequence& x, std::int64_t d) {
                 tree_a_.row(right), tree_b_.row(right), N);
       }
     }
-    // Down: a node holds what comes before its tokens, first for the left child, then with it for the right.
+    // On the way down a node holds the product of all tokens before its own: unchanged for the left child,
+    // times the left child for the right.
     std::fill_n(tree_a_.row(leaves - 1), N, 1.0F);
     std::fill_n(tree_b_.row(leaves - 1), N, 0.0F);
     for (std::int64_t half = leaves / 2; half >= 1; half /= 2) {

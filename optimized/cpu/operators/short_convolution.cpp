@@ -27,7 +27,7 @@ class ChannelBlock {
       }
     }
     const auto x = rows_of(call_.input("x"), b).columns(first, n);
-    // Times -(W - 1) .. -1 are the carried inputs.
+    // Times -(W - 1) .. -1 hold the carried inputs.
     const auto past = rows_of(call_.input("state"), b).columns(first, n);
     const auto input = [&](std::int64_t t) { return t < 0 ? past.row(W_ - 1 + t) : x.row(t); };
     for (std::int64_t t = 1 - W_; t < call_.tokens; ++t) {

@@ -45,7 +45,7 @@ Outcome tiled(const OperatorArguments& call, const Contract& contract, Run run) 
   return {};
 }
 
-/// Some tokens of all query heads of one key head.
+/// Some tokens of all query heads that share one key head.
 class Group {
  public:
   static constexpr std::int64_t kTokens = 16;
@@ -78,7 +78,7 @@ class Group {
   }
 
  private:
-  /// The first `seen` scores become probabilities, the others 0.
+  /// Turns the first `seen` scores into probabilities and sets the others to 0.
   void softmax(float* score, std::int64_t seen) const {
     float largest = -HUGE_VALF;
     for (std::int64_t s = 0; s < seen; ++s) {

@@ -35,7 +35,8 @@ void DualityChunks::step(const DualityHead& head, std::int64_t begin, std::int64
     for (std::int64_t c = 0; c < P; ++c) writes_.row(i)[c] = delta * x.row(i)[c];
   }
 
-  // C B^T under the mask: sums_[j] is the log-decay from token j to token i, added up and not subtracted.
+  // C B^T under the mask: sums_[j] is the log-decay from token j to token i, computed by addition instead of
+  // subtraction.
   product_lower(head.unit, C_, B_transposed_, scores_);
   sums_.assign(static_cast<std::size_t>(n), 0.0F);
   decay_.resize(static_cast<std::size_t>(n));  // from each token to the chunk's end, after the last row

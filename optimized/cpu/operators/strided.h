@@ -6,8 +6,8 @@
 
 namespace samestate::cpu {
 
-/// A kernel of dense tensors as one that takes strided ones: it is called on dense copies, and what it wrote
-/// is put where the caller's tensors lie, as a wrapper does that makes its arguments contiguous.
+/// Makes a kernel that takes only dense tensors accept strided ones: it runs on dense copies, and its outputs
+/// are copied to where the caller's tensors are, like a wrapper that makes its arguments contiguous.
 [[nodiscard]] std::function<Outcome(const OperatorArguments&, const Contract&)> with_dense_copies(
     Outcome (*run)(const OperatorArguments&, const Contract&));
 

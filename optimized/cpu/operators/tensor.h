@@ -8,10 +8,11 @@
 #include "optimized/cpu/products.h"
 #include "optimized/operator_kernel.h"
 
-/// What the operators' kernels share: parts of named tensors as blocks, and the output's rounding.
+/// Helpers shared by the operators' kernels: parts of named tensors as blocks, and the rounding of the
+/// output.
 namespace samestate::cpu {
 
-/// Rows of `width` values that lie `stride` apart.
+/// Rows of `width` values whose starts are `stride` apart.
 template <class T>
 struct TensorRows {
   T* data = nullptr;
@@ -29,8 +30,8 @@ struct TensorRows {
   }
 };
 
-/// Sequence b of a tensor [B, ..., width], all extents between flattened to rows; with `batched` false the
-/// whole tensor.
+/// Sequence b of a tensor [B, ..., width], with all extents in between flattened to rows; if `batched` is
+/// false, the whole tensor.
 template <class T>
 [[nodiscard]] TensorRows<T> rows_of(const NamedTensor<T>& tensor, std::int64_t b, bool batched = true) {
   const std::int64_t width = tensor.shape.empty() ? 1 : tensor.shape.back();
@@ -57,7 +58,8 @@ inline void store_rounded(const Block& from, const TensorRows<float>& to, Format
   for (std::int64_t i = 0; i < to.count; ++i) round_values(from.row(i), to.row(i), to.width, format);
 }
 
-/// y = x W^T for x [rows, in] and W [out, in] (the layout of checkpoints), W given transposed: [in, out].
+/// y = x W^T for x [rows, in] and W [out, in] (the layout of checkpoints), with W given transposed: [in,
+/// out].
 inline void project(const Block& x, const Block& weight_transposed, Block& y, const MatrixUnit& unit) {
   product(unit, x, weight_transposed, y);
 }

@@ -8,7 +8,7 @@
 namespace samestate::cpu {
 namespace {
 
-/// Every token's state by `beta(eta, |k|^2)`.
+/// Computes the state of every token with the step `beta(eta, |k|^2)`.
 template <class Beta>
 Outcome steps(const OperatorArguments& call, const Contract& contract, const Beta& beta) {
   const std::int64_t T = call.tokens;

@@ -43,8 +43,9 @@ struct SoftmaxAttention {
   }
 };
 
-/// The layer: projections, norms and rotation of q and k, attention with the gate behind its quotient, projection. Projections
-/// and what is normalised and turned are rounded as the reference marks them; what the gate multiplies is not.
+/// The layer: projections, norms and rotation of q and k, attention with the gate applied after its division,
+/// and the output projection. Projections and normalised or rotated values are rounded where the reference
+/// marks them; the input of the gate is not.
 struct GatedAttention {
   template <class Operand>
   struct Parameters {

@@ -58,7 +58,7 @@ struct AttentionParameters {
   [[nodiscard]] SAMESTATE_DEVICE std::int64_t token_of(std::int64_t row) const {
     return static_cast<std::uint32_t>(row) / static_cast<std::uint32_t>(group);
   }
-  /// Of q and of o, in heads, where row `row` of a key head begins.
+  /// Returns the index in heads at which row `row` of a key head begins in q and in o.
   [[nodiscard]] SAMESTATE_DEVICE std::int64_t head_of_row(std::int64_t b, int key_head,
                                                           std::int64_t row) const {
     const std::int64_t token = token_of(row);
@@ -109,7 +109,7 @@ struct AttentionItem {
   [[nodiscard]] SAMESTATE_DEVICE const Operand* values(const AttentionParameters<Operand>& p) const {
     return p.v + (b * p.keys + begin) * p.value_stride + static_cast<std::int64_t>(key_head) * p.value_width;
   }
-  /// Of the item's keys, those that its row `row` sees.
+  /// Returns how many of the item's keys its row `row` sees.
   template <class Operand>
   [[nodiscard]] SAMESTATE_DEVICE int seen(const AttentionParameters<Operand>& p, int row) const {
     const std::int64_t of_row = p.seen(first_row + row);
@@ -167,7 +167,7 @@ struct AttentionSteps {
   }
   [[nodiscard]] SAMESTATE_DEVICE bool single() const { return chunk_end() - chunk_begin <= kAttentionKeys; }
   [[nodiscard]] SAMESTATE_DEVICE bool left() const { return begin < end; }
-  /// Whether a chunk is met for the first time.
+  /// Returns true if this is the first visit to a chunk.
   [[nodiscard]] SAMESTATE_DEVICE bool opens() const { return begin == chunk_begin && (!values || single()); }
   [[nodiscard]] SAMESTATE_DEVICE bool first_values() const { return values && begin == chunk_begin; }
   [[nodiscard]] SAMESTATE_DEVICE int keys() const {

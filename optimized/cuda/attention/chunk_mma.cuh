@@ -63,7 +63,7 @@ struct AttentionTiles {
 
   static SAMESTATE_DEVICE int row_warp() { return warp_index() / kColumnWarps; }
   static SAMESTATE_DEVICE int column_warp() { return warp_index() % kColumnWarps; }
-  /// Of the item's rows, the first of this lane's in its warp's m-th tile; the other is 8 below.
+  /// Returns the first of this lane's rows of the item in its warp's m-th tile; the other is 8 below.
   static SAMESTATE_DEVICE int lane_row(int m) { return (row_warp() * kRowTiles + m) * 16 + lane_index() / 4; }
 
   static SAMESTATE_DEVICE void zero_16(Bf16* to) { *reinterpret_cast<Vector<Bf16, 8>*>(to) = {}; }
@@ -120,7 +120,7 @@ struct AttentionTiles {
     }
   }
 
-  /// What the rows see and where they are, in heads; -1 behind the last.
+  /// Stores what the rows see and where they are, in heads; -1 after the last.
   SAMESTATE_DEVICE void place_rows() {
     for (int row = thread_index(); row < kRows; row += kThreads) {
       last_seen[row] = item.seen(p, row);

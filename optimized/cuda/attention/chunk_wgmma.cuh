@@ -332,7 +332,8 @@ struct AttentionPrefill {
       products_wait<0>();
     }
 
-    /// Quotients as operands, by way of the group's queries, which nobody reads any more: 16 bytes an access to memory.
+    /// Writes the quotients as operands through the memory of the group's queries, which are no longer
+    /// needed, with 16 bytes per access.
     SAMESTATE_DEVICE void write() {
       named_barrier(1 + index, kGroupThreads);
       // Two branches of all columns, not one of each: once a block, code is fetched from memory.
@@ -386,7 +387,7 @@ struct AttentionPrefill {
       }
     }
 
-    /// Of element `column` of a row in tiles side by side, bytes.
+    /// Returns the byte offset of element `column` of a row in tiles side by side.
     static SAMESTATE_DEVICE int offset(int row, int column) {
       return column / kTileColumns * kTileBytes + swizzled(row, column % kTileColumns * 2);
     }

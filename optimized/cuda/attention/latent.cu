@@ -14,7 +14,7 @@
 namespace samestate::cuda {
 namespace {
 
-/// One product for latent and rotary key, then norm and rotation of its rows.
+/// One product for the latent and the rotary key, followed by the norm and rotation of its rows.
 struct LatentCache {
   template <class Operand>
   struct Parameters {
@@ -47,7 +47,7 @@ struct LatentCache {
   }
 };
 
-/// Queries of all heads: compressed and normed where the layer does, rotary columns turned.
+/// The queries of all heads: compressed and normalised if the layer does so, with the rotary columns rotated.
 template <class Operand>
 struct LatentQueries {
   Projection<Operand> down;  ///< without rows where queries come straight from x
@@ -57,7 +57,7 @@ struct LatentQueries {
   TapLaunches before_turn;       ///< which may be in place
 
   LatentQueries() = default;
-  /// q: [rows, H (dn + dr)], whose rotary columns are turned in place unless `turn` is given another y.
+  /// q is [rows, H (dn + dr)], whose rotary columns are rotated in place unless `turn` is given another y.
   LatentQueries(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
     const std::int64_t rows = call.batch * call.tokens, D = call.parameter("D"), H = call.parameter("H");
     const std::int64_t dn = call.parameter("dn"), dr = call.parameter("dr");
@@ -79,7 +79,7 @@ struct LatentQueries {
     turn.rows = rows * H, turn.heads = static_cast<int>(H), turn.pairs = static_cast<int>(dr / 2);
   }
   [[nodiscard]] Operand* q() const { return up.epilogue.y; }
-  /// When it is known to where the rotary columns go.
+  /// Call this once it is known where the rotary columns go.
   void hand_out(DeviceTensors<Operand>& tensors) {
     tensors.tap("compressed", {tap_all(norm.x, norm.rows, norm.width)});
     tensors.tap("compressed_normed", {tap_all(up.x, up.rows, up.depth)});
@@ -102,7 +102,8 @@ struct LatentQueries {
   }
 };
 
-/// What both parts of a query become, in one launch: its latent by the first blocks, its rotary columns by those behind.
+/// Computes both parts of a query in one launch: the first blocks compute its latent, the others its rotary
+/// columns.
 template <class Operand, int kRows>
 struct LatentOfQueries {
   struct Parameters {
@@ -124,7 +125,7 @@ struct LatentOfQueries {
   }
 };
 
-/// A product of every head with rows of a matrix of its own.
+/// Multiplies every head by rows of a matrix of its own.
 template <class Operand>
 Projection<Operand> of_heads(Projection<Operand> p, std::int64_t heads, std::int64_t x_batch,
                              std::int64_t w_batch, std::int64_t y_batch) {
@@ -132,7 +133,7 @@ Projection<Operand> of_heads(Projection<Operand> p, std::int64_t heads, std::int
   return p;
 }
 
-/// What both forms share of a call: sizes, cache, the attention without its tensors, the projection behind it.
+/// What both forms share: sizes, cache, the attention without its tensors, and the projection after it.
 template <class Operand>
 struct LatentCall {
   std::int64_t rows, keys, H, dn, dr, dv, dc;
@@ -166,7 +167,7 @@ struct LatentCall {
   }
 };
 
-/// Keys and values of all heads restored from the latent: of many tokens.
+/// The keys and values of all heads are restored from the latent, which suits many tokens.
 struct NaiveLatentAttention {
   template <class Operand>
   struct Parameters {
@@ -214,7 +215,8 @@ struct NaiveLatentAttention {
   }
 };
 
-/// W_UK moved to the query, W_UV behind the sum: all heads read one row [c | k^R] a token, of few tokens the least there is.
+/// W_UK is applied to the query and W_UV after the sum: all heads read one row [c | k^R] per token, which is
+/// the least for few tokens.
 struct AbsorbedLatentAttention {
   template <class Operand>
   struct Parameters {

@@ -25,7 +25,8 @@ struct LatentValues : LatentBlock<LatentValues> {
   static constexpr int kStages = 2;
   static constexpr int kTiles = kPanels * (1 + kStages);
   static constexpr int kGroupPanels = kLatentPanels / kGroups;
-  /// Of a tile, as it comes and is given back: each group's columns of values, rotary columns.
+  /// The parts in which a tile arrives and is released: the columns of values of each group, and the rotary
+  /// columns.
   static constexpr int kShares = kGroups + 1;
 
   struct Shared {
@@ -244,7 +245,8 @@ struct LatentValues : LatentBlock<LatentValues> {
       }
     }
 
-    /// By way of the queries, which nobody reads any more: all scores were there before the last weights. 16 bytes an access.
+    /// Writes through the memory of the queries, which are no longer needed: all scores existed before the
+    /// last weights. 16 bytes per access.
     SAMESTATE_DEVICE void write_quotients() const {
       Bf16* const staged = tiles + index * kGroupPanels * kTile;
       SAMESTATE_UNROLL
@@ -277,7 +279,7 @@ struct LatentValues : LatentBlock<LatentValues> {
   };
 };
 
-/// Whether these grids take a latent of so many columns; narrower rows are left to AttentionTiles.
+/// Returns true if these grids take a latent of so many columns; narrower rows are left to AttentionTiles.
 inline bool in_latent_tiles(std::int64_t columns, std::int64_t rotary) {
   return has_asynchronous_products() && columns % 8 == 0 && rotary % 8 == 0 && columns <= kLatentColumns &&
          rotary <= kRotaryColumns && columns + rotary > kMostTileWidth;

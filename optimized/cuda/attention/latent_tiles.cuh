@@ -13,9 +13,11 @@ inline constexpr int kLatentColumns = 512, kRotaryColumns = 64;  ///< the most o
 inline constexpr int kLatentPartKeys = 128;                      ///< parts of the keys are multiples of it
 inline constexpr std::int64_t kLatentBlocks = 132;               ///< at a time, on an H100
 
-/// What both grids are given: where the parts of queries and keys are, as bulk copies read them. No row [c | k^R] is laid out.
+/// The input of both grids: where the parts of queries and keys are, as bulk copies read them. No row [c |
+/// k^R] is assembled.
 struct LatentParameters {
-  /// Of one key head, without a gate. width: columns of [c | k^R]; k is c, of value_width columns. chunk is not read.
+  /// Of a single key head without a gate. width counts the columns of [c | k^R]; k is c, with value_width
+  /// columns. chunk is not read.
   AttentionParameters<Bf16> p;
   const Bf16* rotary = nullptr;  ///< [batch, keys, width - value_width]
   float* maxima = nullptr;       ///< [maxima_parts, batch rows], scores before the scale
@@ -57,8 +59,8 @@ SAMESTATE_DEVICE AttentionItem latent_item(const AttentionParameters<Bf16>& p, s
   return at;
 }
 
-/// What the grids have in common. A row of queries or keys is nine tiles of 64 columns, eight of c and one of k^R, each zero
-/// behind its columns. Two warpgroups multiply, and a thread fetches.
+/// What the grids have in common. A row of queries or keys is nine tiles of 64 columns, eight of c and one of
+/// k^R, each zero after its columns. Two warpgroups multiply, and one thread fetches.
 template <class Kernel>
 struct LatentBlock {
   using Parameters = LatentMaps;
@@ -121,7 +123,7 @@ struct LatentBlock {
       load_panel(to + i * kTile, maps.q, maps.q_rotary, maps.rotary_column, full, panel, row, item);
     }
   }
-  /// Of keys, counted from the sequence's first.
+  /// Loads keys, which are counted from the first of the sequence.
   static SAMESTATE_DEVICE void load_keys(const LatentMaps& maps, const AttentionItem& item, Bf16* to,
                                          Barrier& full, int panel, int key) {
     load_panel(to, maps.c, maps.c_rotary, maps.rotary_column, full, panel, key, item);

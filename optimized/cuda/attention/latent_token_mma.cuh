@@ -165,7 +165,7 @@ struct LatentDecode {
     [[nodiscard]] SAMESTATE_DEVICE Bf16* panel(int n, int index) const {
       return tiles + (n % kStages * kPanels + index) * kPanel;
     }
-    /// Of row `row` of a panel, 8 columns from `column` on.
+    /// Returns the address of 8 columns of row `row` of a panel, from `column` on.
     static SAMESTATE_DEVICE const Bf16* at(const Bf16* of_panel, int row, int column) {
       return of_panel + swizzled(row, column * 2) / 2;
     }

@@ -42,7 +42,8 @@ int chunk_tile(const AttentionParameters<Operand>& p) {
   return 0;
 }
 
-/// Whether the asynchronous unit takes it; widths beyond 128 leave no registers for the scores of 128 keys.
+/// Returns true if the asynchronous unit takes it; widths beyond 128 leave no registers for the scores of 128
+/// keys.
 template <class Operand>
 bool in_prefill(const AttentionParameters<Operand>& p) {
   const int width = p.width > p.value_width ? p.width : p.value_width;
@@ -51,15 +52,16 @@ bool in_prefill(const AttentionParameters<Operand>& p) {
          p.key_stride % 8 == 0 && p.value_stride % 8 == 0 && tile > 0 && (tile == 64 || width <= 128);
 }
 
-/// The same of few rows.
+/// Returns the same for few rows.
 template <class Operand>
 bool in_decode(const AttentionParameters<Operand>& p) {
   return has_asynchronous_products() && in_tiles(p) && !many_rows(p) && p.key_stride % 8 == 0 &&
          p.value_stride % 8 == 0 && chunk_tile(p) == 64;
 }
 
-/// Of its kernel, whose blocks have 96 KB under way each: so many keep the bus busy, and half of them so nearly that the merge of
-/// parts would take longer. Blocks of narrow heads wait for their products too.
+/// Splits the keys for its kernel, whose blocks keep 96 KB in flight each: that many keep the bus busy, and
+/// half of them so nearly that merging parts would take longer. Blocks of narrow heads wait for their
+/// products too.
 template <class Operand>
 void split_decode(AttentionParameters<Operand>& p) {
   const std::int64_t tiles = p.row_tiles(AttentionDecode<1>::kRows) * p.batch * p.key_heads;

@@ -143,7 +143,7 @@ struct AttentionDecode {
     [[nodiscard]] SAMESTATE_DEVICE const Bf16* tile(int n) const {
       return tiles + n % kStages * kPanels * kTile;
     }
-    /// Of row `row` of a panel, 8 columns from `column` on.
+    /// Returns the address of 8 columns of row `row` of a panel, from `column` on.
     static SAMESTATE_DEVICE const Bf16* at(const Bf16* panel, int row, int column) {
       return panel + swizzled(row, column * 2) / 2;
     }

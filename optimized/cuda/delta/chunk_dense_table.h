@@ -5,7 +5,8 @@
 #include "optimized/cuda/host/dispatch.h"
 #include "reference/contract.h"
 
-/// Which kernel evaluates a call of the chunked form (docs/kernels.md, Prefill, has the measurements).
+/// Chooses the kernel that evaluates a call of the chunked form (docs/kernels.md, Prefill, has the
+/// measurements).
 namespace samestate::cuda {
 
 /// The generic kernel: contract fp32 (FFMA, expf) or bf16 (mma.sync with fp32 sums, ex2.approx).
@@ -27,7 +28,8 @@ namespace samestate::cuda {
          c.accumulator == (bf16 ? Accumulator::tensor_core : Accumulator::fp32);
 }
 
-/// The fields that the chunked form reads are those of bf16_fused, tf32_fused or fp32_fused, by the format of operands.
+/// True if the fields that the chunked form reads are those of bf16_fused, tf32_fused or fp32_fused,
+/// depending on the format of operands.
 [[nodiscard]] inline bool keeps_fused(const Contract& c, Format operand) {
   const bool tensor_cores = operand != Format::fp32;
   const Format stored = operand == Format::bf16 ? Format::bf16 : Format::fp32;
@@ -54,8 +56,8 @@ enum ChunkedRow : std::size_t { kFused128Row, kFused64Row, kSplitRow, kMmaRow, k
 
 [[nodiscard]] inline std::span<const DispatchRow> chunked_rows() {
   static constexpr Range kKeys{1, kPrefillKeys};
-  // 132 multiprocessors of 64 value columns each: as many as are at work at once. Of sequences of unequal length the
-  // longest sets the pace of a block, the sum that of the device.
+  // 132 multiprocessors with 64 value columns each run at once. With sequences of unequal length, the longest
+  // sets the pace of a block, and their sum that of the device.
   static constexpr Range kMany{132 * 64 + 1, Range::kAny};
   const auto keys = [](Range columns, Limits::Rule rule) {
     Limits limits;

@@ -22,8 +22,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-/// The tile of value columns whose blocks end soonest: rounds of blocks times work of one. Every block
-/// repeats what depends on the keys alone, about as much as `kShared` columns cost.
+/// Chooses the tile of value columns whose blocks finish soonest: rounds of blocks times the work of one.
+/// Every block repeats what depends only on the keys, which costs about as much as `kShared` columns.
 template <class Operand>
 ChunkLayout choose_tile(Parameters<Operand>& p, bool delta) {
   constexpr std::int64_t kShared = 64;
@@ -58,8 +58,8 @@ ChunkLayout choose_tile(Parameters<Operand>& p, bool delta) {
 
 template <class Operand, bool delta>
 void launch(const Parameters<Operand>& p, const ChunkLayout& layout, cudaStream_t stream) {
-  // Always the device's limit, never this launch's need: the attribute belongs to the function, and a smaller
-  // value set between another thread's setting and its launch makes that launch fail.
+  // Always set the device's limit, never what this launch needs: the attribute belongs to the function, and
+  // if another thread sets a smaller value between this setting and the launch, the launch fails.
   check(cudaFuncSetAttribute(chunked_kernel<Operand, delta>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
         "cudaFuncSetAttribute");

@@ -1,10 +1,10 @@
 #include "optimized/cuda/delta/chunk_mma_list.cuh"
 
-/// A file of its own: the rule's kernels take as long to compile as all others of a layer.
+/// This is a separate file because the rule's kernels take as long to compile as all the others of a layer.
 namespace samestate::cuda {
 namespace {
 
-/// A block a virtual head and its columns.
+/// Launches one block per virtual head and its columns.
 template <class Body, class Operand>
 void launch_virtual_heads(const RuleParameters<Operand>& rule, const typename Body::Parameters& p,
                           cudaStream_t stream) {

@@ -13,7 +13,7 @@
 /// as the contract keeps it: three numbers of bf16 whose sum it is. Products of parts below 2^-24 of the whole are left out.
 namespace samestate::cuda {
 
-/// What the chunks of one window share, whatever the value column.
+/// The data that the chunks of one window share, whatever the value column.
 struct ChunkTile {
   Bf16 inverse[kParts][kStateTokens][kStateTokens];  ///< (I + A)^-1
   Bf16 scores[kParts][kStateTokens][kStateTokens];   ///< P

@@ -14,7 +14,7 @@
 namespace samestate::cuda {
 namespace {
 
-/// Tiles of 64 tokens and 64 columns of one head of [tokens, heads, width].
+/// Describes tiles of 64 tokens and 64 columns of one head of [tokens, heads, width].
 CUtensorMap tile_map(const void* data, std::int64_t tokens, std::int64_t heads, std::int64_t width) {
   static const auto encode = [] {
     void* function = nullptr;
@@ -40,7 +40,7 @@ CUtensorMap tile_map(const void* data, std::int64_t tokens, std::int64_t heads, 
   return map;
 }
 
-/// What the helpers of the split form publish, and their flags.
+/// What the helper blocks of the split form publish, with their flags.
 struct Published {
   DeviceBuffer<Prepared> prepared;
   DeviceBuffer<int> ready, launches;
@@ -107,7 +107,7 @@ KernelTrace PrefillCall::trace(std::int64_t block) const {
   const Parts& x = *parts_;
   if (x.call.items() == 0) throw Error("a call of no sequence or head has no block to trace");
   const std::int64_t blocks = x.form.blocks(x.call);
-  // By itself one that carries the state: of the split form those stand behind the helpers.
+  // By default this is a block that carries the state; in the split form those come after the helpers.
   if (block < 0) block = x.row == kSplitRow ? kHelpers * x.call.group : 0;
   if (block >= blocks) {
     throw Error("--block " + std::to_string(block) + ": the launch has blocks 0 to " +

@@ -15,18 +15,18 @@ namespace samestate::cuda {
 class PrefillCall {
  public:
   /// `tokens`: rows of q, of all sequences; `row` of chunked_rows() before the generic one; `traced`: by the kernels of
-  /// chunk_wgmma_dense_trace.cuh. Throws Error where memory or a tensor map is refused.
+  /// chunk_wgmma_dense_trace.cuh. Throws Error if memory or a tensor map is refused.
   PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta, std::size_t row,
               bool traced = false);
   PrefillCall(const PrefillCall&) = delete;
   PrefillCall& operator=(const PrefillCall&) = delete;
   ~PrefillCall();
 
-  /// Enqueues the call, without waiting; a graph may be captured from it. Throws Error where the device refuses.
+  /// Enqueues the call, without waiting; a graph may be captured from it. Throws Error if the device refuses.
   void launch(cudaStream_t stream) const;
 
-  /// Of a call that is traced: what the warps of one block wait for (trace_launch()). Throws Error for a block that is not
-  /// there.
+  /// Returns what the warps of one block wait for in a call that is traced (trace_launch()). Throws Error if
+  /// there is no such block.
   [[nodiscard]] KernelTrace trace(std::int64_t block) const;
 
  private:

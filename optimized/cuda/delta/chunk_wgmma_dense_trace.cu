@@ -9,7 +9,7 @@
 #include "optimized/cuda/delta/chunk_wgmma_dense/forms.cuh"
 #include "optimized/cuda/host/device_memory.cuh"
 
-/// The prefill kernels again, with waits that take notes (units/waiting.cuh): for `samestate bench --trace`.
+/// The prefill kernels with waits that record their times (units/waiting.cuh), for `samestate bench --trace`.
 namespace samestate::cuda {
 namespace {
 
@@ -23,7 +23,7 @@ struct RingPlace {
   std::string holds;
 };
 
-/// What the warps of a block do, and where its rings lie.
+/// What the warps of a block do, and where its rings are.
 struct BlockPlan {
   std::vector<std::string> roles;
   std::vector<RingPlace> rings;
@@ -80,7 +80,7 @@ BlockPlan plan_of(const Prefill& call, std::size_t row, bool delta, std::int64_t
   return block % (call.group * each) < kHelpers * call.group ? helper_plan() : state_plan();
 }
 
-/// The name of what a wait notes as `what`, in a block whose shared memory begins at `shared`.
+/// Returns the name for what a wait records as `what`, in a block whose shared memory begins at `shared`.
 std::string name_of(const BlockPlan& plan, std::uint32_t what, std::uint32_t shared) {
   switch (what) {
     case Waiting::kProducts:
@@ -140,7 +140,7 @@ KernelTrace trace_launch(const Prefill& call, std::size_t row, bool delta, std::
   trace.block = block, trace.blocks = blocks;
   const BlockPlan plan = plan_of(call, row, delta, block);
   trace.roles = plan.roles;
-  // The timer ticks every 32 ns or more; over the whole block it tells the clock.
+  // The timer ticks only every 32 ns or more; over the whole block it calibrates the clock.
   std::uint32_t ticks = 0;
   std::uint64_t nanoseconds = 0;
   for (std::size_t w = 0; w < plan.roles.size(); ++w) {

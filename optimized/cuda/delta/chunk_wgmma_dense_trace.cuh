@@ -16,8 +16,8 @@ struct PrefillForm;
 /// The kernel of that row of chunked_rows() from the same sources, whose waits take notes where trace_launch() asks for them.
 [[nodiscard]] PrefillForm traced_form(std::size_t row, bool delta, bool norm);
 
-/// What block `block` of `blocks` waits for while `launch`, which launches a traced_form() once on a stream, runs: after two
-/// launches without notes. Throws Error where the device refuses.
+/// Returns what block `block` of `blocks` waits for during `launch`, which launches a traced_form() once on a
+/// stream; two launches without recording precede it. Throws Error if the device refuses.
 [[nodiscard]] KernelTrace trace_launch(const Prefill& call, std::size_t row, bool delta, std::int64_t block,
                                        std::int64_t blocks, const std::function<void(cudaStream_t)>& launch);
 

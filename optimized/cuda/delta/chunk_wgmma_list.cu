@@ -2,11 +2,12 @@
 
 #include "optimized/cuda/delta/chunk_wgmma_list.cuh"
 
-/// A file of its own, as chunk_mma_list.cu.
+/// This is a separate file for the same reason as chunk_mma_list.cu.
 namespace samestate::cuda {
 namespace {
 
-/// Blocks that stay, one a multiprocessor; of the emulation so few that each takes more than one item.
+/// Returns the number of persistent blocks, one per multiprocessor; the emulation gets so few that each takes
+/// more than one item.
 unsigned blocks_that_stay(std::int64_t items) {
 #ifdef __CUDACC__
   const std::int64_t most = device_attribute(cudaDevAttrMultiProcessorCount);

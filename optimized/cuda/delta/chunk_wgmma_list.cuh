@@ -384,8 +384,8 @@ struct ListChainBody {
 
 inline constexpr int kWidestListChain = 160;
 
-/// Whether a rule goes in chunks of 64 here: wider windows have more state than registers. Else it goes token by token, with no
-/// operand rounded.
+/// Returns true if a rule is computed in chunks of 64 here: wider windows have more state than registers.
+/// Otherwise it is computed token by token, without rounding any operand.
 [[nodiscard]] bool in_list_chunks(const RuleParameters<Bf16>& p);
 
 /// The rule on all lists of which in_list_chunks() is true, in two launches.

@@ -14,7 +14,7 @@ namespace samestate::cuda {
 
 inline constexpr int kListChunk = 64;
 
-/// As it lies in global and in shared memory.
+/// The layout in global and in shared memory.
 struct alignas(128) ListTile {
   Bf16 inverse[kTileBytes / 2];  ///< T = (I + A)^-1, swizzled
   Bf16 scores[kTileBytes / 2];   ///< P, swizzled
@@ -24,7 +24,7 @@ struct alignas(128) ListTile {
   float write[kListChunk];  ///< e^{G_C - G}
   float decay[4];           ///< e^{G_C}
 };
-/// Of a tile, that is copied to shared memory.
+/// The bytes of a tile that are copied to shared memory.
 inline constexpr int kListTileBytes = 2 * kTileBytes + (4 * kListChunk + 4) * 4;
 
 struct ListChunkParameters : ListChunks<kListChunk> {

@@ -13,8 +13,8 @@ struct GatedOutputParameters {
   ProductParameters<Operand, StoreProduct<Operand>> projection;
 };
 
-/// y = W_o (norm(core) silu(z)). The norm has a launch of its own: it reads and writes no more than the product reads anyway,
-/// and inside the product every tile of columns would repeat its exponentials.
+/// y = W_o (norm(core) silu(z)). The norm has a launch of its own: it reads and writes no more than the
+/// product reads anyway, and inside the product every tile of columns would repeat its exponentials.
 struct GatedOutput {
   template <class Operand>
   using Parameters = GatedOutputParameters<Operand>;

@@ -89,7 +89,7 @@ struct DeltaNetLayer {
     lists.values = s.dv;
     p.lists = {lists, tensors.template scratch<ListEntry>(lists.lists() * s.tokens),
                tensors.template scratch<int>(lists.lists())};
-    // No pad of its own: a pad's state decays on, and its projections are zero already.
+    // It has no pad of its own: the state decays through a pad, whose projections are zero already.
     p.rule.entries = p.lists.entries;
     p.rule.length = p.lists.length;
     p.rule.q = p.lengths.q;
@@ -137,7 +137,8 @@ struct DeltaNetLayer {
   static void hand_out(const Parameters<Operand>& p, DeviceTensors<Operand>& tensors) {
     const DeltaNetShape& s = p.decode.shape;
     const std::int64_t rows = s.rows(), grouped = p.pads.columns, served = s.served * s.dv;
-    // Of each key head the columns from `first` on, beside each other; a decoding token's pads are not cleared.
+    // Copies the columns from `first` on of each key head side by side; the pads of a decoding token are not
+    // cleared.
     const auto part = [&](int from, std::int64_t columns, std::int64_t width, std::int64_t first) {
       return TapParameters<Operand>{p.decode.qkvz + from,
                                     nullptr,
@@ -187,7 +188,7 @@ struct DeltaNetLayer {
 }  // namespace
 
 std::vector<OperatorKernel> delta_net_layer_kernels() {
-  // A token that is decoded is convolved where its rule reads it.
+  // A decoded token is convolved where its rule reads it.
   return {row<DeltaNetLayer>("gated_delta_net", "recurrent", {},
                              {"mixed", "z", "b", "a", "convolved if T != 1", "gated"})};
 }

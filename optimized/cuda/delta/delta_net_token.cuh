@@ -143,7 +143,7 @@ struct DeltaDecodeBody {
       token.gates = delta_gates(p.a[at.head], p.b[at.head], p.A_log[at.h], p.dt_bias[at.h]);
   }
 
-  /// Of a head's gated norm this thread's four columns of o, as stored; by the threads of the first row.
+  /// Stores this thread's four columns of o after a head's gated norm; only the threads of the first row do.
   static SAMESTATE_DEVICE void store_gated(const Parameters& p, const Place& at, int exist,
                                            const float (&o)[4]) {
     const DeltaNetShape& s = p.shape;
@@ -187,7 +187,7 @@ struct DeltaDecodeBody {
 
 /// Columns of a head that one block has.
 inline int decode_columns(const DeltaNetShape& s) { return delta_columns(s.dk, s.dv); }
-/// Whether that is all of it, so that the norm needs no launch of its own.
+/// Returns true if the kernel computes whole heads, so that the norm needs no launch of its own.
 inline bool decodes_whole_heads(const DeltaNetShape& s) { return s.dv <= decode_columns(s); }
 
 template <class Operand>

@@ -14,11 +14,11 @@
 #include "optimized/cuda/host/operands.h"
 #include "optimized/kernel.h"
 
-/// The host's half of a call: what is refused, and the way of the tensors from strided fp32 views to dense
-/// operands and back. Needs no device.
+/// The host side of a call: it refuses unsupported calls, and converts tensors from strided fp32 views to
+/// dense operands and back. It needs no device.
 namespace samestate::cuda {
 
-/// The tensors of a call, dense in the order of Parameters; absent ones are empty.
+/// The tensors of a call, dense and in the order of Parameters; absent ones are empty.
 template <class Operand, class State = float>
 struct Packed {
   Parameters<Operand, State> parameters;  ///< sizes and settings; no pointers
@@ -57,7 +57,7 @@ void scatter(const std::vector<From>& values, const View<float, 4>& view) {
         for (std::int64_t d = 0; d < view.shape[3]; ++d) view(b, t, h, d) = loaded(values[next++]);
 }
 
-/// Into o, but for rows that belong to no packed sequence, which are not the call's.
+/// Writes values to o, except to rows that belong to no packed sequence and so not to the call.
 template <class From>
 void scatter_tokens(const std::vector<From>& values, const Arguments& a) {
   if (!a.cu_seqlens.present()) return scatter(values, a.o);
@@ -68,7 +68,7 @@ void scatter_tokens(const std::vector<From>& values, const Arguments& a) {
           a.o.slice(1, first, end));
 }
 
-/// `sizes` as cpu::checked_sizes returns them.
+/// `sizes` is the result of cpu::checked_sizes.
 template <class Operand, class State = float>
 [[nodiscard]] Packed<Operand, State> pack(const Arguments& a, const cpu::Sizes& sizes,
                                           const Contract& contract) {
@@ -81,7 +81,7 @@ template <class Operand, class State = float>
   p.l2norm = a.l2norm;
   p.round_qk = contract.qk == Format::bf16;
   p.ex2 = contract.exponential == Exponential::ex2;
-  // No sequence is longer than T, so a chunk never is.
+  // No sequence is longer than T, so no chunk is either.
   p.chunk = static_cast<int>(std::clamp<std::int64_t>(a.chunk, 1, std::max<std::int64_t>(sizes.tokens, 1)));
   packed.q = dense<Operand>(a.q);
   packed.k = dense<Operand>(a.k);
@@ -95,19 +95,20 @@ template <class Operand, class State = float>
   return packed;
 }
 
-/// Which row of recurrent_rows() evaluates the call; their number where none keeps the contract.
+/// The index in recurrent_rows() of the row that evaluates the call; the number of rows if none keeps the
+/// contract.
 [[nodiscard]] inline std::size_t recurrent_row(const Arguments& a, const Contract& contract, bool delta) {
   return choose(recurrent_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a)), delta),
                 contract);
 }
 
-/// The same of chunked_rows().
+/// The same for chunked_rows().
 [[nodiscard]] inline std::size_t chunked_row(const Arguments& a, const Contract& contract, bool delta) {
   return choose(chunked_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a)), delta),
                 contract);
 }
 
-/// Kernel::limits of the rows: what `refusal` refuses.
+/// Kernel::limits of the rows, which `refusal` enforces.
 [[nodiscard]] inline std::vector<std::string> recurrent_limits() {
   return {"dk <= " + std::to_string(kKeyLimit)};
 }
@@ -118,7 +119,7 @@ template <class Operand, class State = float>
           "dk <= " + std::to_string(kPrefillKeys) + " if contract = fp32_fused"};
 }
 
-/// Why the device kernels do not run this call, naming the limit; empty where they do.
+/// The reason why the device kernels do not run this call, naming the limit; empty if they do.
 [[nodiscard]] inline std::string refusal(const cpu::System& system, bool chunked, const Arguments& a,
                                          const Contract& contract) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };

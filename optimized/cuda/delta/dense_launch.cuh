@@ -25,8 +25,8 @@ extern template void launch_recurrent(Parameters<Bf16>, bool, cudaStream_t);
 extern template void launch_chunked(Parameters<float>, bool, cudaStream_t);
 extern template void launch_chunked(Parameters<Bf16>, bool, cudaStream_t);
 
-/// The same for row `row` of kDecodeTiles, whose limits and state format must fit: token_dense_table.h chooses.
-/// Instantiated for float, Bf16 and Bf16 with a Bf16 state.
+/// Does the same for row `row` of kDecodeTiles, whose limits and state format must fit: token_dense_table.h
+/// chooses it. Instantiated for float, Bf16 and Bf16 with a Bf16 state.
 template <class Operand, class State>
 void launch_decode(Parameters<Operand, State> parameters, std::size_t row, bool delta, Launch launch);
 extern template void launch_decode(Parameters<float>, std::size_t, bool, Launch);

@@ -36,8 +36,8 @@ struct Parameters {
   SAMESTATE_HOST_DEVICE std::int64_t items() const { return sequences * Hv * tiles(); }
 };
 
-/// What one block works on: tile columns of one head of one sequence. Items are numbered on one axis, whose
-/// grid limit is 2^31 - 1 where the others' is 65535.
+/// The work of one block: a tile of columns of one head of one sequence. Items are numbered along one axis,
+/// whose grid limit is 2^31 - 1, while that of the others is 65535.
 struct Item {
   std::int64_t first_token = 0;  ///< row of token 0
   std::int64_t tokens = 0;

@@ -5,11 +5,12 @@
 #include "optimized/cuda/delta/token_fma_dense_tile.h"
 #include "optimized/cuda/host/dispatch.h"
 
-/// Which kernel evaluates a call of the recurrent form (docs/kernels.md, Decode, has the measurements).
+/// Chooses the kernel that evaluates a call of the recurrent form (docs/kernels.md, Decode, has the
+/// measurements).
 namespace samestate::cuda {
 
 /// The generic kernel: o is read from the new state; fp32 (FFMA, expf) or bf16 (fp32 arithmetic, ex2.approx,
-/// bf16 output, normalised q and k rounded where the contract has them rounded).
+/// bf16 output, normalised q and k rounded if the contract rounds them).
 [[nodiscard]] inline bool reads_new_state(const Contract& c) {
   const bool bf16 = c.output == Format::bf16;
   const Format operand = bf16 ? Format::bf16 : Format::fp32;
@@ -26,11 +27,11 @@ template <Format state>
   return c.reads_old_state && c.norm == Norm::factor && operands && c.qk == Format::fp32 && c.state == state;
 }
 
-/// Rows of kDecodeTiles first, in its order; then the generic kernel.
+/// First the rows of kDecodeTiles, in its order; then the generic kernel.
 inline constexpr std::size_t kGenericRow = kDecodeTileCount;
 
 [[nodiscard]] inline std::span<const DispatchRow> recurrent_rows() {
-  static constexpr Range kGrid{0, 65535};  // the second and third axis of a grid
+  static constexpr Range kGrid{0, 65535};  // limit of the second and third axis of a grid
   static constexpr Range kKeys{1, std::int64_t{kWarpKeys} * kMostWarps};
   static constexpr Range kOne{1, 1};
   static constexpr std::string_view kOld = "fp32_fused tf32_fused bf16_fused";

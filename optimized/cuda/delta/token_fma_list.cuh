@@ -32,7 +32,7 @@ struct RuleParameters {
   int group = 1;                   ///< neighbouring heads that have one q and one k
   int key_heads = 1;               ///< heads / group
 
-  /// Of q and k; `token` counts those of the batch.
+  /// Returns the row of q and k; `token` counts the tokens of the batch.
   [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t key_row(std::int64_t token, int key_head, int slot) const {
     return (token * key_heads + key_head) * shape.slots() + slot;
   }

@@ -48,7 +48,7 @@ struct GatedDeltaStepBody {
   };
   static constexpr std::size_t kSharedBytes = sizeof(Stage);
 
-  /// Words as stored, never numbers: a row that nobody owns may hold anything.
+  /// Words are moved as stored, never as numbers: a row without an owner may hold anything.
   static constexpr int kWords = vector ? 4 : 1, kCopies = 4;
   using Words = Vector<float, kWords>;
   static constexpr int kCopied = kThreads * kCopies * kWords;  ///< elements that a block copies
@@ -61,7 +61,7 @@ struct GatedDeltaStepBody {
     return (p.of_slot() + kCopied - 1) / kCopied;
   }
 
-  /// What a thread has of a token, as it came from memory.
+  /// The data of a token that a thread has fetched, as they came from memory.
   struct Fetched {
     static constexpr int kCount = (2 * State::kWidth + columns + kThreads - 1) / kThreads;
     Operand x[kCount];
@@ -122,7 +122,7 @@ struct GatedDeltaStepBody {
     state.store(p.next + state_at, p.dk, p.dv, exist);
   }
 
-  /// Of a request without a state.
+  /// Clears the output of a request without a state.
   static SAMESTATE_DEVICE void clear_output(const Parameters& p, const Place& at) {
     const std::int64_t count = p.tokens * at.values;
     for (std::int64_t i = thread_index(); i < count; i += kThreads) {

@@ -92,7 +92,8 @@ struct DeltaState {
   static SAMESTATE_DEVICE int column() { return thread_index() % kLanes * 4; }
   static SAMESTATE_DEVICE int row() { return thread_index() / kLanes; }
 
-  /// Of a head's state at `head`, zeros beyond it; `exist`: columns from this thread's first on.
+  /// Loads a head's state from `head`, with zeros beyond it; `exist` counts the columns from this thread's
+  /// first on.
   SAMESTATE_DEVICE void load(const float* head, int dk, int dv, int exist) {
     const float* const from = head + row() * dv;
     const int stride = kGroups * dv;
@@ -201,7 +202,8 @@ void with_delta_state(int dk, int dv, Work&& work) {
   work.template operator()<64, 16, true>();
 }
 
-/// The same for so many heads of all sequences: where they are few, as many blocks share out each as are on the device at once.
+/// Does the same for so many heads of all sequences: if there are few, each is divided among as many blocks
+/// as the device runs at once.
 template <class Work>
 void with_delta_state(int dk, int dv, std::int64_t heads, Work&& work) {
   constexpr std::int64_t kAtOnce = 264;  // of an H100, whatever the device: the order of sums follows

@@ -31,7 +31,7 @@ struct Windows {
     p.tokens = call.batch * call.tokens;
     p.count = static_cast<int>(call.parameter("N"));
     p.channels = p.count * static_cast<int>(call.parameter("stride")) + static_cast<int>(call.parameter("O"));
-    // One window is all channels.
+    // A single window has all channels.
     p.stride = p.count > 1 ? static_cast<int>(call.parameter("stride")) : p.channels;
     p.width = p.count > 1 ? p.stride + static_cast<int>(call.parameter("O")) : p.channels;
     return p;

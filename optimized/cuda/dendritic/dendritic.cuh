@@ -61,7 +61,8 @@ struct WindowItem {
   static SAMESTATE_DEVICE Elements load(const Operand* from) {
     return *reinterpret_cast<const Elements*>(from);
   }
-  /// Zeros where not `wanted`; of 16 bytes without a branch, which the loads behind it would wait for.
+  /// Returns zeros unless `wanted`. Accesses of 16 bytes have no branch, since the loads after it would wait
+  /// for it.
   static SAMESTATE_DEVICE Elements load_if(bool wanted, const Operand* from) {
     if constexpr (sizeof(Elements) == 16) {
       return load_settled<false>(reinterpret_cast<const Elements*>(from), wanted);

@@ -28,7 +28,8 @@ struct BranchOutputParameters {
   float* to = nullptr;          ///< [B, T, N, E, H, dv]
 };
 
-/// An element of the tap o: of a branch that the token does not use zero, which is what the mix has of it.
+/// Returns an element of the tap o: zero for a branch that the token does not use, which is also what the
+/// mixture takes from it.
 template <class Operand>
 struct BranchOutput {
   using Parameters = BranchOutputParameters<Operand>;
@@ -48,8 +49,8 @@ struct BranchOutput {
   }
 };
 
-/// How the rule of form `compacted` goes in chunks, and that of form `chunked`: what it keeps of them,
-/// and the launches.
+/// What the forms `compacted` and `chunked` each need of the rule: what it keeps for chunks, and the
+/// launches.
 struct CompactedRule {
   using Kept = ChunkTile*;
   template <class Operand>
@@ -115,7 +116,7 @@ struct DendriticLayer {
     s.heads = at("H");
     s.windows = at("N");
     s.channels = s.windows * at("stride") + at("O");
-    // One window is all channels.
+    // A single window has all channels.
     s.stride = s.windows > 1 ? at("stride") : s.channels;
     s.width = s.windows > 1 ? s.stride + at("O") : s.channels;
     s.values = at("dv");

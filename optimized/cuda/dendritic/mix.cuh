@@ -5,7 +5,7 @@
 #include "optimized/cuda/dendritic/lists.cuh"
 #include "optimized/cuda/pointwise/pointwise.cuh"
 
-/// What the branches of a token's heads become (EQUATIONS 7.3, steps 15 to 17).
+/// Combines the branches of a token's heads (EQUATIONS 7.3, steps 15 to 17).
 namespace samestate::cuda {
 
 template <class Operand>

@@ -36,7 +36,8 @@ struct StagedRoutes {
   static SAMESTATE_HOST_DEVICE int branches(const Parameters& p) { return p.shared + p.candidates; }
   static SAMESTATE_HOST_DEVICE int steps(const Parameters& p) { return (p.width + kColumns - 1) / kColumns; }
   static constexpr std::size_t kRingBytes = std::size_t{kThreads} * kAhead * kPieces * sizeof(Piece);
-  /// Of the matrix, as it is or in fp32, zeros behind the last candidate and column.
+  /// Returns the bytes of the matrix, in its own format or in fp32, with zeros after the last candidate and
+  /// column.
   static SAMESTATE_HOST_DEVICE std::size_t matrix_bytes(const Parameters& p) {
     return sizeof(Operand) * slots * kColumns * static_cast<std::size_t>(steps(p));
   }
@@ -47,7 +48,7 @@ struct StagedRoutes {
   static bool takes(const Parameters& p) {
     return p.width % n == 0 && p.candidates <= slots && shared_bytes(p) <= kMostShared;
   }
-  /// As many blocks as there are at a time: what a block begins with is a matrix and a latency.
+  /// Launches only as many blocks as run at once, since every block first loads a matrix and waits for it.
   static void launch(const Parameters& p, cudaStream_t stream) {
     constexpr unsigned kBlocks = kResidentBlocks * 132;
     cuda::launch<StagedRoutes>(std::min(blocks_of(p.rows, kThreads), kBlocks), shared_bytes(p), p, stream);
@@ -75,7 +76,7 @@ struct StagedRoutes {
 
  private:
   static SAMESTATE_DEVICE int part() { return lane_index() % kLanes; }
-  /// Of a warp's 32 rows, the one that this lane chooses for.
+  /// Returns the one of a warp's 32 rows for which this lane chooses.
   static SAMESTATE_DEVICE int chosen_row() { return lane_index() / kLanes + 8 * part(); }
 
   /// This lane's pieces of its rows, in a ring of its own: it copies what it reads, so that it meets no other.
@@ -138,7 +139,7 @@ struct StagedRoutes {
     }
   }
 
-  /// Those of this lane's row.
+  /// Finds the logits of this lane's row.
   static SAMESTATE_DEVICE void find_logits(const Parameters& p, const Piece* matrix, Rows& rows,
                                            Logits& logit) {
     if constexpr (kUnit) {

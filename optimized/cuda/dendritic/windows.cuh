@@ -39,7 +39,8 @@ SAMESTATE_DEVICE Vector<Operand, n> expanded_input(const DendriticShape& s, cons
   return *reinterpret_cast<const Vector<Operand, n>*>(from + c);
 }
 
-/// What multiplies n channels' inputs: `taps` weights a channel, one after the other, by whole accesses.
+/// The weights for the inputs of n channels: `taps` of them per channel, read one after the other in whole
+/// accesses.
 template <class Operand, int n, int taps>
 struct ChannelWeights {
   Vector<Operand, n> parts[taps];
@@ -66,7 +67,7 @@ struct BranchRowBody {
   static std::int64_t items(const DendriticShape& s) {
     return 2 * s.batch * ((s.tokens + kTokens - 1) / kTokens) * s.heads;
   }
-  /// As many rows as 64 KB hold, eight at most.
+  /// Returns as many rows as fit into 64 KB, eight at most.
   static int rows_together(const DendriticShape& s) {
     const int bytes_of_row = kWarps * (s.channels / each) * static_cast<int>(sizeof(float));
     const int fit = 65536 / bytes_of_row;
@@ -130,7 +131,7 @@ struct BranchRowBody {
     }
   }
 
-  /// `count` rows from `begin` on; the one behind them.
+  /// Computes `count` rows from `begin` on; returns the one after them.
   static SAMESTATE_DEVICE Row some_rows(const Parameters& p, const ExpandedRows<Operand>& x, const Row& begin,
                                         int count, float* lines) {
     const DendriticShape& s = p.shape;

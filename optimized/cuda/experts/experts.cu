@@ -16,7 +16,7 @@ using GatedUnit = ProductParameters<Operand, StoreGatedUnit<Operand>>;
 template <class Operand>
 using Plain = ProductParameters<Operand, StoreProduct<Operand>>;
 
-/// y = x w^T of the whole batch.
+/// y = x w^T for the whole batch.
 template <class Operand>
 Plain<Operand> product_of(const Operand* x, const Operand* w, Operand* y, std::int64_t rows,
                           std::int64_t columns, std::int64_t depth) {
@@ -98,7 +98,7 @@ MixtureParameters<Operand> mixture_of(const OperatorArguments& call, DeviceTenso
   p.combine.width = static_cast<int>(D);
   tensors.tap("experts", {tap_all(a.choice, tokens, K)});
   tensors.tap("weights", {tap_all(p.combine.share, tokens, K)});
-  // From where an assignment stands by expert.
+  // Reads from where an assignment is in the order of experts.
   const auto by_rank = [&](const Operand* rows, std::int64_t columns) {
     TapParameters<Operand> part = tap_all(rows, a.assignments, columns);
     part.place_of = a.place_of;
@@ -138,7 +138,7 @@ struct MixtureOfExperts {
   }
 };
 
-/// The mixture behind a router of its own, and a shared expert behind a gate.
+/// The mixture after a router of its own, and a shared expert with a gate.
 struct Qwen3NextMoe {
   template <class Operand>
   struct Parameters {

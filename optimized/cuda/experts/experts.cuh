@@ -179,7 +179,7 @@ struct PlacedPart {
   }
 };
 
-/// The same of assignments that are one part, by one block. Shared memory: 4 KB.
+/// Does the same in one block for assignments that form a single part. Shared memory: 4 KB.
 struct OrderedPart {
   using Parameters = AssignmentParameters;
   static constexpr int kThreads = 256;

@@ -11,7 +11,7 @@
 namespace samestate::cuda {
 namespace {
 
-/// x w^T, and the bias where there is one.
+/// Computes x w^T, plus the bias if there is one.
 template <class Operand>
 LogitsProduct<Operand> logits_of(const OperatorArguments& call, DeviceTensors<Operand>& tensors, Operand* to,
                                  const float* bias) {
@@ -96,7 +96,7 @@ struct LoadBalance {
     p.experts = static_cast<int>(call.parameter("N"));
     p.chosen = static_cast<int>(call.parameter("K"));
     p.per_token = call.parameter("per_token") == 1;
-    // One block adds up the parts of a sequence; two waves of blocks share out all tokens.
+    // One block adds up the parts of a sequence; two waves of blocks divide all tokens.
     constexpr std::int64_t kMostParts = 128, kBlocks = 1056, kLeast = 32;
     p.part_tokens = std::max(
         {(p.tokens + kMostParts - 1) / kMostParts, (p.batch * p.tokens + kBlocks - 1) / kBlocks, kLeast});

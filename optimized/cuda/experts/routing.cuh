@@ -86,8 +86,9 @@ class ScannedLogits {
   DescendingOrder<slots, n> order_;
 };
 
-/// The same of bf16 logits, two a word. A key holds a logit and its expert, so that the largest of a warp is the choice, ties and
-/// all. A lane keeps its four largest keys, sorted, and looks for the next four where these have been taken: seldom.
+/// The same for bf16 logits, two per word. A key holds a logit and its expert, so that the largest of a warp
+/// is the choice, ties included. A lane keeps its four largest keys, sorted, and rarely has to look for the
+/// next four once these have been taken.
 template <int slots, int n>
 class SortedLogits {
  public:
@@ -129,7 +130,8 @@ class SortedLogits {
     const std::uint32_t order = key & 0xffff0000U;
     return float_of((key >> 31) != 0 ? order & 0x7fffffffU : 0U - order);
   }
-  /// Of the logits of slots 2 i and 2 i + 1, larger where these are, then where the expert's number is lower.
+  /// Returns the keys of the logits of slots 2 i and 2 i + 1: a key is larger if its logit is, and for equal
+  /// logits if its expert's number is lower.
   SAMESTATE_DEVICE void keys_of(int i, std::uint32_t& even, std::uint32_t& odd) const {
     // 2^15 plus the number's bits, minus those of a negative one: both zeros the same.
     const std::uint32_t negative = pairs_[i] >> 15 & 0x00010001U;
@@ -349,7 +351,8 @@ struct LoadParameters {
   float* sums = nullptr;
 };
 
-/// What a part of a sequence gives each expert. Shared memory: [8, experts] counts, sums, then tokens of the 8 warps.
+/// What a part of a sequence contributes to each expert. Shared memory: [8, experts] counts, sums, then
+/// tokens of the 8 warps.
 template <class Operand, int slots, int n>
 struct LoadOfPart {
   using Parameters = LoadParameters<Operand>;

@@ -22,7 +22,8 @@ struct GroupRoutingParameters {
   Operand* weights = nullptr;        ///< [tokens, experts], 0 where not chosen
 };
 
-/// Of each group the two largest numbers of a DescendingOrder, a group after the other by the whole warp; then which are kept.
+/// Finds the two largest numbers of a DescendingOrder in each group, one group after another by the whole
+/// warp, and then the groups that are kept.
 class KeptGroups {
  public:
   /// The sums of the groups' two largest, of groups of one the largest.
@@ -91,7 +92,8 @@ struct GroupRoutedToken {
       float probability[n];
       SAMESTATE_UNROLL
       for (int i = 0; i < n; ++i) {
-        // Not by the special function unit: which of two experts is chosen hangs on it, whatever the result is rounded to.
+        // This does not use the special function unit: the choice between two experts depends on it, whatever
+        // the result is rounded to.
         share[s + i] = probability[i] = logistic(element(x, i));
         const float bias = there && p.bias != nullptr ? p.bias[expert + i] : 0.0F;
         order.put(s + i, there ? order_of(share[s + i] + bias) : 0);
@@ -147,7 +149,7 @@ struct GroupRoutedToken {
   }
 
  private:
-  /// Of those taken.
+  /// Returns the sum over those taken.
   static SAMESTATE_DEVICE float sum_of(const float (&share)[slots], std::uint32_t taken) {
     float sum = 0.0F;
     SAMESTATE_UNROLL

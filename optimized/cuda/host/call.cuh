@@ -18,8 +18,9 @@
 #include "optimized/cuda/host/measure.cuh"
 #endif
 
-/// What the rows of named tensors share: the way of the tensors there and back, the time, the row. A row `Op` has
-/// `Parameters<Operand>`, which it makes of a call and its tensors on the device, and enqueues them, in one or more launches.
+/// What the rows of named tensors share: copying the tensors there and back, timing, and the row itself. A
+/// row `Op` has `Parameters<Operand>`, which it makes from a call and its tensors on the device, and enqueues
+/// them in one or more launches.
 namespace samestate::cuda {
 
 /// The tensors of one call on the device, each uploaded or made when it is asked for.
@@ -58,7 +59,7 @@ class DeviceTensors {
   [[nodiscard]] float* tapped(std::string_view name) {
     return call_.tap(name) != nullptr ? fp32_output(name) : nullptr;
   }
-  /// What is enqueued behind the evaluation.
+  /// Returns what is enqueued after the evaluation.
   [[nodiscard]] TapLaunches& taps() { return taps_; }
   void enqueue_taps(cudaStream_t stream) const { taps_.enqueue(stream); }
 
@@ -70,7 +71,7 @@ class DeviceTensors {
     for (const auto& [to, buffer] : states_) sum += buffer->bytes();
     return sum;
   }
-  /// What is not written afterwards is NaN.
+  /// Fills the outputs with NaN, so that anything left unwritten is NaN.
   void poison(cudaStream_t stream) const {
     for (const auto& [to, buffer] : outputs_) buffer->fill(0xff, stream);
     for (const auto& [to, buffer] : states_) buffer->fill(0xff, stream);

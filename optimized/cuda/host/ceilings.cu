@@ -20,7 +20,8 @@ constexpr int kWidth = 8192;  ///< of the matrices: large enough that the produc
 constexpr std::size_t kCopied = std::size_t{1} << 30;
 const TimingRequest kRequest{.seconds = 0.2, .least_samples = 10, .most_samples = 100, .warm_up = 3};
 
-/// Uniform in [-1, 1): a product of zeros draws less power and runs faster than one of data.
+/// Fills with numbers uniform in [-1, 1): a product of zeros draws less power and runs faster than one of
+/// data.
 template <class Element>
 __global__ void fill_uniform(Element* to, std::size_t count, std::uint64_t seed) {
   for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < count;
@@ -50,8 +51,8 @@ double copy_rate() {
          });
 }
 
-/// cuBLAS where it is installed: a build needs neither its header nor the library. Enumerations travel as the
-/// integers that they are in its C interface.
+/// Uses cuBLAS if it is installed: a build needs neither its header nor the library. Enumerations are passed
+/// as the integers that they are in its C interface.
 class Blas {
  public:
   Blas() {
@@ -83,7 +84,7 @@ class Blas {
   [[nodiscard]] bool present() const { return handle_ != nullptr; }
   [[nodiscard]] const std::string& reason() const { return reason_; }
 
-  /// Operations a second of C = A B, kWidth each way, with fp32 accumulation.
+  /// Returns the operations per second of C = A B, kWidth in each dimension, with fp32 accumulation.
   template <class Element>
   [[nodiscard]] double product_rate(cudaDataType_t type) const {
     constexpr std::size_t elements = std::size_t{kWidth} * kWidth;

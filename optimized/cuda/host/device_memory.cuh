@@ -25,7 +25,7 @@ inline void check_launch(const char* kernel) {
   check(cudaDeviceSynchronize(), kernel);
 }
 
-/// Of the current device.
+/// Returns an attribute of the current device.
 inline int device_attribute(cudaDeviceAttr name) {
   int device = 0;
   int value = 0;

@@ -12,26 +12,26 @@
 
 #include "optimized/kernel.h"
 
-/// Which of several device kernels evaluates a call: the first row of a table that keeps the contract and
-/// whose limits hold the call's shape. Host code without CUDA, so that the tests ask it for every shape of
-/// the plan.
+/// Chooses which of several device kernels evaluates a call: the first row of a table that keeps the contract
+/// and whose limits include the call's shape. This is host code without CUDA, so the tests can ask it for
+/// every shape of the plan.
 namespace samestate::cuda {
 
-/// What a choice may depend on.
+/// The properties on which a choice may depend.
 struct CallShape {
   std::int64_t sequences = 0;
-  std::int64_t tokens = 0;  ///< of the longest sequence
+  std::int64_t tokens = 0;  ///< tokens of the longest sequence
   std::int64_t value_heads = 1;
   std::int64_t dk = 1, dv = 1;
   std::int64_t chunk = 0;       ///< 0 in the recurrent form
   bool packed = false;          ///< cu_seqlens
-  bool delta = false;           ///< the delta rules
-  std::int64_t all_tokens = 0;  ///< of all sequences; 0: all are as long as the longest
+  bool delta = false;           ///< true for the delta rules
+  std::int64_t all_tokens = 0;  ///< tokens of all sequences; 0 if all are as long as the longest
 
-  /// Value columns of all states: how much there is to share out among blocks that never meet.
+  /// Value columns of all states: the amount of work that can be divided among independent blocks.
   [[nodiscard]] std::int64_t columns() const { return pairs() * dv; }
-  /// Of them, how many are at work at once on the average while the longest sequence is. Blocks that begin and end at
-  /// different times leave a sixth of that time unused (docs/kernels.md, packed batches).
+  /// How many of them are active at once on average while the longest sequence runs. Blocks that start and
+  /// end at different times leave a sixth of that time unused (docs/kernels.md, packed batches).
   [[nodiscard]] std::int64_t busy_columns() const {
     if (all_tokens <= 0 || tokens <= 0) return columns();
     const bool unequal = all_tokens < sequences * tokens;
@@ -40,7 +40,7 @@ struct CallShape {
   [[nodiscard]] std::int64_t pairs() const { return sequences * value_heads; }
 };
 
-/// `sizes` as they are read off a call; chunk as the form has it.
+/// `sizes` as read from a call; the chunk is that of the form.
 [[nodiscard]] inline CallShape shape_of(const Arguments& a, std::int64_t longest_sequence, bool delta) {
   return {a.sequences(),
           longest_sequence,
@@ -53,7 +53,7 @@ struct CallShape {
           a.q.shape[0] * a.q.shape[1]};
 }
 
-/// Both ends belong to it.
+/// A range that includes both ends.
 struct Range {
   static constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
   std::int64_t least = 0;
@@ -62,12 +62,12 @@ struct Range {
   [[nodiscard]] constexpr bool holds(std::int64_t x) const { return least <= x && x <= most; }
 };
 
-/// The shapes that a row takes; what is not mentioned is not limited.
+/// The shapes that a row accepts; what is not mentioned is not limited.
 struct Limits {
   Range tokens{}, sequences{}, heads{}, columns{}, busy_columns{}, pairs{}, dk{}, dv{}, chunk{};
   std::int64_t dk_multiple = 1;
   std::int64_t dv_multiple = 1;
-  bool packed = true;  ///< takes cu_seqlens
+  bool packed = true;  ///< accepts cu_seqlens
   enum class Rule { any, delta, decay } rule = Rule::any;
 
   [[nodiscard]] constexpr bool hold(const CallShape& s) const {
@@ -79,7 +79,7 @@ struct Limits {
   }
 };
 
-/// As in `columns <= 8192, dv % 4 = 0`; `any shape` where nothing is limited.
+/// For example `columns <= 8192, dv % 4 = 0`; `any shape` if nothing is limited.
 [[nodiscard]] inline std::string text(const Limits& limits) {
   std::string out;
   const auto add = [&](const std::string& one) { out += (out.empty() ? "" : ", ") + one; };
@@ -111,20 +111,20 @@ struct Limits {
   return out.empty() ? "any shape" : out;
 }
 
-/// One kernel and where it is the choice.
+/// One kernel and the calls for which it is chosen.
 struct DispatchRow {
-  std::string_view kernel;         ///< unique in its table, as in decode 16 x 4
-  std::string_view contracts;      ///< names of those it keeps, one space between
-  bool (*keeps)(const Contract&);  ///< of a contract's fields; the names above must agree
+  std::string_view kernel;         ///< unique in its table, for example decode 16 x 4
+  std::string_view contracts;      ///< names of the contracts that it keeps, separated by blanks
+  bool (*keeps)(const Contract&);  ///< decides from a contract's fields; the names above must agree
   Limits limits;
-  std::string_view why;  ///< it is the choice here: what was measured, or what it is for
+  std::string_view why;  ///< why it is chosen here: a measurement, or its purpose
 
   [[nodiscard]] bool takes(const CallShape& shape, const Contract& contract) const {
     return keeps(contract) && limits.hold(shape);
   }
 };
 
-/// Index of the first row that takes the call; rows.size() where none does.
+/// Index of the first row that takes the call; rows.size() if none does.
 [[nodiscard]] inline std::size_t choose(std::span<const DispatchRow> rows, const CallShape& shape,
                                         const Contract& contract) {
   std::size_t i = 0;
@@ -132,14 +132,14 @@ struct DispatchRow {
   return i;
 }
 
-/// Index of the row of that name; rows.size() where there is none.
+/// Index of the row of that name; rows.size() if there is none.
 [[nodiscard]] inline std::size_t row_named(std::span<const DispatchRow> rows, std::string_view kernel) {
   std::size_t i = 0;
   while (i < rows.size() && rows[i].kernel != kernel) ++i;
   return i;
 }
 
-/// Names of the contracts that some row keeps, each once.
+/// Names of the contracts that some row keeps, each listed once.
 [[nodiscard]] inline std::vector<std::string> contracts_of(std::span<const DispatchRow> rows) {
   std::vector<std::string> names;
   for (const DispatchRow& row : rows) {

@@ -18,7 +18,8 @@
 #include "optimized/cuda/units/emulation.h"
 #include "optimized/kernel.h"
 
-/// What the rows of named tensors ask of the runtime, on the host: memory, launches, no time.
+/// The runtime functions that kernels of named tensors need, emulated on the host: memory and launches,
+/// without timing.
 namespace samestate::cuda {
 
 using cudaStream_t = void*;
@@ -26,7 +27,8 @@ using cudaStream_t = void*;
 inline std::int64_t block_index() { return emulation::self().block->index; }
 inline std::int64_t grid_blocks() { return emulation::self().block->of; }
 
-/// The blocks one after another; shared memory is NaN at the start of each, and no larger than asked for.
+/// Runs the blocks one after another. Shared memory is NaN at the start of each, and no larger than
+/// requested.
 template <class Body>
 void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Parameters& p, cudaStream_t) {
   for (unsigned block = 0; block < blocks; ++block) {
@@ -37,8 +39,9 @@ void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Para
   }
 }
 
-/// `bytes` whose end, but for 15 bytes of alignment, is that of a page, with one behind it that nobody may touch; NaN at the start. So
-/// a kernel that reads or writes beyond its tensors crashes, and one that reads what it has not written is wrong.
+/// `bytes` that end, up to 15 bytes of alignment, at the end of a page, followed by a page that nobody may
+/// touch; filled with NaN at the start. A kernel that reads or writes beyond its tensors therefore crashes,
+/// and one that reads memory it has not written gives wrong results.
 class GuardedMemory {
  public:
   explicit GuardedMemory(std::size_t bytes) {
@@ -65,7 +68,7 @@ class GuardedMemory {
   void *begin_ = nullptr, *data_ = nullptr;
 };
 
-/// `size` elements, 16-byte aligned; none for size 0, whose data() is null.
+/// `size` elements, 16-byte aligned; for size 0 there is no memory, and data() is null.
 template <class T>
 class DeviceBuffer {
  public:
@@ -98,7 +101,7 @@ inline const Device& device() {
   return kEmulated;
 }
 inline void check_launch(const char*) {}
-/// The emulation has the asynchronous matrix unit.
+/// True: the emulation has the asynchronous matrix unit.
 inline bool has_asynchronous_products() { return true; }
 
 }  // namespace samestate::cuda

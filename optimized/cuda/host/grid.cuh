@@ -54,7 +54,7 @@ void allow_shared_memory() {
         "cudaFuncSetAttribute");
 }
 
-/// Enqueues `blocks` blocks, none where that is 0. Throws Error where the device refuses them.
+/// Enqueues `blocks` blocks, none where that is 0. Throws Error if the device refuses them.
 template <class Body>
 void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Parameters& p,
             cudaStream_t stream) {
@@ -107,7 +107,7 @@ struct EachThread {
   }
 };
 
-/// The same with one a warp.
+/// Does the same with one item per warp.
 template <class Item>
 struct EachWarp {
   using Parameters = typename Item::Parameters;

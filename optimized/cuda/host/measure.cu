@@ -13,11 +13,11 @@
 namespace samestate::cuda {
 namespace {
 
-/// A sample lasts at least so long: the clock of an event ticks every 0.5 us.
+/// A sample lasts at least this long, since the clock of an event ticks every 0.5 us.
 constexpr double kSampleSeconds = 200e-6;
 constexpr int kMostCallsInAGraph = 4096;
 constexpr std::chrono::milliseconds kBetweenReadings{5};
-/// Samples between two waits of the host; as many launches fit its queue.
+/// Samples between two waits of the host; as many launches fit into its queue.
 constexpr int kAhead = 256;
 constexpr int kCacheTimes = 4;
 
@@ -101,7 +101,7 @@ class Measurement {
   }
 
  private:
-  /// Of one call, from one over every copy.
+  /// Estimates the time of one call from one run over every copy.
   double estimated_seconds() {
     const Event begin;
     const Event end;
@@ -112,7 +112,7 @@ class Measurement {
     return seconds_between(begin, end) / copies_;
   }
 
-  /// Short calls go into a graph, each copy equally often.
+  /// Short calls are captured in a graph that uses each copy equally often.
   void plan(double estimate) {
     if (estimate >= kSampleSeconds) return;
     const double rounds = std::ceil(kSampleSeconds / (std::max(estimate, 1e-6) * copies_));
@@ -137,7 +137,7 @@ class Measurement {
       sample();
       events_[static_cast<std::size_t>(i)]->record(stream_.handle);
     }
-    // While they run, or the last of them: a reading takes longer than a launch.
+    // Reads the meter while they run, or the last of them: a reading takes longer than a launch.
     while (cudaEventQuery(events_[static_cast<std::size_t>(count)]->handle) == cudaErrorNotReady) {
       meter_.read();
       std::this_thread::sleep_for(kBetweenReadings);

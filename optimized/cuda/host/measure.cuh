@@ -26,7 +26,7 @@ struct TimedCalls {
 /// Times `call`, which enqueues one evaluation, the copies in turn. A call shorter than 0.2 ms is captured
 /// with others in a graph, whose replay is a sample: launches from the host would be what is measured. Events
 /// stand between the samples, and the host runs ahead of them. `poison` makes NaN of a copy's outputs, before
-/// the last sample. Throws Error where the runtime reports a failure.
+/// the last sample. Throws Error if the runtime reports a failure.
 [[nodiscard]] TimedCalls measure(int copies, const TimingRequest& request, const OnCopy& call,
                                  const OnCopy& poison);
 

@@ -10,7 +10,8 @@
 namespace samestate::cuda {
 namespace {
 
-// Enumerations travel as the integers that they are in NVML's C interface, so that a build needs no header of it.
+// Enumerations are passed as the integers that they are in NVML's C interface, so that a build does not need
+// its header.
 constexpr int kSuccess = 0;
 constexpr int kMultiprocessors = 1;  ///< NVML_CLOCK_SM
 
@@ -18,7 +19,7 @@ struct Reason {
   std::uint64_t bits;
   std::string_view name;
 };
-/// nvmlClocksEventReason..: what is none of these (idle, a clock that was asked for) is no brake on a running kernel.
+/// nvmlClocksEventReason..: any other reason (idle, a requested clock) does not slow a running kernel down.
 constexpr Reason kReasons[] = {{0x04 | 0x80, "power"}, {0x20 | 0x40, "heat"}, {0x08, "hardware"}};
 
 template <class Function>
@@ -44,7 +45,7 @@ Meter::Meter() {
   if (!library || !find(library, init, "nvmlInit_v2") ||
       !find(library, by_bus, "nvmlDeviceGetHandleByPciBusId_v2"))
     return;
-  // Counted by the library, and never shut down: another thread's meter may be at work.
+  // The library counts initialisations; it is never shut down, since another thread's meter may be in use.
   static const int initialised = init();
   int current = 0;
   char bus[32] = {};

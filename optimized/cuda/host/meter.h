@@ -6,29 +6,33 @@
 #include <string>
 #include <vector>
 
-/// Clock and power of the device while something runs on it, from the driver's management library (NVML), where there is one.
+/// Clock and power of the device while something runs on it, from the driver's management library (NVML), if
+/// it is installed.
 namespace samestate::cuda {
 
 class Meter {
  public:
-  /// Of the current device. Says nothing of it where the library is missing or refuses.
+  /// A meter of the current device. It reports nothing if the library is missing or refuses.
   Meter();
   Meter(const Meter&) = delete;
   Meter& operator=(const Meter&) = delete;
 
-  /// Around what is metered.
+  /// begin() and end() enclose the work that is measured.
   void begin();
   void end();
-  /// A reading of clock and brakes, of now; takes some microseconds to milliseconds of the host.
+  /// Takes one reading of the clock and its throttle reasons; costs the host some microseconds to
+  /// milliseconds.
   void read();
 
-  /// Of the multiprocessors, Hz: the median of the readings so far; NaN without any.
+  /// Multiprocessor clock in Hz: the median of the readings so far; NaN without any.
   [[nodiscard]] double clock() const;
-  /// W, the energy from begin() to end() over the time: the driver's own figure of power is the mean of a second, most of which is
-  /// of what ran before. NaN where less than kShortest lies between: the counter of energy ticks every 100 ms at worst.
+  /// Power in W: the energy from begin() to end() divided by the time. (The driver's own power figure is a
+  /// mean over a second, most of which passed before the work.) NaN if the interval is shorter than
+  /// kShortest: the energy counter may tick only every 100 ms.
   [[nodiscard]] double power() const;
   static constexpr std::chrono::milliseconds kShortest{200};
-  /// What held the clock back in any of them, one comma between: "power", "heat", "hardware"; empty: nothing that is known of.
+  /// What throttled the clock in any reading, separated by commas: "power", "heat", "hardware"; empty if
+  /// nothing is known to have.
   [[nodiscard]] std::string slowed() const;
 
  private:

@@ -6,10 +6,11 @@
 
 #include "optimized/cuda/units/intrinsics.cuh"
 
-/// Values on the host in the formats of operands.
+/// Converts values on the host to and from the operand formats.
 namespace samestate::cuda {
 
-/// A value in the operand format, rounded to nearest even (inputs are representable there already), and back.
+/// A value in the operand format, rounded to nearest even (inputs are already representable there), and the
+/// inverse.
 template <class Operand>
 [[nodiscard]] Operand stored(float x) {
   if constexpr (std::is_same_v<Operand, float>) {

@@ -14,7 +14,7 @@ namespace samestate {
 namespace cuda {
 namespace {
 
-/// One problem a warp; fragments as in intrinsics.cuh, the inputs representable in the unit's format.
+/// One problem per warp; fragments as in intrinsics.cuh, with inputs representable in the unit's format.
 __global__ void multiply_bf16_kernel(const float* A, const float* B, const float* C, float* D) {
   const int row = lane_index() / 4;
   const int pair = 2 * (lane_index() % 4);
@@ -38,7 +38,7 @@ __global__ void multiply_bf16_kernel(const float* A, const float* B, const float
   for (int i = 0; i < 4; ++i) D[out + (row + 8 * (i / 2)) * 8 + pair + i % 2] = c[i];
 }
 
-/// m16n8k8: a[i] is element (l / 4 + 8 (i % 2), l % 4 + 4 (i / 2)), b[i] is (l % 4 + 4 i, l / 4).
+/// m16n8k8: a[i] is element (l / 4 + 8 (i % 2), l % 4 + 4 (i / 2)), b[i] is element (l % 4 + 4 i, l / 4).
 __global__ void multiply_tf32_kernel(const float* A, const float* B, const float* C, float* D) {
   const int row = lane_index() / 4;
   const int depth = lane_index() % 4;
@@ -70,7 +70,7 @@ Multiply on_device(Kernel kernel) {
   };
 }
 
-/// A sign, `bits` significant bits and an exponent from [-exponents / 2, exponents / 2).
+/// Draws numbers with a sign, `bits` significant bits and an exponent from [-exponents / 2, exponents / 2).
 std::function<float(int)> drawn(int bits) {
   return [bits, random = std::mt19937(1)](int exponents) mutable {
     const auto mantissa = static_cast<float>((1U << (bits - 1)) + random() % (1U << (bits - 1)));
@@ -102,7 +102,7 @@ struct Worst {
 };
 
 ExponentialProbe probe_exponentials() {
-  // Every 101st fp32 number of [-126, -2^-24], then the ends.
+  // Every 101st fp32 number of [-126, -2^-24], followed by the ends.
   std::vector<float> x;
   const std::uint32_t last = 0xc2fc0000U;
   for (std::uint32_t bits = 0xb3800000U; bits < last; bits += 101) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 /// What can be learnt about a unit's arithmetic from its results alone (BOUNDS 13, items 8 and 9; the crafted
-/// sums are those of Fasi, Higham, Mikaitis and Pranesh 2021). Needs no device: the unit is a function.
+/// sums are those of Fasi, Higham, Mikaitis and Pranesh 2021). It needs no device: the unit is a function.
 namespace samestate::cuda {
 
 /// D = A B + C for a batch of problems, A [n, 16, terms], B [n, terms, 8], C and D [n, 16, 8], row-major.
@@ -17,25 +17,25 @@ using Multiply = std::function<std::vector<float>(const std::vector<float>& A, c
 
 struct SumProbe {
   std::string instruction;
-  int terms = 0;                      ///< products in one result
-  int exact_block = 0;                ///< products aligned and added in one go; 2: two or fewer
+  int terms = 0;        ///< number of products in one result
+  int exact_block = 0;  ///< number of products that are aligned and added at once; 2 means two or fewer
   bool accumulator_in_block = false;  ///< C is aligned with the first block and not added afterwards
-  std::string rounding;               ///< of the sum to fp32: toward zero, to nearest, away, up or down
-  int extra_bits = 0;        ///< kept below the last fp32 bit of the largest term; at most 8 are looked for
-  double worst_error = 0.0;  ///< |error| / (2^-23 sum |terms|), worst of the random sums
+  std::string rounding;  ///< how the sum is rounded to fp32: toward zero, to nearest, away, up or down
+  int extra_bits = 0;    ///< bits kept below the last fp32 bit of the largest term; at most 8 are looked for
+  double worst_error = 0.0;  ///< |error| / (2^-23 sum |terms|), the worst of the random sums
   double mean_error = 0.0;   ///< mean of |error| / (2^-23 sum |terms|)
   bool subnormal_inputs = false, subnormal_products = false,
-       subnormal_accumulators = false;  ///< kept, not flushed
+       subnormal_accumulators = false;  ///< subnormal accumulators are kept, not flushed
 };
 
 namespace detail {
 
 struct Sum {
-  std::vector<float> products;  ///< powers of two or few bits: exact in the input format
+  std::vector<float> products;  ///< powers of two, or numbers with few bits: exact in the input format
   float accumulator = 0.0F;
 };
 
-/// Each sum as element (0, 0) of a problem of its own: A holds the products, B ones.
+/// Evaluates each sum as element (0, 0) of a separate problem: A holds the products, B ones.
 inline std::vector<float> evaluate(const Multiply& multiply, int terms, const std::vector<Sum>& sums) {
   const auto n = static_cast<std::size_t>(terms);
   std::vector<float> A(sums.size() * 16 * n);
@@ -55,9 +55,9 @@ inline float power(int exponent) { return std::ldexp(1.0F, exponent); }
 
 }  // namespace detail
 
-/// Which products are aligned together: 2^30 and -2^30 at i and j, 1 at m. The 1 survives only where the pair
-/// cancels before it is added; the block that is summed first shows the most survivors. Returns its members,
-/// i and j in front.
+/// Finds which products are aligned together: 2^30 and -2^30 at i and j, 1 at m. The 1 survives only if the
+/// pair cancels before it is added; the block that is summed first shows the most survivors. Returns its
+/// members, with i and j first.
 inline std::vector<int> first_block(const Multiply& multiply, int terms) {
   std::vector<int> block;
   for (int i = 0; i < terms; ++i) {
@@ -81,8 +81,8 @@ inline std::vector<int> first_block(const Multiply& multiply, int terms) {
   return block;
 }
 
-/// Probes one instruction. `random(exponents)` draws a value that the input format holds, with exponents
-/// spread over that many binades.
+/// Probes one instruction. `random(exponents)` draws a value that the input format can represent, with
+/// exponents spread over that many binades.
 inline SumProbe probe_sums(std::string instruction, int terms, const Multiply& multiply,
                            const std::function<float(int)>& random, int problems) {
   using detail::power;
@@ -101,8 +101,7 @@ inline SumProbe probe_sums(std::string instruction, int terms, const Multiply& m
 
   found.accumulator_in_block = sum({power(30), -power(30)}, 1.0F) == 0.0F;
 
-  // 2 + 3 2^-23 lies halfway between 2 + 2^-22 and 2 + 2^-21; all its terms are multiples of the last bit
-  // of 1.
+  // 2 + 3 2^-23 is halfway between 2 + 2^-22 and 2 + 2^-21; all its terms are multiples of the last bit of 1.
   const bool up = sum({1.0F, 1.0F + power(-7), -power(-7), 3.0F * power(-23)}) > 2.0F + power(-22);
   const bool negative_up =
       sum({-1.0F, -1.0F - power(-7), power(-7), -3.0F * power(-23)}) < -2.0F - power(-22);
@@ -110,8 +109,8 @@ inline SumProbe probe_sums(std::string instruction, int terms, const Multiply& m
   found.rounding =
       up ? (negative_up ? (tie_up ? "away" : "to nearest") : "up") : (negative_up ? "down" : "toward zero");
 
-  // Truncated: 2^-24 + ... + 2^-(23+b) + 2^-(23+b) makes one last bit of 1 only where the last two terms are
-  // kept. To nearest: 1 + 2^-24 is a tie that a kept 2^-(23+b) decides.
+  // Under truncation, 2^-24 + ... + 2^-(23+b) + 2^-(23+b) makes one last bit of 1 only if the last two terms
+  // are kept. Under rounding to nearest, 1 + 2^-24 is a tie that a kept 2^-(23+b) decides.
   for (int b = 1; b <= 8; ++b) {
     std::vector<float> products{1.0F};
     if (found.rounding == "to nearest") {
@@ -135,7 +134,7 @@ inline SumProbe probe_sums(std::string instruction, int terms, const Multiply& m
   for (float& x : A) x = random(8);
   for (float& x : B) x = random(8);
   for (float& x : C) x = random(16);
-  A[0] = power(-70), B[0] = power(-70), C[0] = 0.0F;  // a subnormal product alone
+  A[0] = power(-70), B[0] = power(-70), C[0] = 0.0F;  // a single subnormal product
   for (std::size_t l = 1; l < n; ++l) A[l] = 0.0F;
   const std::vector<float> D = multiply(A, B, C);
   found.subnormal_products = D[0] != 0.0F;
@@ -160,16 +159,17 @@ inline SumProbe probe_sums(std::string instruction, int terms, const Multiply& m
   return found;
 }
 
-/// Relative errors of exponentials in units of 2^-24, worst over a sweep.
+/// Relative errors of exponentials in units of 2^-24, the worst over a sweep.
 struct ExponentialProbe {
   double ex2 = 0.0, ex2_at = 0.0;    ///< ex2.approx.ftz against 2^x, x in [-126, 0]
   double expf = 0.0, expf_at = 0.0;  ///< expf against e^x, x in [-87, 0]
   double fast = 0.0, fast_at = 0.0;  ///< ex2.approx.ftz(x log2 e), x in [-87, 0]
-  double fast_share = 0.0;  ///< the same over the bound 3 + 1.5 |x| (BOUNDS 4); above 1: it is too small
+  double fast_share = 0.0;  ///< the same divided by the bound 3 + 1.5 |x| (BOUNDS 4); above 1 the bound is
+                            ///< too small
   double ex2_ulps = 0.0, expf_ulps = 0.0,
          fast_ulps = 0.0;    ///< the same in units in the last place of the result
-  bool ex2_flushes = false;  ///< 2^-127 comes out as 0
-  bool fma_flushes = false;  ///< 2^-127 * 1 + 0 comes out as 0
+  bool ex2_flushes = false;  ///< 2^-127 becomes 0
+  bool fma_flushes = false;  ///< 2^-127 * 1 + 0 becomes 0
 };
 
 }  // namespace samestate::cuda

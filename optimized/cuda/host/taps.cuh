@@ -9,8 +9,9 @@
 #include "optimized/cuda/host/grid.cuh"
 #include "optimized/cuda/pointwise/pointwise.cuh"
 
-/// What a layer hands out of its workspace under taps=1 (docs/plugins.md, Taps): copies behind the launches that wrote it, in
-/// front of one that writes over it. A call without taps has none, and launches what it launches without this file.
+/// Copies what a layer hands out of its workspace under taps=1 (docs/plugins.md, Taps): the copies come after
+/// the launches that wrote it and before one that overwrites it. A call without taps makes no copies and the
+/// same launches as without this file.
 namespace samestate::cuda {
 
 /// One extent of rows that are copied, and how far apart its steps lie in what is copied and in the tap, in elements.
@@ -28,9 +29,10 @@ struct TapParameters {
   TapAxis axes[3];
   std::int64_t columns = 0;
   std::int64_t first = 0;  ///< column of the tap's rows where they begin
-  /// Of each step of the first extent the one that is copied; null: itself.
+  /// for each step of the first extent, the step that is copied; null means itself
   const std::int32_t* place_of = nullptr;
-  /// Of each step of the first extent, 0: its rows are zero, whatever memory holds, for so they are read; null: none is.
+  /// for each step of the first extent: 0 means that its rows are read as zero, whatever memory holds; null
+  /// means that none is
   const float* mask = nullptr;
 };
 

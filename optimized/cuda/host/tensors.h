@@ -7,10 +7,11 @@
 #include "optimized/cuda/host/operands.h"
 #include "optimized/operator_kernel.h"
 
-/// The host's half of a call of named tensors: from strided fp32 to dense operands and back. Needs no device.
+/// The host side of a call of named tensors: conversion from strided fp32 to dense operands and back. It
+/// needs no device.
 namespace samestate::cuda {
 
-/// Calls `visit(element)` for the offset of each element of a tensor, row-major.
+/// Calls `visit(element)` with the offset of each element of a tensor, in row-major order.
 template <class T, class Visit>
 void each_element(const NamedTensor<T>& tensor, Visit&& visit) {
   const std::size_t rank = tensor.shape.size();

@@ -54,7 +54,7 @@ struct NormParameters {
   }
 };
 
-/// What is normalised of an element.
+/// Returns the value of an element that is normalised.
 template <RowNorm norm>
 SAMESTATE_DEVICE float normalised(float x, float second) {
   if constexpr (norm == RowNorm::residual) return x + second;
@@ -101,7 +101,7 @@ struct RowPart {
     for (int i = 0; i < n; ++i) to = fused(h(i), h(i), to);
     return to;
   }
-  /// What becomes of it, to the row that begins at element `first` of the outputs.
+  /// Stores the result in the row that begins at element `first` of the outputs.
   SAMESTATE_DEVICE void store(const NormParameters<Operand>& p, std::int64_t first, const float* weights,
                               int column, float factor, bool wanted) const {
     constexpr int kOfWeight = n < 4 ? n : 4;

@@ -5,7 +5,7 @@
 
 #include "optimized/cuda/units/intrinsics.cuh"
 
-/// What needs no other element: activations, and the gates of the Gated DeltaNet.
+/// Functions of a single element: activations, and the gates of the Gated DeltaNet.
 namespace samestate::cuda {
 
 /// a / b of numbers that are not negative: in 32 bits, a third of the instructions, where both fit.
@@ -70,7 +70,7 @@ SAMESTATE_DEVICE float softplus(float x) {
   return (x > 0.0F ? x : 0.0F) + logarithm_1p(exponential(-size));
 }
 
-/// The same for what ends in a result of 16 bits: a third of the instructions, an error of (4 + |x|) 2^-23 at worst.
+/// The same for a 16-bit result: a third of the instructions, with an error of at most (4 + |x|) 2^-23.
 template <class Operand>
 SAMESTATE_DEVICE float softplus_for(float x) {
   if constexpr (sizeof(Operand) == 4) return softplus(x);

@@ -143,7 +143,7 @@ struct ColumnProduct {
 /// Rows beyond which the matrix unit is worth a transposed W; what x takes of shared memory.
 inline constexpr std::int64_t kColumnProductRows = 64, kColumnProductDepth = 1024;
 
-/// Whether it is the kernel for it: 16 bytes of W's rows are one access.
+/// Returns true if this is the kernel for it: 16 bytes of W's rows are one access.
 template <class Operand>
 bool in_column_product(const ColumnProductParameters<Operand>& p) {
   constexpr int n = 16 / static_cast<int>(sizeof(Operand));

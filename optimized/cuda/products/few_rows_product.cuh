@@ -69,7 +69,8 @@ struct FewRowsProduct : ProductPlan<Operand, Epilogue, FewRowsTile<Epilogue::kPa
     }
   }
 
-  /// Of columns from `column` on and kRows rows: a lane has every 32nd piece, and asks for kAhead before it has multiplied the first.
+  /// Computes columns from `column` on for kRows rows: a lane has every 32nd piece, and requests kAhead
+  /// before it multiplies the first.
   struct WarpColumns {
     static constexpr int kAhead = 2, kStride = 32 * kPiece;
     const Parameters& p;
@@ -85,7 +86,7 @@ struct FewRowsProduct : ProductPlan<Operand, Epilogue, FewRowsTile<Epilogue::kPa
         : p(parameters), at(tile), column(first_column), depth(static_cast<int>(parameters.depth)) {
       SAMESTATE_UNROLL
       for (int i = 0; i < kLines; ++i) {
-        // Sums of a last column's, again, where there are no more columns: nobody wants them.
+        // Beyond the last column this computes the last column's sums again, which are not used.
         const std::int64_t of = column + i % Tile::kWarpColumns, last = p.columns - 1;
         lines[i] = (i < Tile::kWarpColumns ? p.w : p.w2) + at.group * p.w_batch +
                    (of < last ? of : last) * p.w_stride;
@@ -139,7 +140,8 @@ struct FewRowsProduct : ProductPlan<Operand, Epilogue, FewRowsTile<Epilogue::kPa
 /// Rows of a matrix, on average, up to which it takes a product in groups; rows of one that is not; what x takes of shared memory.
 inline constexpr std::int64_t kFewRowsOfGroup = 2, kFewRows = 4, kFewRowsDepth = 8192;
 
-/// Whether it takes a product whose pieces of 16 bytes are known to be there (Parameters::in_pieces), in `groups` groups.
+/// Returns true if it takes a product, in `groups` groups, whose pieces of 16 bytes are known to exist
+/// (Parameters::in_pieces).
 template <class Operand, class Epilogue>
 bool in_few_rows(const ProductParameters<Operand, Epilogue>& p, std::int64_t groups) {
   constexpr int n = 16 / static_cast<int>(sizeof(Operand));

@@ -57,13 +57,13 @@ SAMESTATE_DEVICE void load_product_elements(unsigned char* to, const Operand* ro
 template <class Tile, class Operand>
 struct ProductSums;
 
-/// Of lane l the element (l / 4 + 8 h, 2 (l % 4) + e) of each 16 x 8.
+/// Lane l holds element (l / 4 + 8 h, 2 (l % 4) + e) of each 16 x 8 block.
 template <class Tile>
 struct ProductSums<Tile, Bf16> {
   static constexpr int kM = Tile::kWarpRows / 16, kN = Tile::kWarpColumns / 8;
   float sum[kM][kN][4] = {};
 
-  /// Of a slab whose lines of x and of w begin at `x` and `w`, multiples of 8, and whose depth is `depth`.
+  /// Adds a slab whose lines of x and of w begin at `x` and `w`, multiples of 8, and whose depth is `depth`.
   SAMESTATE_DEVICE void add(const unsigned char* slab, int x, int w, int depth) {
     const int lane = lane_index();
     SAMESTATE_UNROLL
@@ -102,7 +102,7 @@ struct ProductSums<Tile, Bf16> {
   }
 };
 
-/// Of lane l the elements (l / 8 + 4 i, l % 8 + 8 j).
+/// Lane l holds the elements (l / 8 + 4 i, l % 8 + 8 j).
 template <class Tile>
 struct ProductSums<Tile, float> {
   static constexpr int kM = Tile::kWarpRows / 4, kN = Tile::kWarpColumns / 8;
@@ -199,7 +199,7 @@ struct ProductPlan {
       give_quad(p, at, at.first + row, column + quad, x, x2);
     }
   }
-  /// Those of four columns that exist; `x2` where the epilogue is paired.
+  /// Passes on those of four columns that exist; `x2` is read if the epilogue is paired.
   static SAMESTATE_DEVICE void give_quad(const Parameters& p, const ProductTile& at, std::int64_t row,
                                          std::int64_t column, const float (&x)[4], const float (&x2)[4]) {
     const auto give = [&](std::int64_t to, const auto& one, const auto& two) {
@@ -306,7 +306,7 @@ struct ProductGrid : ProductPlan<Operand, Epilogue, Tile> {
   }
 };
 
-/// Whether every row begins at 16 bytes.
+/// Returns true if every row begins at a multiple of 16 bytes.
 template <class Operand, class Epilogue>
 bool product_in_pieces(const ProductParameters<Operand, Epilogue>& p) {
   constexpr int n = 16 / static_cast<int>(sizeof(Operand));

@@ -15,7 +15,7 @@
 namespace samestate::cuda {
 namespace {
 
-// Enumerations travel as the integers that they are in cuBLASLt's C interface.
+// Enumerations are passed as the integers that they are in cuBLASLt's C interface.
 constexpr int kCompute32F = 68;          ///< CUBLAS_COMPUTE_32F: bf16 operands, sums in fp32
 constexpr int kCompute32FPedantic = 69;  ///< CUBLAS_COMPUTE_32F_PEDANTIC: neither tf32 nor parts in bf16
 constexpr int kTransposeA = 3;           ///< CUBLASLT_MATMUL_DESC_TRANSA
@@ -26,7 +26,8 @@ constexpr int kMostWorkspace = 1;        ///< CUBLASLT_MATMUL_PREF_MAX_WORKSPACE
 constexpr int kReductionSchemes = 3;  ///< CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK; 0: no sums over blocks
 constexpr int kAlignments[] = {5, 6, 7, 8};  ///< CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, B, C, D
 constexpr std::uint32_t kAlignment = 16;
-/// Up to so many rows product.cuh's grid, whose warps share out the depth, is as fast in bf16 and faster in fp32 (docs/kernels.md).
+/// Up to so many rows, product.cuh's grid, whose warps divide the depth, is as fast in bf16 and faster in
+/// fp32 (docs/kernels.md).
 constexpr std::int64_t kFewRows = 32;
 
 /// cublasLtMatmulHeuristicResult_t.
@@ -58,7 +59,8 @@ void succeed(int status, const char* call) {
                 "; --products own multiplies without the library");
 }
 
-/// How a shape is multiplied; kept as long as the process, as the library itself: CUDA libraries do not unload cleanly.
+/// How a shape is multiplied. It is kept for the life of the process, like the library itself: CUDA libraries
+/// do not unload cleanly.
 struct Plan {
   bool taken = false;
   void *description = nullptr, *w = nullptr, *x = nullptr, *y = nullptr;
@@ -81,7 +83,7 @@ class Library {
 
   bool multiply(const PlainProduct& p, cudaStream_t stream) {
     if (handle_ == nullptr || p.rows <= kFewRows) return false;
-    // The calls of several threads one after the other: a few microseconds of the host each.
+    // Calls of several threads wait for each other: a few microseconds of the host each.
     const std::lock_guard lock(mutex_);
     const auto [at, is_new] = plans_.try_emplace(p.shape());
     if (is_new) at->second = plan(p);
@@ -125,7 +127,8 @@ class Library {
     return function != nullptr;
   }
 
-  /// Matrices by columns, as the library has them: y^T [columns, rows] = w^T' x^T, w^T [depth, columns] transposed.
+  /// The library expects column-major matrices: y^T [columns, rows] = w^T' x^T, with w^T [depth, columns]
+  /// transposed.
   [[nodiscard]] Plan plan(const PlainProduct& p) const {
     Plan plan;
     const cudaDataType_t operands = p.bf16 ? CUDA_R_16BF : CUDA_R_32F;

@@ -4,18 +4,20 @@
 
 #include "optimized/cuda/host/grid.cuh"
 
-/// cuBLASLt behind product.cuh, loaded when it is there: a build needs neither its header nor the library, and a machine without
-/// it runs product.cuh's own grids. Nothing is shared between two launches: no workspace is asked for, so that no algorithm
-/// splits its sums over blocks, and the algorithm of a shape is chosen once in a process, by a heuristic that knows the shape
-/// alone. So a product has the same bits in every run and whatever runs beside it.
+/// cuBLASLt as an alternative to the grids of product.cuh, loaded if it is installed: a build needs neither
+/// its header nor the library, and a machine without it uses product.cuh alone. Two launches share nothing:
+/// no workspace is requested, so no algorithm splits its sums over blocks, and the algorithm for a shape is
+/// chosen once per process, by a heuristic that depends on the shape alone. A product therefore has the same
+/// bits in every run, whatever runs beside it.
 namespace samestate::cuda {
 
-/// y = x w^T, rounded once: rows of all three contiguous, sums in fp32 (fp32 operands are never cut to tf32).
+/// y = x w^T, rounded once. Rows of all three are contiguous; sums are in fp32 (fp32 operands are never
+/// truncated to tf32).
 struct PlainProduct {
   const void* x = nullptr;  ///< [batch][rows, depth]
   const void* w = nullptr;  ///< [batch][columns, depth]
   void* y = nullptr;        ///< [batch][rows, columns]
-  std::int64_t rows = 0;    ///< at least 1, as columns, depth and batch
+  std::int64_t rows = 0;    ///< at least 1, like columns, depth and batch
   std::int64_t columns = 0;
   std::int64_t depth = 0;
   std::int64_t x_stride = 0;  ///< from row to row, in elements
@@ -25,10 +27,10 @@ struct PlainProduct {
   std::int64_t x_batch = 0;  ///< from matrix to matrix
   std::int64_t w_batch = 0;
   std::int64_t y_batch = 0;
-  bool bf16 = false;  ///< x and w; else fp32
+  bool bf16 = false;  ///< x and w are bf16; if false, fp32
   bool y_bf16 = false;
 
-  /// All of what an algorithm depends on beside the addresses, which begin at 16 bytes.
+  /// Everything on which an algorithm depends besides the addresses, which are 16-byte aligned.
   [[nodiscard]] auto shape() const {
     struct Shape {
       std::int64_t sizes[3], strides[3], batches[4];
@@ -43,12 +45,14 @@ struct PlainProduct {
 };
 
 #ifdef __CUDACC__
-/// Enqueues it; false, and nothing is enqueued, where the library is not there, not wanted, or has no algorithm for the shape.
-/// From several threads at a time, and while a graph is captured once the shape has been multiplied before. Throws Error where
-/// the library refuses what it offered.
+/// Enqueues the product. Returns false, without enqueuing anything, if the library is not installed, not
+/// wanted, or has no algorithm for the shape. May be called from several threads at once, and while a graph
+/// is captured if the shape has been multiplied before. Throws Error if the library refuses an algorithm that
+/// it offered.
 [[nodiscard]] bool multiply_by_library(const PlainProduct& p, cudaStream_t stream);
 #else
-/// The emulation's library: sums one term after the other, for every other shape, so that a gate judges both ways.
+/// The library of the emulation: it sums one term after the other, for every other shape, so that a gate
+/// tests both implementations.
 [[nodiscard]] inline bool multiply_by_library(const PlainProduct& p, cudaStream_t) {
   if ((p.rows + p.columns + p.depth / 8) % 2 == 0) return false;
   const auto at = [](const void* matrix, bool bf16, std::int64_t i) {

@@ -7,7 +7,8 @@
 #include "optimized/cuda/host/grid.cuh"
 #include "optimized/cuda/products/product_library.h"
 
-/// What a product of matrices is given (product.cuh), and which are plain ones, as a library multiplies them.
+/// The input of a matrix product (product.cuh), and which products are plain ones, as a library computes
+/// them.
 namespace samestate::cuda {
 
 /// At most `rows` rows of x that one w multiplies, of a product in groups whose sizes only the device knows.

@@ -123,7 +123,7 @@ struct RecurrenceTiles {
     if (thread_index() % 4 == 0) shared.of_z[t] = of_z;
   }
 
-  /// What o of a token of the tile is multiplied by; s is the one before the tile.
+  /// Returns the factor of o for a token of the tile; s belongs to the token before the tile.
   static SAMESTATE_DEVICE float output_factor(const Parameters& p, const Shared& shared, int t, float s) {
     if (p.output == RecurrenceOutput::over_sums)
       return 1.0F / (shared.of_z[t] + (shared.sums[0][t] + shared.sums[1][t]));

@@ -80,7 +80,7 @@ struct NormalisedRetentionParameters {
   RowScaleParameters<Operand> norm;
 };
 
-/// The norm takes away what every form divides a row by (EQ-11): the core does not divide.
+/// The norm cancels any factor by which a form divides a row (EQ-11), so the core does not divide.
 struct NormalisedRetention {
   template <class Operand>
   using Parameters = NormalisedRetentionParameters<Operand>;

@@ -16,7 +16,7 @@ namespace samestate::cuda {
 
 inline constexpr int kRecurrenceColumns = 64;  ///< of a state, by a block of theirs
 
-/// What becomes of S_t^T q_t.
+/// How the output follows from S_t^T q_t.
 enum class RecurrenceOutput {
   over_sums,  ///< over z_t . q_t, z_t = z_{t-1} + k_t
   over_root,  ///< over the root of s_t = gamma s_{t-1} + 1, by which states that come and go are divided too
@@ -35,7 +35,7 @@ struct RecurrenceParameters {
   float* carried_sums = nullptr;  ///< [segments, batch, heads, dk], of z
   Operand* o = nullptr;           ///< [batch, tokens, heads, dv]
   float* raw = nullptr;           ///< the same
-  float* final_state = nullptr;   ///< as state; null: nobody wants it
+  float* final_state = nullptr;   ///< as state; null if it is not wanted
   float* final_sums = nullptr;    ///< as sums
   std::int64_t batch = 0;
   std::int64_t tokens = 0;

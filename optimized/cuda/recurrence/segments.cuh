@@ -29,8 +29,9 @@ struct Segments {
   return of;
 }
 
-/// `state`, the one before the first of `count` segments, through them: what each leaves by itself, at[n stride], becomes the state
-/// behind it. Returns the last. `decay(n)`: what is left behind segment n of the state before it.
+/// Carries `state`, the state before the first of `count` segments, through them: at[n stride], which a
+/// segment leaves by itself, becomes the state after it. Returns the last one. `decay(n)` is the factor of
+/// the earlier state after segment n.
 template <class Decay>
 SAMESTATE_DEVICE float carry_state(float* at, std::int64_t stride, std::int64_t count, float state,
                                    Decay&& decay) {

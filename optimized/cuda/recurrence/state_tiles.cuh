@@ -141,7 +141,7 @@ struct StateTiles {
     }
   }
 
-  /// The same of weights of 1: a value is one part of itself.
+  /// Does the same for weights of 1, where a value is its own only part.
   static SAMESTATE_DEVICE void write_state(const Rows& keys, const Values& values, int count, State& state) {
     SAMESTATE_UNROLL
     for (int j = 0; j < kT; j += 16) {

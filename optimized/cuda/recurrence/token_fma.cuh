@@ -72,7 +72,8 @@ struct RecurrenceSegments {
     }
   }
 
-  /// What the warps have of a stage's tokens: [warps, stage, columns] parts of o, [warps, stage] of z . q, [stage] factors.
+  /// What the warps hold of a stage's tokens: [warps, stage, columns] parts of o, [warps, stage] of z . q,
+  /// [stage] factors.
   struct Parts {
     float* o;
     float* denominators;
@@ -173,7 +174,8 @@ struct RecurrenceSegments {
     if constexpr (writes) leave(p, at, g, columns_at, s, S, z);
   }
 
-  /// o of the tokens of a stage, a token's four columns a thread; the parts are written anew behind the next stage's barrier.
+  /// Adds up o for the tokens of a stage, four columns of a token per thread; the parts are overwritten after
+  /// the next stage's barrier.
   static SAMESTATE_DEVICE void add_parts(const Parameters& p, const Tile& at, std::int64_t begin, int n,
                                          const Parts& parts) {
     const int across = p.columns() / 4;

@@ -44,8 +44,8 @@ struct DualityParameters {
   }
 };
 
-/// Of a token: Delta, and the sum G of Delta A from the chunk's first token on as total + rest, since what lies between two tokens
-/// is small beside what lies before them.
+/// The step of a token: Delta, and the sum G of Delta A from the chunk's first token on as total + rest,
+/// since the sum between two tokens is small compared with the sum before them.
 struct DualityStep {
   float delta, total, rest;
   static SAMESTATE_DEVICE DualityStep at(const float* from) {

@@ -30,7 +30,8 @@ struct DualityProducts {
   using Parameters = DualityParameters<float>;
   static constexpr int kThreads = 128, kT = kRowTokens;
 
-  /// Of a row in shared memory: eight rows lie in different banks where N is a multiple of 32.
+  /// Returns the stride of the rows in shared memory: eight rows are in different banks if N is a multiple of
+  /// 32.
   static SAMESTATE_HOST_DEVICE int row_of(const Parameters& p) { return (p.N + 3) / 4 * 4 + 4; }
   static void launch(const Parameters& p, cudaStream_t stream) {
     cuda::launch<DualityProducts>(blocks_of(p.batch * p.G * p.chunks(), 1),
@@ -133,7 +134,7 @@ struct DualityRows {
     copies_commit();
   }
 
-  /// Of the chunk's `n` tokens, eight threads a token; to be read after a barrier.
+  /// Makes the factors of the chunk's `n` tokens, eight threads per token; read them after a barrier.
   static SAMESTATE_DEVICE void make_factors(Stage& stage, int n, Shared& shared) {
     const int t = thread_index() / 8, part = thread_index() % 8;
     const DualityStep step = DualityStep::at(stage.steps[t]);

@@ -108,7 +108,7 @@ struct DualityTiles {
     copies_commit();
   }
 
-  /// Of the `n` tokens of a tile, by its first warp; to be read after a barrier.
+  /// The first warp makes the factors of the `n` tokens of a tile; read them after a barrier.
   static SAMESTATE_DEVICE void make_factors(const Stage& stage, int n, Shared& shared) {
     if (warp_index() > 0) return;
     const int t = lane_index();
@@ -118,7 +118,7 @@ struct DualityTiles {
   }
 
   static SAMESTATE_DEVICE void make_scores(const Parameters& p, const Stage& stage, int n, Shared& shared) {
-    // Of those behind the diagonal or the last token nobody reads any.
+    // Elements above the diagonal or after the last token are never read.
     if (Tiles::first_key() > Tiles::first_query() || Tiles::first_query() >= n) return;
     Tiles::make_scores(stage.C, stage.B, p.N, shared.scores, [&](int i, int j, float sum) {
       if (j > i || i >= n) return 0.0F;

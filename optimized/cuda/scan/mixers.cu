@@ -6,12 +6,13 @@
 #include "optimized/cuda/scan/duality_launch.cuh"
 #include "optimized/cuda/scan/scan_token_fma.cuh"
 
-/// Rows of the table: Mamba's mixers. The parts of a projection are products of their own, rows of one matrix each, so that
-/// every part lies dense for what reads it next; the last few inputs of the convolution stay side by side in the state.
+/// Rows of the table: Mamba's mixers. The parts of a projection are separate products, each with some rows of
+/// one matrix, so that every part is dense for whatever reads it next; the last few inputs of the convolution
+/// stay side by side in the state.
 namespace samestate::cuda {
 namespace {
 
-/// Channels [first, first + channels) of the convolution: their inputs are projected, then convolved.
+/// Channels [first, first + channels) of the convolution: their inputs are projected and then convolved.
 template <class Operand>
 struct ConvolvedPartOfLayer {
   Projection<Operand> raw;
@@ -23,7 +24,7 @@ struct ConvolvedPartOfLayer {
   }
 };
 
-/// What both mixers have of a call before their scans.
+/// What both mixers compute before their scans.
 template <class Operand>
 struct MixerInputs {
   const OperatorArguments& call;
@@ -47,12 +48,12 @@ struct MixerInputs {
         bias(on.fp32("conv1d_bias")),
         carried(on.output("convolution")) {}
 
-  /// Rows [first, first + columns) of the input projection.
+  /// Returns rows [first, first + columns) of the input projection.
   [[nodiscard]] Projection<Operand> part(std::int64_t first, std::int64_t columns) const {
     return projection(hidden, in_proj + first * D, tensors.template scratch<Operand>(rows * columns), rows,
                       columns, D);
   }
-  /// Channels from `channel` on, which begin at row `first` of the projection.
+  /// Returns the channels from `channel` on, which begin at row `first` of the projection.
   [[nodiscard]] ConvolvedPartOfLayer<Operand> convolved(std::int64_t first, std::int64_t channel,
                                                         std::int64_t channels) const {
     ConvolvedPartOfLayer<Operand> p;

@@ -83,7 +83,7 @@ struct SelectiveScan {
     Elements matrix;  ///< of B or C, where a thread has one access of them
   };
 
-  /// What a thread knows of its block.
+  /// A thread's place in its block.
   struct Place {
     std::int64_t b;
     int first;           ///< channel of the block

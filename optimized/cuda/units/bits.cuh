@@ -23,7 +23,7 @@ inline std::uint32_t ballot(bool mine) {
 inline int ones(std::uint32_t bits) { return std::popcount(bits); }
 #endif
 
-/// Of the bits below bit `at`, at < 32, those that are set.
+/// Returns how many of the bits below bit `at`, at < 32, are set.
 SAMESTATE_DEVICE int ones_below(std::uint32_t bits, int at) {
   return ones(bits & ((std::uint32_t{1} << at) - 1U));
 }

@@ -17,25 +17,27 @@
 
 #include "reference/error.h"
 
-/// A block of the device as a team of host threads.
+/// A thread block of the device as a team of host threads.
 namespace samestate::cuda::emulation {
 
 using Words = std::array<std::uint64_t, 4>;
 
-/// Ends a thread of a block in which another one has failed.
+/// Thrown in a thread to end it when another thread of its block has failed.
 struct Abandoned {};
 
-/// Where a number of threads meet again and again. Woken without being complete when the block has failed.
+/// A barrier where a number of threads meet repeatedly. It also wakes them, without being complete, when the
+/// block has failed.
 class Meeting {
  public:
   explicit Meeting(int threads) : threads_(threads) {}
   [[nodiscard]] unsigned turn() const { return turn_.load(); }
-  /// `turn` as it was before the caller looked whether the block has failed: a failure after that look turns it.
+  /// `turn` is its value before the caller checked if the block has failed: a failure after that check
+  /// changes it.
   void arrive_and_wait(unsigned turn) {
     if (complete()) return;
     while (turn_.load() == turn) turn_.wait(turn);
   }
-  /// Arrives; true where all have, who are woken.
+  /// Arrives. Returns true if all have arrived, who are then woken.
   bool complete() {
     if (arrived_.fetch_add(1) + 1 != threads_) return false;
     arrived_ = 0;
@@ -54,21 +56,22 @@ class Meeting {
   std::atomic<unsigned> turn_{0};
 };
 
-/// Exchange of one warp. Two tables in turn: a lane can write a table again only after the meeting of the
-/// other one, which no lane reaches before it has read this one.
+/// Data exchange within one warp. Two tables alternate: a lane can write a table again only after the barrier
+/// of the other one, which no lane reaches before it has read this one.
 struct Warp {
   Meeting meet{32};
   std::array<std::array<Words, 32>, 2> table{};
 };
 
-/// Copies to shared memory land, and bulk stores to global memory leave, when they are issued, or not before they are
-/// waited for: a kernel has to be right either way. Set by a test before a block runs.
+/// If set, copies to shared memory land, and bulk stores to global memory leave, only when they are waited
+/// for; otherwise when they are issued. A kernel has to be correct either way. A test sets it before a block
+/// runs.
 inline std::atomic<bool> copies_land_late{false};
-/// The same for the blocks that this thread runs, where it is set: the gate runs cases side by side.
+/// The same for the blocks that this thread runs, if it is set: the gate runs cases side by side.
 inline thread_local std::optional<bool> copies_land_late_here;
 
 struct BarrierState;  // emulated_hopper.h
-struct Asynchronous;  // what a thread has under way: emulated_hopper.h
+struct Asynchronous;  // operations that a thread has in flight: emulated_hopper.h
 
 struct Block {
   explicit Block(int threads, std::int64_t number = 0, std::int64_t blocks = 1)
@@ -80,7 +83,7 @@ struct Block {
     for (std::unique_ptr<Warp>& warp : warps) warp = std::make_unique<Warp>();
   }
 
-  /// The first failure is the block's; every thread that waits is let go, to end.
+  /// Records the first failure as the block's; every waiting thread is released, so that it ends.
   void fail(const std::string& what) {
     {
       const std::lock_guard lock(guard);
@@ -95,22 +98,22 @@ struct Block {
   }
 
   int size;
-  std::int64_t index, of;  ///< in its grid
+  std::int64_t index, of;  ///< index in its grid, and the grid's size
   bool late = copies_land_late_here.value_or(copies_land_late);
   Meeting meet;
   std::vector<std::unique_ptr<Warp>> warps;
   std::atomic<bool> failed{false};
   std::atomic<unsigned> phases{
-      0};            ///< of barriers in shared memory, and meetings of named ones, that are complete
-  std::mutex guard;  ///< of everything below
+      0};  ///< the number of completed barriers in shared memory, and of completed uses of the named ones
+  std::mutex guard;  ///< guards everything below
   std::string failure;
   std::map<int, std::unique_ptr<Meeting>> named;
   std::vector<std::shared_ptr<BarrierState>> barriers;
   std::vector<std::function<void()>> wakers;
-  std::map<std::uintptr_t, int> dirty;  ///< KiB of shared memory -> threads with unfenced stores into it
+  std::map<std::uintptr_t, int> dirty;  ///< KiB of shared memory -> threads with unfenced stores to it
 };
 
-/// Bytes on their way to shared memory.
+/// Bytes that are being copied to shared memory.
 struct Copy {
   void* to;
   const void* from;
@@ -122,18 +125,18 @@ struct Thread {
   Block* block = nullptr;
   int index = 0;
   unsigned turn = 0;
-  bool waited = false;  ///< for the grids before
+  bool waited = false;  ///< has waited for the preceding grids
   std::shared_ptr<Asynchronous> asynchronous;
-  std::function<void()> at_end;  ///< of what it has under way
-  std::vector<Copy> copies;      ///< to shared memory, under way
-  int copy_groups = 0;           ///< committed so far
-  /// Lets the block's other threads run, where they are fibers of one thread of the host; else null.
+  std::function<void()> at_end;  ///< completes the operations that it has in flight
+  std::vector<Copy> copies;      ///< copies to shared memory in flight
+  int copy_groups = 0;           ///< groups committed so far
+  /// Lets the block's other threads run if they are fibers of one host thread; else null.
   std::function<void()> step_aside;
 };
 
 inline thread_local Thread no_thread;
 inline thread_local Thread* running = &no_thread;
-/// The thread of a block that the caller is.
+/// The thread of a block that is running the caller.
 inline Thread& self() { return *running; }
 
 [[noreturn]] inline void fail(const std::string& what) {
@@ -143,7 +146,7 @@ inline Thread& self() { return *running; }
 
 inline void meet_at(Meeting& meeting) {
   const unsigned turn = meeting.turn();
-  if (self().block->failed) throw Abandoned{};  // nobody wakes those who come later
+  if (self().block->failed) throw Abandoned{};  // nobody would wake threads that arrive later
   if (self().step_aside == nullptr) {
     meeting.arrive_and_wait(turn);
   } else if (!meeting.complete()) {
@@ -152,7 +155,7 @@ inline void meet_at(Meeting& meeting) {
   if (self().block->failed) throw Abandoned{};
 }
 
-/// What every lane of the caller's warp passes to the same call.
+/// The values that every lane of the caller's warp passes to the same call.
 inline const std::array<Words, 32>& exchange(Words mine) {
   Warp& warp = *self().block->warps[static_cast<std::size_t>(self().index / 32)];
   std::array<Words, 32>& table = warp.table[self().turn++ % 2];
@@ -161,7 +164,7 @@ inline const std::array<Words, 32>& exchange(Words mine) {
   return table;
 }
 
-/// `body()` as thread `thread` of a block.
+/// Runs `body()` as thread `thread` of a block.
 template <class Body>
 void run_thread(Block& block, int thread, std::function<void()> step_aside, Body& body) {
   Thread mine;
@@ -178,7 +181,7 @@ void run_thread(Block& block, int thread, std::function<void()> step_aside, Body
 }
 
 /// Runs `body()` in every thread of a block of `threads`, a multiple of 32. Throws Error with the first
-/// failure that a name of the emulation found.
+/// failure that the emulation detected.
 template <class Body>
 void run_block(int threads, Body&& body, std::int64_t number = 0, std::int64_t blocks = 1) {
   Block block(threads, number, blocks);

@@ -10,19 +10,21 @@
 
 #include "optimized/cuda/units/emulated_block.h"
 
-/// A block as fibers of one thread of the host: a hundred times as fast as host threads, and without races, which those are
-/// for. A whole plan of cases can run so.
+/// A block as fibers of one host thread: a hundred times as fast as host threads, but unable to show races,
+/// which host threads are for. It is fast enough to run a whole plan of cases.
 namespace samestate::cuda::emulation {
 
 inline constexpr std::size_t kFiberStack = 128 * 1024;
 
-/// Who runs first between two meetings of a block: what a kernel reads of another warp without one is there by luck alone.
+/// Which thread runs first between two barriers of a block: a value that a kernel reads from another warp
+/// without a barrier is there only by luck.
 enum class Schedule { in_turn, first_warp_first, last_warp_first };
 inline constexpr std::int64_t kSchedules = 3;
-/// Of the blocks that this thread of the host runs, with their numbers: a schedule each in turn.
+/// The number of the first schedule for the blocks that this host thread runs; the blocks take the schedules
+/// in turn.
 inline thread_local std::int64_t first_schedule = 0;
 
-/// As run_block. Also fails where every thread waits for another one.
+/// As run_block. It also fails if every thread waits for another one.
 template <class Body>
 void run_block_in_fibers(int threads, Body&& body, std::int64_t number = 0, std::int64_t blocks = 1) {
   using boost::context::fiber;
@@ -30,7 +32,7 @@ void run_block_in_fibers(int threads, Body&& body, std::int64_t number = 0, std:
   Block block(threads, number, blocks);
   std::vector<fiber> team;
   team.reserve(static_cast<std::size_t>(threads));
-  bool moved = true;  // somebody met since the last look
+  bool moved = true;  // a thread has reached a barrier since the last check
   for (int t = 0; t < threads; ++t) {
     team.emplace_back(std::allocator_arg, stacks, [&block, &body, &moved, t](fiber&& scheduler) {
       fiber away = std::move(scheduler);
@@ -68,7 +70,7 @@ void run_block_in_fibers(int threads, Body&& body, std::int64_t number = 0, std:
     for (std::size_t i = 0; i < warps; ++i) {
       const std::size_t warp = schedule == Schedule::last_warp_first ? warps - 1 - i : i;
       bool of_warp = resume_warp(warp);
-      // On as far as it comes by itself.
+      // Runs on as far as the thread gets by itself.
       for (unsigned met = 0;
            of_warp && schedule != Schedule::in_turn && met != block.warps[warp]->meet.turn();) {
         met = block.warps[warp]->meet.turn();

@@ -17,17 +17,17 @@
 
 #include "optimized/cuda/units/emulation.h"
 
-/// The names of hopper.cuh on the host. What the device would let pass by luck ends the block with a message:
-/// a wait of a minute, a copy or a product that reads a KiB of shared memory stored to since its writer's last
-/// fence_async(), a barrier of another number of threads.
+/// The functions of hopper.cuh on the host. Mistakes that the device would let pass by luck end the block
+/// with a message: a wait of a minute, a copy or a product that reads a KiB of shared memory that was stored
+/// to since the writer's last fence_async(), or a barrier with another number of threads.
 namespace samestate::cuda {
 namespace emulation {
 
 inline constexpr std::chrono::milliseconds kPatience{60000};
 /// How long a wait may take before it fails the block; tests of such failures shorten it.
 inline std::chrono::milliseconds patience = kPatience;
-/// How much later than they may, stores read shared memory, and half of it some products, where copies land late; a test of
-/// rings lengthens it.
+/// If copies land late: how much later than the earliest time stores read shared memory; some products are
+/// late by half of it. A test of rings lengthens it.
 inline std::chrono::microseconds lateness{500};
 
 struct BarrierState {
@@ -35,10 +35,11 @@ struct BarrierState {
   std::condition_variable changed;
   int arrivals = 0, missing = 0, phase = 0;
   std::int64_t bytes = 0;
-  /// Copies that land when somebody waits, and their bytes: whoever does not wait does not find them.
+  /// Copies that land when a thread waits for them, and their sizes: a thread that does not wait does not
+  /// find the data.
   std::vector<std::pair<std::function<void()>, int>> under_way;
 
-  /// Holding `guard`.
+  /// Requires `guard` to be held.
   void settle() {
     if (missing > 0 || bytes != 0) return;
     ++phase;
@@ -48,29 +49,30 @@ struct BarrierState {
   }
 };
 
-/// The multiplications of 16 inner elements that are in flight to the same results, and these so far.
+/// The multiplications of 16 inner elements that are in flight to the same results, and the results so far.
 struct Product {
-  /// Of one: a tile still holds what it held.
+  /// Checks for one of them that a tile still holds the same values.
   struct Check {
     int group;
     std::function<void()> run;
   };
   float* c;
-  int group;  ///< of the last
+  int group;  ///< group of the last one
   std::vector<float> sums;
   std::vector<Check> recheck;
 };
 
 struct Asynchronous {
-  std::set<std::uintptr_t> dirty;  ///< this thread's unfenced KiB
+  std::set<std::uintptr_t> dirty;  ///< KiB of shared memory with unfenced stores by this thread
   std::vector<Product> products;
-  int groups = 0;  ///< committed
+  int groups = 0;  ///< committed groups
 
-  /// A bulk store: reads shared memory, and returns what then writes global memory.
+  /// A bulk store: it reads shared memory, and returns a function that then writes global memory.
   using Store = std::function<std::function<void()>()>;
   std::vector<Store> uncommitted, unread;
   std::vector<std::function<void()>> unwritten;
-  bool reading = false, writing = false;  ///< stores are committed, and nobody waited for their reads, writes
+  bool reading = false, writing = false;  ///< stores are committed, but nobody has waited for their reads or
+                                          ///< writes
 
   void commit_stores() {
     unread.insert(unread.end(), uncommitted.begin(), uncommitted.end());
@@ -87,7 +89,7 @@ struct Asynchronous {
     for (const auto& write : unwritten) write();
     unwritten.clear();
   }
-  /// The thread's end: global memory is written all the same, shared memory is no longer there to be read.
+  /// The end of the thread: global memory is still written, but shared memory can no longer be read.
   void end() {
     if (!uncommitted.empty()) fail("ends with a bulk store that is not committed");
     if (reading) fail("ends while a bulk store may still read shared memory");
@@ -141,7 +143,7 @@ class Barrier {
     warp_barrier();
     if (thread_index() % 32 == 0) change(1, 0);
   }
-  /// A copy that completes `bytes` here: now, or when somebody waits.
+  /// A copy that completes `bytes` here: now, or when a thread waits.
   void land(std::function<void()> copy, int bytes) {
     if (!emulation::copies_land_late_here.value_or(emulation::copies_land_late)) {
       copy();
@@ -158,7 +160,7 @@ class Barrier {
     if (state_->phase < phase) emulation_fail(lock, "waits for a phase before the one before it is complete");
     if (state_->phase > phase + 1) emulation_fail(lock, "waits for a phase after the next one is complete");
     const auto over = [&] { return state_->phase > phase || emulation::self().block->failed; };
-    // Fibers of one thread let each other run; their scheduler sees where all of them wait.
+    // Fibers of one thread let each other run; their scheduler notices if all of them wait.
     while (emulation::self().step_aside != nullptr && !over()) {
       lock.unlock();
       emulation::self().step_aside();
@@ -182,7 +184,7 @@ class Barrier {
   }
 
  private:
-  /// Holding `lock`.
+  /// Requires `lock` to be held.
   void let_land(std::unique_lock<std::mutex>& lock) {
     while (!state_->under_way.empty()) {
       const auto copies = std::exchange(state_->under_way, {});
@@ -258,7 +260,7 @@ struct TensorMap {
 
 namespace emulation {
 
-/// Calls cell(element of the tile, element of the tensor or null where it has none).
+/// Calls cell(element of the tile, element of the tensor, or null if it is outside the tensor).
 template <class Cell>
 void for_each_cell(Bf16* tile, const TensorMap& map, int column, int head, int token, Cell&& cell) {
   if (reinterpret_cast<std::uintptr_t>(tile) % 1024 != 0) fail("a tile that is not 1024-byte aligned");
@@ -310,7 +312,7 @@ inline void store_bytes(void* to, const void* from, int bytes) {
 }
 inline void commit_stores() { emulation::asynchronous().commit_stores(); }
 inline void wait_stores_read() {
-  // Others get the time to overwrite what they should not yet.
+  // Gives other threads the time to overwrite memory that they must not overwrite yet.
   if (emulation::self().block->late && emulation::asynchronous().reading)
     std::this_thread::sleep_for(emulation::lateness);
   emulation::asynchronous().read_stores();

@@ -10,8 +10,9 @@
 
 namespace samestate::cuda::emulation {
 
-/// A block as this build runs those whose threads wait for each other at barriers of a block or warp alone: in fibers, or,
-/// where a sanitizer is to see their races, as host threads. Parameters and errors are those of run_block.
+/// Runs a block whose threads wait for each other only at barriers of a block or warp, in the way of this
+/// build: as fibers or, if a sanitizer is to see races, as host threads. Parameters and errors are those of
+/// run_block.
 template <class Body>
 void run_meeting_block(int threads, Body&& body, std::int64_t number = 0, std::int64_t blocks = 1) {
 #ifdef SAMESTATE_EMULATED_FIBERS

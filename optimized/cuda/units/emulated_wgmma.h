@@ -11,8 +11,8 @@
 
 #include "optimized/cuda/units/emulated_hopper.h"
 
-/// The products of wgmma.cuh on the host: c is NaN from the issue until the wait that covers it, a tile must be
-/// fenced when the product is issued and hold the same bits when it is waited for.
+/// The products of wgmma.cuh on the host: c is NaN from the issue until the wait that covers it, and a tile
+/// must be fenced when the product is issued and hold the same bits when it is waited for.
 namespace samestate::cuda {
 
 struct ByRows {
@@ -31,7 +31,8 @@ inline ByColumns by_columns(const Bf16* tile, int step) {
 
 namespace emulation {
 
-/// As the unit forms an address: groups of eight rows 1024 bytes apart, then bits 4 to 6 are xored with 7 to 9.
+/// The unit's addressing: groups of eight rows are 1024 bytes apart, then bits 4 to 6 are xored with bits 7
+/// to 9.
 inline float tile_element(const unsigned char* start, int row, int column) {
   const std::uintptr_t linear = reinterpret_cast<std::uintptr_t>(start) +
                                 static_cast<std::uintptr_t>(row / 8 * 1024 + row % 8 * 128 + 2 * column);
@@ -62,7 +63,8 @@ inline void expect_clean(ByColumns x) { expect_clean(x.start, 2048, "a product")
 
 inline bool same_bits(const Operand& a, const Operand& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
-/// What the thread's elements of c are once the group is waited for. a[i][k]: rows l / 4 + 8 i of the warp's 16.
+/// The value of the thread's elements of c once the group is waited for. a[i][k]: rows l / 4 + 8 i of the
+/// warp's 16.
 inline Product& accumulate(float (&c)[32], const std::array<std::array<float, 16>, 2>& a, const Operand& b,
                            bool add) {
   Asynchronous& mine = asynchronous();
@@ -85,7 +87,7 @@ inline Product& accumulate(float (&c)[32], const std::array<std::array<float, 16
   return *product;
 }
 
-/// One lane a warp watches the tiles.
+/// One lane per warp watches the tiles.
 template <class Tile>
 void watch(Product& product, Tile tile, const Operand& at_issue) {
   expect_clean(tile);
@@ -133,11 +135,12 @@ inline void products_commit() { ++emulation::asynchronous().groups; }
 template <int n>
 void products_wait() {
   emulation::Asynchronous& mine = emulation::asynchronous();
-  // Others get the time to overwrite what products in flight still read; now and then, or they would be late as well.
+  // Gives other threads the time to overwrite what products in flight still read. This happens only now and
+  // then, because otherwise the others would be late as well.
   const unsigned turn = static_cast<unsigned>(mine.groups + 37 * (thread_index() / 32)) * 2654435761U >> 16;
   if (emulation::self().block->late && !mine.products.empty() && turn % 4 == 0) {
     if (emulation::self().step_aside != nullptr) {
-      ++emulation::self().block->phases;  // it goes on by itself
+      ++emulation::self().block->phases;  // it continues by itself
       emulation::self().step_aside();
     } else {
       std::this_thread::sleep_for(emulation::lateness / 2);
@@ -172,7 +175,7 @@ inline void multiply(float (&c)[32], const std::uint32_t (&a)[4], ByColumns b, b
 inline void multiply(float (&c)[32], ByRows a, ByRows b, bool add) {
   emulation::multiply_tiles(c, a, b, add);
 }
-/// Used by the wide products alone (wgmma_wide.cuh).
+/// Used only by the wide products (wgmma_wide.cuh).
 inline void multiply(float (&c)[32], ByRows a, ByColumns b, bool add) {
   emulation::multiply_tiles(c, a, b, add);
 }

@@ -11,9 +11,9 @@
 
 #include "optimized/cuda/units/emulated_block.h"
 
-/// The names of intrinsics.cuh on the host: a block is a team of threads, a warp 32
-/// threads that meet in a table of words. Slow, and meant to be: it runs the kernels' own source where there
-/// is no device, and a thread or address sanitizer then sees their races and overruns.
+/// The functions of intrinsics.cuh on the host: a block is a team of threads, and a warp is 32 threads that
+/// meet in a table of words. It is slow on purpose: it runs the kernels' own source without a device, and a
+/// thread or address sanitizer then sees their races and overruns.
 #define SAMESTATE_DEVICE inline
 #define SAMESTATE_HOST_DEVICE
 #define SAMESTATE_UNROLL
@@ -33,8 +33,8 @@ struct Quad {
 
 namespace emulation {
 
-/// Accesses of global memory before wait_for_grids_before(), which a programmatic launch makes a race between
-/// grids that no sanitizer of one block sees. A test sets it to zero and reads it.
+/// Accesses to global memory before wait_for_grids_before(), which under a programmatic launch race with the
+/// preceding grids; a sanitizer of one block cannot see that. A test sets the counter to zero and reads it.
 inline std::atomic<long> accesses_before_wait{0};
 inline void count_access() { accesses_before_wait += self().waited ? 0 : 1; }
 
@@ -58,7 +58,7 @@ inline void copy_async(void* to, const void* from, std::size_t bytes) {
     self().copies.push_back({to, from, bytes, self().copy_groups});
 }
 
-/// Those of this thread that belong to groups before `end`.
+/// Completes those of this thread that belong to groups before `end`.
 inline void land(int end) {
   std::vector<Copy>& copies = self().copies;
   const auto landed = std::stable_partition(copies.begin(), copies.end(),
@@ -67,7 +67,7 @@ inline void land(int end) {
   copies.erase(landed, copies.end());
 }
 
-/// Toward zero: what the model of the tensor core (BOUNDS 2) does to the sum of a block.
+/// Rounds toward zero, as the model of the tensor core (BOUNDS 2) does with the sum of a block.
 inline float truncated(double x) {
   const float y = static_cast<float>(x);
   return std::fabs(static_cast<double>(y)) > std::fabs(x) ? std::nextafterf(y, 0.0F) : y;
@@ -139,7 +139,7 @@ void store_global(T* to, const T& value) {
 }
 template <bool once, class T>
 T load_settled(const T* from, bool wanted) {
-  if (wanted) emulation::count_access();  // a caller that knows it to be settled counts too
+  if (wanted) emulation::count_access();  // the access counts even if the caller knows it to be settled
   return wanted ? *from : T{};
 }
 template <bool once, class T>
@@ -182,7 +182,7 @@ inline void load_matrices(std::uint32_t (&r)[4], const float* row) {
   }
 }
 
-/// The sums of BOUNDS 2: 16 products and the accumulator added exactly, then truncated to fp32.
+/// The sums of BOUNDS 2: 16 products and the accumulator are added exactly, then truncated to fp32.
 inline void multiply_bf16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   const auto word = [](std::uint32_t low, std::uint32_t high) {
     return low | (static_cast<std::uint64_t>(high) << 32);
@@ -214,7 +214,7 @@ inline std::uint32_t tf32_even(float x) {
   return (bits + 0xfffU + ((bits >> 13) & 1U)) & 0xffffe000U;
 }
 
-/// tf32: the low 13 bits of an operand are not read; 8 products and the accumulator in one block.
+/// tf32: the low 13 bits of an operand are not read; 8 products and the accumulator are added in one block.
 inline void multiply_tf32(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   const auto word = [](std::uint32_t low, std::uint32_t high) {
     return low | (static_cast<std::uint64_t>(high) << 32);

@@ -63,7 +63,7 @@ class Barrier {
         "r"(phase & 1)
         : "memory");
   }
-  /// Of three barriers, their latencies (42 cycles each where the phase is there) overlapped.
+  /// Waits for three barriers with their latencies (42 cycles each if the phase is complete) overlapped.
   SAMESTATE_DEVICE static void wait_all(Barrier& a, int phase_a, Barrier& b, int phase_b, Barrier& c,
                                         int phase_c) {
     const Waiting waiting(shared_address(&a));
@@ -88,7 +88,7 @@ SAMESTATE_DEVICE void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// What this thread stored into shared memory becomes visible to copies and products.
+/// Makes this thread's stores into shared memory visible to copies and products.
 SAMESTATE_DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /// x, the same in every thread of the warp, and known to be: kept in uniform registers, addresses and descriptors made

@@ -272,7 +272,8 @@ SAMESTATE_DEVICE Vector<T, n> narrowed(const float (&x)[n]) {
   return y;
 }
 
-/// The same values, widened again where they are used: their fp32 forms stay in no registers.
+/// Keeps the values as stored and widens them again where they are used, so that their fp32 forms take no
+/// registers.
 template <class T, int n>
 SAMESTATE_DEVICE void keep_as_stored(Vector<T, n>& x) {
   if constexpr (sizeof(T) * n >= 4) {

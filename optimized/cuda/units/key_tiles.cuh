@@ -23,7 +23,7 @@ struct KeyRows {
 
 using KeyMap = CUtensorMap;
 
-/// Throws Error where the driver takes no such map.
+/// Throws Error if the driver takes no such map.
 inline KeyMap key_map(const KeyRows& of) {
   static const auto encode = [] {
     void* function = nullptr;

@@ -8,7 +8,8 @@
 /// the same sources: there it notes when the wait of a warp began and ended.
 namespace samestate::cuda {
 
-/// What is waited for besides barriers, which are named by where they lie in shared memory: beyond 1024.
+/// Names of waits other than those for barriers, which are named by their address in shared memory: these are
+/// beyond 1024.
 struct WaitNames {
   static constexpr std::uint32_t kProducts = 1, kMeeting = 2, kStoresRead = 3, kStores = 4, kCopies = 5,
                                  kFlags = 6;
@@ -37,7 +38,7 @@ struct BlockNote {
   std::uint32_t begin, shared;  ///< where its shared memory begins
   std::uint64_t nanoseconds;
 };
-/// Of the block that is traced.
+/// The notes of the block that is traced.
 struct TraceNotes {
   std::int64_t block = -1;
   std::uint32_t most = 0;  ///< waits that are kept of a warp

@@ -76,7 +76,7 @@ SAMESTATE_DEVICE void multiply_rows(float (&c)[64], ByRows a, ByRows b, bool add
       : "r"(a.low), "r"(b.low), "r"(static_cast<int>(add)));
 }
 
-/// The same of two tiles, A in registers: x (+)= A B of the tile of b, y (+)= A B of the tile behind it.
+/// Does the same for two tiles with A in registers: x (+)= A B of the tile of b, y (+)= A B of the next tile.
 SAMESTATE_DEVICE void multiply_rows(float (&x)[32], float (&y)[32], const std::uint32_t (&a)[4], ByRows b,
                                     bool add) {
   asm volatile(

@@ -8,8 +8,8 @@
 #include "oracles/proofs/equations/equation.h"
 #include "oracles/proofs/identities/draw.h"
 
-/// How a row of the ledger is computed: a chain of comparisons that ends in a finding. Each comparison adds a
-/// phrase with its numbers; one that does not come out makes the finding `failed`, whatever the others say.
+/// The computation of a row of the ledger: a chain of comparisons that ends in a finding. Each comparison
+/// adds a phrase with its numbers; if one does not hold, the finding is `failed` whatever the others say.
 namespace samestate {
 
 class Computation {
@@ -19,11 +19,11 @@ class Computation {
   /// A shape, extent by extent.
   Computation& shape(std::string_view what, const std::vector<std::int64_t>& computed,
                      const std::vector<std::int64_t>& claimed);
-  /// A number that is printed with `decimals` digits after the point: it is the computed one, rounded.
+  /// A number that is printed with `decimals` digits after the point: it must be the computed one, rounded.
   Computation& rounds_to(std::string_view what, double computed, double claimed, int decimals);
   /// Two values that are equal up to rounding: at most kIdentityUlps units apart, relative to the second.
   Computation& equal(std::string_view what, double computed, double expected);
-  /// Two matrices or vectors, the same.
+  /// The same for two matrices or vectors.
   template <class A, class B>
   Computation& agree(std::string_view what, const A& a, const B& b) {
     return equal_to_rounding(what, relative_difference(a, b));
@@ -35,10 +35,11 @@ class Computation {
   }
   /// Anything else that must be true.
   Computation& relation(std::string_view what, bool is_true);
-  /// An identity of oracles/proofs/identities/ by its unique name: it must pass in float64 and in 50 digits.
+  /// An identity of oracles/proofs/identities/, given by its unique name: it must hold in float64 and in 50
+  /// digits.
   Computation& identity(std::string_view name);
 
-  /// The printed and the correct form, which must differ visibly (relative kVisibleDifference).
+  /// The printed and the correct form, which must differ visibly (by kVisibleDifference, relative).
   Computation& contrast(std::string_view what, double printed, double correct);
   Computation& contrast(std::string_view what, const std::string& printed, const std::string& correct);
   template <class A, class B>
@@ -46,14 +47,14 @@ class Computation {
     return differ_visibly(what, relative_difference(printed, correct));
   }
 
-  /// A reason or a convention; no comparison.
+  /// Adds a reason or a convention, without a comparison.
   Computation& remark(std::string_view text);
 
   [[nodiscard]] Finding holds() const;
-  /// Failed unless a contrast was shown.
+  /// The finding; failed unless a contrast was shown.
   [[nodiscard]] Finding erratum() const;
   [[nodiscard]] Finding resolved() const;
-  /// `reason` says why the statement itself is beyond computation.
+  /// The finding; `reason` says why the statement itself cannot be computed.
   [[nodiscard]] Finding untestable(std::string_view reason) const;
 
  private:

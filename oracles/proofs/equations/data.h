@@ -7,10 +7,11 @@
 #include "reference/l2norm.h"
 #include "reference/sequence.h"
 
-/// Small inputs for the rows: the ledger's scalar counterexamples, and random ones where any would do.
+/// Small inputs for the rows: the scalar counterexamples of the ledger, and random inputs for rows that hold
+/// for any.
 namespace samestate {
 
-/// Keys, queries and values of width 1: the form of the ledger's counterexamples. beta and g per token.
+/// Keys, queries and values of width 1, as in the ledger's counterexamples. beta and g per token.
 [[nodiscard]] inline Sequence<double> scalar_sequence(const std::vector<double>& k,
                                                       const std::vector<double>& v,
                                                       const std::vector<double>& beta,
@@ -26,8 +27,8 @@ namespace samestate {
   return x;
 }
 
-/// A random head: keys and queries normalised, decays in [-1, 0), write strengths in (0, 1), the scale
-/// dk^-1/2, a random state.
+/// A random head: normalised keys and queries, decays in [-1, 0), write strengths in (0, 1), the scale
+/// dk^-1/2, and a random state.
 [[nodiscard]] inline Sequence<double> drawn_sequence(Index T, Index dk, Index dv, std::uint64_t seed = 1) {
   IdentityDraw<double> draw(seed);
   Sequence<double> x;
@@ -47,7 +48,7 @@ namespace samestate {
   return x;
 }
 
-/// A matrix of one row or of one entry.
+/// A matrix with one row or one entry.
 [[nodiscard]] inline Matrix<double> row_of(const std::vector<double>& values) {
   return Eigen::Map<const Matrix<double>>(values.data(), 1, static_cast<Index>(values.size()));
 }

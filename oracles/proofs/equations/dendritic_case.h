@@ -8,8 +8,8 @@
 #include "reference/costs.h"
 #include "reference/layers/dendritic_attention.h"
 
-/// What the rows of document 003 are computed from: its configuration, and a small layer with everything in
-/// it.
+/// The data from which the rows of document 003 are computed: its configuration, and a small layer that uses
+/// every feature.
 namespace samestate {
 
 using Extents = std::vector<std::int64_t>;
@@ -17,7 +17,7 @@ using Extents = std::vector<std::int64_t>;
 inline const costs::DendriticConfig kDendritic;
 inline const costs::DendriticShape kDendriticShape = costs::shape(kDendritic);
 
-/// The document's layer as the reference sizes it.
+/// The sizes of the document's layer, in the form that the reference takes.
 [[nodiscard]] inline DendriticSizes document_sizes() {
   const costs::DendriticConfig& c = kDendritic;
   return {
@@ -31,7 +31,8 @@ inline const costs::DendriticShape kDendriticShape = costs::shape(kDendritic);
   return rest;
 }
 
-/// Extents after a rearrangement that the document writes. Heads, branches and windows are known by name.
+/// Extents after a rearrangement that the document writes. Heads, branches and windows are identified by
+/// name.
 [[nodiscard]] inline Extents rearranged(std::string_view pattern, const Extents& shape,
                                         std::map<std::string, std::int64_t> sizes = {}) {
   return Rearrangement(pattern, shape, std::move(sizes)).shape();

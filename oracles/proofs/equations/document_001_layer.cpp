@@ -59,7 +59,7 @@ Matrix<double> padded_convolution(const Matrix<double>& x, const Matrix<double>&
   return silu(y).topRows(x.rows());
 }
 
-/// The state of public code, pad(x, (W - s, 0)) along time: zeros on the left, or, negative, a crop.
+/// The state in public code, pad(x, (W - s, 0)) along time: zeros on the left, or a crop if negative.
 Matrix<double> padded_state(const Matrix<double>& x, Index W) {
   Matrix<double> state = Matrix<double>::Zero(W, x.cols());
   const Index kept = std::min(W, x.rows());

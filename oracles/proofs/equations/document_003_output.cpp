@@ -13,7 +13,8 @@ using M = Matrix<double>;
 const costs::DendriticConfig& c = kDendritic;
 const costs::DendriticShape& s = kDendriticShape;
 
-/// The parameters as the document counts them: biases in the convolutions, a gate of its own for every head.
+/// The parameters as the document counts them: with biases in the convolutions and a separate gate for every
+/// head.
 costs::DendriticConfig counted_by_the_document() {
   costs::DendriticConfig document = c;
   document.convolution_bias = true;

@@ -4,7 +4,7 @@
 
 #include "oracles/proofs/equations/equation.h"
 
-/// The rows of each document in the order of the ledger; equations() is all of them.
+/// The rows of each document in the order of the ledger; equations() has all of them.
 namespace samestate {
 
 [[nodiscard]] std::span<const Equation> document_000_equations();

@@ -5,7 +5,7 @@
 
 #include "reference/costs.h"
 
-/// The model that documents 000 and 001 describe, and the sizes that their shapes are tried at.
+/// The model that documents 000 and 001 describe, and the sizes at which their shapes are tested.
 namespace samestate::equation_model {
 
 using Extents = std::vector<std::int64_t>;

@@ -8,12 +8,12 @@
 #include "reference/costs.h"
 #include "reference/retention.h"
 
-/// Computations of rows that take what they check as a parameter: the row passes the reference, a test passes
-/// one with a fault and sees the row fail.
+/// Computations of rows that take the object they check as a parameter: the row passes the reference, and a
+/// test passes one with a fault and expects the row to fail.
 namespace samestate {
 
-/// GDN-17: the delta correction. `Rule` steps as GatedDeltaRule; the printed update is linear attention with
-/// a scalar gate, the state of Retention on beta v.
+/// GDN-17: the delta correction. `Rule` steps as GatedDeltaRule does; the printed update is linear attention
+/// with a scalar gate, the state of Retention on beta v.
 template <class Rule>
 [[nodiscard]] Finding finding_of_the_write() {
   const Sequence<double> twice = scalar_sequence({1, 1}, {1, 1}, {1, 1}, {0, 0});
@@ -77,7 +77,7 @@ template <class Sigma>
       .erratum();
 }
 
-/// DEND-10, the reading R1: the shared branches carry exactly half of the weight. `weights` maps the
+/// DEND-10, reading R1: the shared branches carry exactly half of the weight. `weights` maps the
 /// probabilities of the chosen branches and the number of shared ones to [shared.., routed..].
 template <class Weights>
 [[nodiscard]] Finding finding_of_the_branch_weights(const Weights& weights) {

@@ -10,7 +10,7 @@ namespace {
 
 using Attend = std::function<Matrix<double>(const AttentionInputs<double>&)>;
 
-/// Sizes and weights; whatever the group leaves out follows from the shapes it has.
+/// Sizes and weights; sizes that the group does not have follow from its shapes.
 GatedAttentionParameters<double> parameters_of(const GoldenSource& s) {
   GatedAttentionParameters<double> p;
   s.require_shape("hidden_in", {-1, -1, -1});

@@ -10,7 +10,7 @@ namespace {
 
 using Check = void (*)(const GoldenSource&);
 
-/// A row a group name; a name that ends in '*' stands for all that begin so.
+/// One row per group name; a name that ends in '*' stands for all names with that prefix.
 struct Row {
   std::string_view group;
   Check check;
@@ -32,7 +32,7 @@ constexpr Row kRows[] = {
     {"mamba2_mixer", check_mamba2_golden},
 };
 
-/// Null where no system of this build made the group.
+/// Null if no system of this build made the group.
 Check check_of(std::string_view group) {
   for (const Row& row : kRows) {
     const bool any = row.group.ends_with('*');

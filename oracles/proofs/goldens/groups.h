@@ -2,8 +2,8 @@
 
 #include "oracles/proofs/goldens/source.h"
 
-/// One check a kind of group: runs the reference on the group's inputs, in every form it has, and holds its
-/// outputs against the group's. Each throws Error where the group's tensors are missing or disagree.
+/// One check for each kind of group: it runs the reference on the group's inputs, in every form it has, and
+/// compares its outputs with the group's. Each throws Error if the group's tensors are missing or disagree.
 namespace samestate {
 
 void check_recurrent_family_golden(const GoldenSource& source);

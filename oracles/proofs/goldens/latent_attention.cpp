@@ -13,7 +13,7 @@ constexpr std::pair<LatentForm, std::string_view> kForms[] = {{LatentForm::naive
                                                               {LatentForm::absorbed, "absorbed"},
                                                               {LatentForm::fully_absorbed, "fully absorbed"}};
 
-/// Tokens a call: decode, and a prefill in chunks with a ragged tail.
+/// Tokens per call: decode, and a prefill in chunks with a shorter last one.
 constexpr std::pair<Index, std::string_view> kSegments[] = {{1, "decode"}, {5, "chunks of 5"}};
 
 /// A width of the layer. Throws Error above a million: products of two must not overflow.

@@ -72,7 +72,7 @@ void check_mamba2_golden(const GoldenSource& s) {
   check("recurrent", {}, state_space_recurrent<double>);
   check("quadratic", {}, state_space_quadratic<double>);
   check("retention", {}, through_retention);
-  // The public chunk, and others.
+  // The public chunk size, and others.
   for (const Index chunk : {s.integer("chunk_size"), Index{1}, Index{7}, Index{64}}) {
     check("chunked " + std::to_string(chunk), {}, chunked_by(chunk));
   }

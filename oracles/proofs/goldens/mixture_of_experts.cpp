@@ -69,7 +69,7 @@ Matrix<double> golden_weights(const GoldenSource& s, const Matrix<double>& x,
   return found.cast<float>().cast<double>();
 }
 
-/// Adds the distance of the golden's weights to ours, against the error of a float32 router.
+/// Compares the weights in the golden with ours, within the error of a float32 router.
 void check_weights(const GoldenSource& s, const Matrix<double>& golden, const Routing<double>& own) {
   double worst = 0.0;
   for (Index i = 0; i < golden.size(); ++i) {
@@ -103,7 +103,8 @@ void check_mixture_of_experts_golden(const GoldenSource& s) {
   }
 
   const Qwen3NextMoe<double> own = qwen3_next_moe(x, weights, K);
-  // A flip of a near tie would be no error of either code (EQUATIONS 8.2): the group must not hold one.
+  // A flip of a near tie would not be an error of either code (EQUATIONS 8.2), so the group must not contain
+  // one.
   const Vector<double> gap = selection_gap(own.routing.probabilities, K);
   const double least_gap = 2.0 * float32_router_error(own.routing.logits, N);
   for (Index t = 0; t < tokens; ++t) {

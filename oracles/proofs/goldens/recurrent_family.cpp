@@ -15,10 +15,10 @@
 namespace samestate {
 namespace {
 
-/// Chunk of the public chunked code that made the goldens; ours run others too.
+/// Chunk of the public chunked code that made the goldens; ours uses others too.
 constexpr std::array<Index, 3> kChunks{1, 7, 64};
 
-/// What a group may hold of its code's outputs.
+/// The outputs of public code that a group may contain.
 constexpr std::array<std::string_view, 6> kOutputs{"out",   "out_recurrent",   "out_chunk64",
                                                    "state", "state_recurrent", "state_chunk64"};
 
@@ -55,7 +55,7 @@ Matrix<double> state_slab(const Tensor& t, Index b, Index h) {
   return out;
 }
 
-/// Largest difference and largest expected value so far.
+/// The largest difference and the largest expected value so far.
 struct Comparison {
   double difference = 0.0;
   double size = 0.0;
@@ -101,7 +101,7 @@ Sequence<double> head_of(const GoldenSource& s, const Recipe& recipe, Index b, I
   return x;
 }
 
-/// Throws Error unless the tensor has this rank and, where q has them, B rows and H heads.
+/// Throws Error unless the tensor has this rank and the B rows and H heads of q.
 void require_shape(const GoldenSource& s, std::string_view name, std::size_t rank, std::size_t head_axis,
                    Index B, Index H) {
   const Tensor& t = s.tensor(name);
@@ -159,7 +159,7 @@ void check_group(const GoldenSource& s, const Recipe& recipe) {
   }
 }
 
-/// Which system made a group, by its name.
+/// The system that made a group, found from its name.
 Recipe recipe_of(std::string_view group) {
   Recipe recipe;
   if (group.starts_with("gdn_") && group != "gdn_layer") recipe.family = &family_named("gated_delta_rule");

@@ -9,7 +9,7 @@
 
 namespace samestate {
 
-/// One group of one golden file, and the report that its checks go to.
+/// One group of one golden file, and the report that its checks are added to.
 struct GoldenSource {
   const Safetensors& file;
   std::string file_name, group;
@@ -19,21 +19,21 @@ struct GoldenSource {
   [[nodiscard]] bool has(std::string_view name) const { return file.contains(path(name)); }
   [[nodiscard]] const Tensor& tensor(std::string_view name) const { return file.tensor(path(name)); }
 
-  /// The tensor as a matrix: all but the last dimension flattened. Throws Error for a scalar.
+  /// The tensor as a matrix, with all but the last dimension flattened. Throws Error for a scalar.
   [[nodiscard]] Matrix<double> matrix(std::string_view name) const;
-  /// Row `index` of the first dimension of a tensor of rank >= 2, the rest flattened as in `matrix`. Throws
-  /// Error where there is no such row.
+  /// Row `index` of the first dimension of a tensor of rank >= 2, with the rest flattened as in `matrix`.
+  /// Throws Error if there is no such row.
   [[nodiscard]] Matrix<double> matrix(std::string_view name, Index index) const;
-  /// A tensor of one dimension. Throws Error for another rank.
+  /// A one-dimensional tensor. Throws Error for another rank.
   [[nodiscard]] Vector<double> vector(std::string_view name) const;
   /// A single value, and a single value that must be a non-negative integer. Throw Error otherwise.
   [[nodiscard]] double number(std::string_view name) const;
   [[nodiscard]] Index integer(std::string_view name) const;
-  /// Throws Error, with both shapes, unless the tensor has this shape (-1: any extent).
+  /// Throws Error, with both shapes, unless the tensor has this shape (-1 accepts any extent).
   void require_shape(std::string_view name, const std::vector<Index>& shape) const;
 
-  /// Holds `mine` (laid out as `matrix(tensor)`) against the golden tensor and adds the check to the report.
-  /// Throws Error where the sizes differ.
+  /// Compares `mine` (laid out as `matrix(tensor)`) with the golden tensor and adds the check to the report.
+  /// Throws Error if the sizes differ.
   void check(std::string_view tensor, const std::string& form, const Matrix<double>& mine) const;
   /// The same for a single value.
   void check(std::string_view tensor, const std::string& form, double mine) const;

@@ -7,8 +7,8 @@
 #include "reference/costs/dendritic.h"
 #include "reference/scalars.h"
 
-/// The dendritic layer against itself on other paths: forms, splits, batches, permutations, padding, plain
-/// loops and a layer without any branches. dendritic_invariants.cpp holds what is true inside one run.
+/// The dendritic layer compared with itself on other paths: forms, splits, batches, permutations, padding,
+/// plain loops, and a layer without branches. dendritic_invariants.cpp has the properties of a single run.
 namespace samestate {
 namespace {
 
@@ -21,8 +21,8 @@ std::array<DendriticSizes, 5> toy_sizes() {
            {5, 2, 8, 4, {3, 1, 2}, 4, 4, 4}}};
 }
 
-/// The layer on the pieces that `cuts` make, each from the cache of the one before; the chunk of each piece
-/// in turn.
+/// The layer on the pieces that `cuts` make, each starting from the cache of the one before; the pieces use
+/// the chunks in turn.
 template <class Scalar>
 DendriticResult<Scalar> run_in_parts(const DendriticCase<Scalar>& c, std::vector<Index> cuts,
                                      const std::vector<Index>& chunks = {0}) {
@@ -140,7 +140,7 @@ M reordered(const M& w, const std::vector<Index>& order, Index block) {
   return out;
 }
 
-/// Branch order[e] in the place of e; `order` keeps the shared ones among themselves.
+/// Puts branch order[e] in the place of e; `order` permutes the shared ones among themselves.
 template <class Scalar>
 DendriticParameters<Scalar> with_branches(const DendriticParameters<Scalar>& p,
                                           const std::vector<Index>& order) {
@@ -169,7 +169,7 @@ double branch_order(std::uint64_t seed, const std::vector<Index>& order) {
   return std::max(relative_difference(a.output, b.output), relative_difference(a.a, b.a));
 }
 
-/// Tokens, and pads of arbitrary content before or after them.
+/// Tokens, with pads of arbitrary content before or after them.
 template <class Scalar>
 struct Padded {
   Matrix<Scalar> x;

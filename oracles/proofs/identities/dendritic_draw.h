@@ -6,10 +6,10 @@
 /// Random dendritic layers for the identities and the tests.
 namespace samestate {
 
-/// The smallest layer with everything in it (EQUATIONS 8.4): E=4, Es=1, K=2, N=2, O=2, d=8, so w=5 and s=3.
+/// The smallest layer that uses every feature (EQUATIONS 8.4): E=4, Es=1, K=2, N=2, O=2, d=8, so w=5 and s=3.
 [[nodiscard]] inline DendriticSizes small_dendritic_sizes() { return {5, 2, 8, 4, {4, 1, 2}, 2, 2, 4}; }
 
-/// Weights of size 1/sqrt(in), gates and norm of ordinary size: g in about (-3, 0), beta about a half.
+/// Weights of size 1/sqrt(in); gates and norm of typical size: g in about (-3, 0), beta about a half.
 template <class Scalar>
 [[nodiscard]] DendriticParameters<Scalar> draw_dendritic(IdentityDraw<Scalar>& draw,
                                                          const DendriticSizes& s) {
@@ -50,7 +50,7 @@ template <class Scalar>
   return dendritic_attention(p, x, empty_dendritic_cache<Scalar>(p.sizes), options);
 }
 
-/// The matrices below each other, to compare them as one.
+/// The matrices stacked, so that they can be compared as one.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> stacked(const std::vector<Matrix<Scalar>>& parts) {
   Index rows = 0;
@@ -64,7 +64,8 @@ template <class Scalar>
   return all;
 }
 
-/// The largest relative difference of the output, the mixed branches, the virtual heads and all caches (8.1).
+/// The largest relative difference among the output, the mixed branches, the virtual heads and all caches
+/// (8.1).
 template <class Scalar>
 [[nodiscard]] double layer_difference(const DendriticResult<Scalar>& a, const DendriticResult<Scalar>& b) {
   const auto size = [](double x, double y) { return x < y ? y : x; };

@@ -5,7 +5,7 @@
 #include "reference/linear_attention.h"
 #include "reference/scalars.h"
 
-/// What is true inside one run of the dendritic layer: weights and masks of the router, windows, bounds of
+/// Properties of a single run of the dendritic layer: weights and masks of the router, windows, bounds of
 /// states and outputs (EQUATIONS 7.7).
 namespace samestate {
 namespace {

@@ -5,8 +5,8 @@
 #include "reference/layers/dendritic_attention_parameters.h"
 
 /// The dendritic layer once more, for a batch, in plain loops over one flat index per axis (EQUATIONS 7.2):
-/// it shares the weights with the reference layer and no code. Each mistake is one that a document contains
-/// or that is easily made.
+/// it shares its weights with the reference layer, but no code. Each mistake is one that a document contains
+/// or that is easy to make.
 namespace samestate {
 
 enum class DendriticMistake {
@@ -23,7 +23,7 @@ enum class DendriticMistake {
   routed_index_not_shifted,
 };
 
-/// Per batch row: what the layer returns.
+/// What the layer returns, per batch row.
 template <class Scalar>
 struct DendriticLoopResult {
   std::vector<Matrix<Scalar>> output;              ///< B of [T, D]

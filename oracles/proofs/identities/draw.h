@@ -48,8 +48,8 @@ class IdentityDraw {
   std::mt19937_64 engine_;
 };
 
-/// max |a - b| / max |b|, or max |a - b| where b is all zero; infinity for different shapes or a NaN. The two
-/// are matrices or vectors of one scalar.
+/// max |a - b| / max |b|, or max |a - b| if b is all zero; infinity for different shapes or a NaN. The two
+/// are matrices or vectors with the same scalar.
 template <class A, class B>
 [[nodiscard]] double relative_difference(const A& a, const B& b) {
   if (a.rows() != b.rows() || a.cols() != b.cols()) return std::numeric_limits<double>::infinity();

@@ -63,14 +63,14 @@ double cache_difference(const GatedDeltaNetCache<Scalar>& a, const GatedDeltaNet
   return worst;
 }
 
-/// Output, what the norm hides (EQUATIONS 8.1), and both caches.
+/// The difference of the output, of what the norm hides (EQUATIONS 8.1), and of both caches.
 template <class Scalar>
 double difference(const GatedDeltaNetOutput<Scalar>& a, const GatedDeltaNetOutput<Scalar>& b) {
   return std::max({relative_difference(a.y, b.y), relative_difference(a.core, b.core),
                    cache_difference(a.cache, b.cache)});
 }
 
-/// Segments one after the other, the caches carried; cuts as for `resumed`.
+/// Evaluates segments one after the other, carrying the caches; cuts as for `resumed`.
 template <class Scalar, class Run>
 GatedDeltaNetOutput<Scalar> resume(const Layer<Scalar>& layer, std::vector<Index> cuts, const Run& run) {
   GatedDeltaNetOutput<Scalar> out;
@@ -317,9 +317,10 @@ std::vector<Identity> gated_delta_net_identities() {
                                     run<Recurrent>(layer).core);
        }},
 
-      // ---- mistakes that must show
+      // ---- mistakes that must be visible
 
-      // Its state is not that of the last real token: it decayed, and the convolution's tail was written.
+      // Its state is not that of the last real token: the state has decayed, and the convolution has stored
+      // the padding.
       {"NC-right-padded-cache", "gdn_layer_right_padding_state", kSystem,
        "cache after right padding against that of the last real token", differs,
        []<class Scalar>(std::uint64_t seed) {

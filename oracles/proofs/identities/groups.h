@@ -5,8 +5,8 @@
 #include "oracles/proofs/identities/identity.h"
 #include "reference/scalars.h"
 
-/// The identities of each file of this folder, a row each: what is claimed and how it is computed. identities()
-/// is all of them.
+/// The identities of each file of this folder, one row each: what is claimed and how it is computed.
+/// identities() has all of them.
 namespace samestate {
 
 template <class Computation>

@@ -11,20 +11,21 @@
 /// relations; identities show that the mathematics has them.
 namespace samestate {
 
-/// What the residual of an identity must be.
+/// The requirement on the residual of an identity.
 enum class Expectation {
   equal,   ///< two paths agree up to rounding: at most kIdentityUlps units of the scalar's precision
-  exact,   ///< bit for bit, the residual is 0
+  exact,   ///< bit for bit: the residual is 0
   holds,   ///< an inequality: the residual is its relative violation, at most kIdentityUlps units
-  differs  ///< a negative control, a mistake that must show: the residual is at least kVisibleDifference
+  differs  ///< a negative control, a mistake that must be visible: the residual is at least
+           ///< kVisibleDifference
 };
 
-/// A residual as a function of the random data's seed, in the two precisions.
+/// The residual as a function of the seed of the random data, in both precisions.
 struct Residual {
   using Function = double (*)(std::uint64_t seed);
 
   Residual(Function float64, Function fifty_digits) : in_float64(float64), in_50_digits(fifty_digits) {}
-  /// Of `[]<class Scalar>(std::uint64_t seed) { ... }`, a lambda without captures (groups.h).
+  /// Made from `[]<class Scalar>(std::uint64_t seed) { ... }`, a lambda without captures (groups.h).
   template <class Computation>
   Residual(Computation computation);
 
@@ -35,29 +36,29 @@ struct Residual {
 /// One relation. The residual is max|a - b| / max|b| over the compared tensors (draw.h: relative_difference).
 struct Identity {
   std::string_view
-      id;  ///< EQ-nn, P-nn, rows of the ledger (RMS-5), with blanks between; NC-name: a negative control
+      id;  ///< EQ-nn, P-nn or rows of the ledger (RMS-5), separated by blanks; NC-name for a negative control
   std::string_view name;       ///< snake_case, unique
-  std::string_view system;     ///< the stem of the reference header
+  std::string_view system;     ///< stem of the reference header
   std::string_view statement;  ///< one line: path A against path B
   Expectation expectation = Expectation::equal;
   Residual residual;
 };
 
-/// An identity, evaluated.
+/// The result of evaluating an identity.
 struct IdentityResult {
   double in_float64 = 0.0;
   double in_50_digits = 0.0;
   bool passed = false;
 };
 
-/// All of them, by id.
+/// All identities, ordered by id.
 [[nodiscard]] std::span<const Identity> identities();
 
-/// Throws Error that lists the names. `name` is a name, or an id that one identity alone has.
+/// The identity of that name, or of an id that only one identity has. Throws Error that lists the names.
 [[nodiscard]] const Identity& identity_named(std::string_view name);
 
-/// Evaluates both residuals and compares them with what is expected in each precision: what holds to 1e-15 in
-/// float64 and not to 1e-48 in 50 digits is no identity.
+/// Evaluates both residuals and compares them with the requirement in each precision: a relation that holds
+/// to 1e-15 in float64 but not to 1e-48 in 50 digits is not an identity.
 [[nodiscard]] IdentityResult evaluate(const Identity& identity, std::uint64_t seed = 1);
 
 }  // namespace samestate

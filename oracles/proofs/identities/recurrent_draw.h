@@ -7,15 +7,15 @@
 #include "oracles/proofs/identities/identity.h"
 #include "reference/l2norm.h"
 
-/// Heads for the identities of the recurrent family, and the rows of its second file.
+/// Heads for the identities of the recurrent family, and the declaration of the rows in its second file.
 namespace samestate {
 
-/// The invariants of 7.7 that the core has by itself; part of recurrent_family_identities().
+/// The invariants of 7.7 that the core has on its own; part of recurrent_family_identities().
 [[nodiscard]] std::vector<Identity> recurrent_family_invariants();
 
 namespace identity_draws {
 
-inline constexpr Index kTokens = 37;  // ragged for every chunk > 1 (EQ-02)
+inline constexpr Index kTokens = 37;  // leaves a shorter last chunk for every chunk > 1 (EQ-02)
 inline constexpr Index kKeyWidth = 4;
 inline constexpr Index kValueWidth = 3;
 
@@ -35,7 +35,7 @@ template <class Scalar>
   return x;
 }
 
-/// Over outputs, deltas and state.
+/// The difference over outputs, deltas and state.
 template <class Scalar>
 [[nodiscard]] double difference(const Trajectory<Scalar>& a, const Trajectory<Scalar>& b) {
   return std::max({relative_difference(a.o, b.o), relative_difference(a.delta, b.delta),

@@ -7,16 +7,16 @@
 #include "reference/selective_scan.h"
 #include "reference/state_space_duality.h"
 
-/// Random data for the identities of the state space models, and those of their layers.
+/// Random data for the identities of the state space models, and the declaration of those of their layers.
 namespace samestate::state_space {
 
-inline constexpr Index kTokens = 13;  // no power of two
+inline constexpr Index kTokens = 13;  // not a power of two
 inline constexpr Index kChannels = 3;
 inline constexpr Index kStates = 4;
 inline constexpr Discretisation kEuler = Discretisation::euler;
 inline constexpr Discretisation kHold = Discretisation::zero_order_hold;
 
-/// A scan with skip, gate and a state to start from.
+/// A scan with skip, gate and an initial state.
 template <class Scalar>
 SelectiveScan<Scalar> draw_scan(std::uint64_t seed) {
   IdentityDraw<Scalar> draw(seed);
@@ -38,7 +38,7 @@ StateSpaceHead<Scalar> draw_head(std::uint64_t seed) {
   return {x.u, x.delta.col(0), x.A(0, 0), x.B, x.C, x.skip(0), x.initial_state};
 }
 
-/// The rows of mamba.cpp; selective_scan_identities() has them too.
+/// The rows of mamba.cpp, which selective_scan_identities() includes.
 [[nodiscard]] std::vector<Identity> layer_identities();
 
 }  // namespace samestate::state_space

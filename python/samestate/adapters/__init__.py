@@ -1,4 +1,4 @@
-"""Adapters: public kernels as subjects, from one table (table.py; docs/adapters.md is made of it)."""
+"""Adapters: public kernels as subjects, defined in one table (table.py, from which docs/adapters.md is generated)."""
 import importlib
 import itertools
 import sys
@@ -18,13 +18,13 @@ def names():
 
 
 def rows_of(name):
-    """Rows of an adapter's name, or of a kernel's without its form (its chunked and its recurrent one)."""
+    """The rows of an adapter's name, or of a kernel's name without its form (the chunked and the recurrent one)."""
     return [row for row in ROWS if row.name == name] or [row for row in ROWS if row.kernel == name]
 
 
 def _loaded(row, device):
-    """The function of a row, by a call of its system's tensors where it needs one; ImportError where its package is
-    not there."""
+    """The function of a row, wrapped by a call of its system's tensors if it needs one. Raises ImportError if
+    its package is not installed."""
     found = _found(row, device)
     if row.call:
         from . import named
@@ -34,7 +34,7 @@ def _loaded(row, device):
 
 
 def public(module, name):
-    """What a module of a package has by that name; DeclarationError where this version of it has no such name."""
+    """The attribute of a package's module. Raises DeclarationError if the installed version does not have it."""
     found = getattr(importlib.import_module(module), name, None)
     if found is None:
         raise DeclarationError(f"{module} has no {name}, which this adapter calls: see docs/adapters.md for the version that "
@@ -57,7 +57,7 @@ def _found(row, device):
 
 
 def _order(version):
-    """Release numbers of a version, then the number of a post release; what stands behind them has no order here."""
+    """The release numbers of a version, followed by the number of a post release; suffixes after these are ignored."""
     release, _, post = version.partition("+")[0].partition(".post")
     numbers = []
     for part in release.split("."):
@@ -70,7 +70,8 @@ _WARNED = set()
 
 
 def _warn_of_version(row, version):
-    """One line a package and process where another version is installed than the row was read at; it is tried all the same."""
+    """Warns, once per package and process, if another version is installed than the one the row was read at.
+    The row is used anyway."""
     if version is None or version in row.versions or (row.package, row.versions) in _WARNED:
         return
     _WARNED.add((row.package, row.versions))
@@ -80,7 +81,7 @@ def _warn_of_version(row, version):
 
 
 def version_of(row):
-    """The installed version of a row's package, None where it is not installed."""
+    """The installed version of a row's package, or None if it is not installed."""
     from importlib import metadata
 
     try:
@@ -90,9 +91,9 @@ def version_of(row):
 
 
 def subject(row, device=None, contracts=None, limits=(), name=None, **more):
-    """The Subject of a row on a device: by itself on the GPU where the row has one and so has the machine, else on the CPU
-    where the row has that. More limits narrow it;
-    `contracts` replaces the row's; other conventions are the function's own and cannot be said otherwise."""
+    """The Subject of a row on a device. By default it is on the GPU if the row and the machine support one, and
+    otherwise on the CPU if the row supports that. Additional limits narrow it; `contracts` replaces those of
+    the row; conventions other than the function's own are not possible."""
     changed = [key for key in more if key in CONVENTIONS or key in ("system", "form", "array", "arguments", "dtypes")]
     if changed:
         raise DeclarationError(f"{row.name}: {' '.join(changed)} is the function's own; what can be said is device, "
@@ -123,14 +124,15 @@ def subject(row, device=None, contracts=None, limits=(), name=None, **more):
 
 
 def _laid_out(row):
-    """The first sentences of what makes a row's call, '' where it is called by its own names."""
+    """The first sentence of the function that makes a row's call, or '' if the public function is called under
+    its own names."""
     from . import named
 
     return " ".join((getattr(named, row.call).__doc__ or "").rstrip().rstrip(".").split(". ")[0].split()) if row.call else ""
 
 
 def markdown():
-    """docs/adapters.md."""
+    """The page docs/adapters.md."""
     lines = [
         "# Adapters", "",
         "Public kernels that are gated by name, `samestate gate --subject python:NAME` (docs/subjects.md): each is called",

@@ -1,4 +1,4 @@
-"""python3 -m samestate.adapters [--markdown]: the adapters, and whether their packages are here."""
+"""python3 -m samestate.adapters [--markdown]: lists the adapters, and says if their packages are installed."""
 import sys
 
 from . import ROWS, markdown, version_of

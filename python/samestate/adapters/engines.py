@@ -1,5 +1,7 @@
-"""Rows of packages that run on a device alone: serving engines, mamba_ssm, causal_conv1d, cuDNN. As operators.py, of which they
-are part. None was run on a device; python/tests/test_imitations.py holds each row against an imitation of its function."""
+"""Rows of packages that run only on a device: serving engines, mamba_ssm, causal_conv1d, cuDNN. They are part
+of operators.py. None was run on a device; python/tests/test_imitations.py compares each row with an imitation
+of its function.
+"""
 from .operators import _row
 
 _EX2 = "fp32+exponential:ex2"
@@ -23,12 +25,12 @@ _SGLANG = "sglang.kernels.ops.attention."
 _PACKED = "fused_recurrent_gated_delta_rule_packed_decode"
 _GATING = "fused_sigmoid_gating_delta_rule_update"
 
-# q, k, v, a and b are 16 bit, o too; states, A_log and dt_bias fp32.
+# q, k, v, a, b and o have 16 bits; states, A_log and dt_bias are fp32.
 _SIXTEEN = dict.fromkeys(("q", "k", "v", "a", "b", "o"), "bf16")
 
 
 def _flashinfer(name, call, limits, traps, region="", **more):
-    """`region`: of a name that runs one of several kernels, which of them; `more`: other fields of that row."""
+    """`region` says which kernel runs, if one name can run several; `more` are other fields of that row."""
     row = _step("flashinfer", "flashinfer-python", "0.7.4", name, "flashinfer.gdn_decode", call,
                 "none" if name == "gated_delta_rule_decode" else "-1", traps,
                 kernel=f"flashinfer.{name.rpartition('_')[2]}{region}.gated_delta_step",

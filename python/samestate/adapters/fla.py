@@ -1,10 +1,10 @@
-"""flash-linear-attention: its functions as they are, natively or in Triton's interpreter."""
+"""flash-linear-attention: its functions unchanged, natively or in Triton's interpreter."""
 import importlib
 
 from ..errors import DeclarationError
 
 
-# Its switch of all back ends is read once, when FLA is imported, those of each at each call.
+# FLA reads the switch of all back ends once, when it is imported, and the switch of each back end at each call.
 _INTRACARD = {"FLA_DISABLE_BACKEND_DISPATCH": "0", "FLA_INTRACARD_CP": "1", "FLA_FLASH_QLA": "0", "FLA_TILELANG": "0",
               "FLA_GLUON": "0"}
 
@@ -23,7 +23,7 @@ def function(module, name, device, intracard=False):
         from .. import interpreter
 
         interpreter.prepare()
-    elif os.environ.get("TRITON_INTERPRET") == "1":  # its kernels would run on the host, under the device's contract
+    elif os.environ.get("TRITON_INTERPRET") == "1":  # its kernels would run on the host under the device's contract
         raise DeclarationError(f"{name} on device cuda, and TRITON_INTERPRET=1 has Triton's interpreter run it on the "
                                "host: unset it, or say device=cpu")
     import warnings

@@ -11,7 +11,7 @@ class _Init(ctypes.Structure):
 
 
 def _libraries():
-    """(ggml-base, ggml-cpu) with the signatures that are used here; ImportError where they are not."""
+    """(ggml-base, ggml-cpu) with the signatures used here. Raises ImportError if they are not installed."""
     global _LIBRARIES
     if _LIBRARIES is None:
         import libggml
@@ -57,7 +57,7 @@ def gated_delta_net(q, k, v, g, beta, initial_state, threads):
     if not context:
         raise MemoryError(f"ggml_init of {2 * bytes_} bytes")
     try:
-        def tensor(array, *extents):  # ggml's order of axes is the reverse
+        def tensor(array, *extents):  # ggml orders axes the other way round
             array = numpy.ascontiguousarray(array, numpy.float32)
             made = base.ggml_new_tensor_4d(context, 0, *extents)
             ctypes.memmove(base.ggml_get_data(made), array.ctypes.data, array.nbytes)
@@ -79,6 +79,6 @@ def gated_delta_net(q, k, v, g, beta, initial_state, threads):
 
 
 def load():
-    """gated_delta_net, with its libraries loaded: what is missing is an ImportError before any call."""
+    """gated_delta_net with its libraries loaded, so that a missing library raises ImportError before any call."""
     _libraries()
     return gated_delta_net

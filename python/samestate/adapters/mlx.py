@@ -1,5 +1,6 @@
-"""mlx-lm's gated delta and state space ops: the files of its functions alone, since the package imports tokenizers and
-models."""
+"""mlx-lm's gated delta and state space operations. Only the files of these functions are imported, because the
+package itself imports tokenizers and models.
+"""
 import importlib.util
 import os
 

@@ -1,4 +1,4 @@
-"""Rows of the table whose systems have named tensors: norms, convolutions, scans. As table.py, of which they are part."""
+"""Rows of the table for systems of named tensors: norms, convolutions, scans. They are part of table.py."""
 from .table import Adapter
 
 _HF = ("5.24.0",)
@@ -6,7 +6,7 @@ _FLA = ("0.6.0",)
 _MODELS = "transformers.models."
 
 
-# What Triton's kernels here take as constants: widths, and which tensors there are. T and B are none.
+# The constants of these Triton kernels: widths, and which tensors are present. T and B are not constants.
 _CONSTANTS = {"l2norm": ("H", "D"), "rms_norm": ("H", "D"), "gated_rms_norm": ("H", "D"),
               "gate_first_rms_norm": ("H", "D"), "short_convolution": ("C", "W", "bias", "activation"),
               "activation_gates": ("H",), "linear_attention_normalised": ("H", "dk", "dv"), "gated_delta_step": ("Hk", "Hv", "dk", "dv", "l2norm"),
@@ -27,10 +27,11 @@ def _hf(name, system, form, where, call=None, **more):
                 {"cpu": ["fp32"]}, call, tried="5.24.0", **more)
 
 
-# Triton's exponential on a device is 2^x of a rounded x log2 e: silu and sigmoid of -53 were off by 3.4e-6 on an H100.
+# On a device Triton computes the exponential as 2^x of a rounded x log2 e: silu and sigmoid of -53 were off by
+# 3.4e-6 on an H100.
 _EXPONENTIAL = {"gated_rms_norm", "gate_first_rms_norm", "short_convolution", "activation_gates", "gated_delta_step"}
 
-# Gated on an H100; the others were not reached there, since each width is compiled anew.
+# Gated on an H100. The others were not run there, since each width is compiled anew.
 _ON_DEVICE = {"l2norm", "rms_norm", "rms_norm_gated", "rmsnorm_fn", "causal_conv1d", "causal_conv1d_update"}
 
 
@@ -42,8 +43,8 @@ def _fla(name, system, form, where, call=None, kernel=None, limits=(), contract=
 
 
 def _sixteen(row, kind, tensors, traps=""):
-    """The same function on 16-bit tensors: what reads and writes them computes in fp32, fp16_io or bf16_io. Triton's
-    interpreter has no bf16, and on a device none was run."""
+    """The same function on 16-bit tensors: if only loads and stores use 16 bits and it computes in fp32, its
+    contract is fp16_io or bf16_io. Triton's interpreter does not support bf16, and on a device none was run."""
     head, _, system = row.kernel.rpartition(".")
     devices = {}
     for device, (contract,) in row.devices.items():
@@ -132,8 +133,9 @@ FP32 = (
 )
 _BY_NAME = {row.name: row for row in FP32}
 
-# Not here: what rounds between (Hugging Face's norms but Qwen3Next's round the normalised row before its weight, its l2norm
-# and rotary each product), which no contract of these systems has.
+# Functions that round in between are not here, because no contract of these systems expresses that: Hugging
+# Face's norms, except those of Qwen3Next, round the normalised row before its weight; its l2norm and rotary
+# round each product.
 OPERATORS = FP32 + tuple(_sixteen(_BY_NAME[name], kind, tensors) for name, kinds, tensors in (
     ("fla.l2norm", "fp16 bf16", "x y"),
     ("fla.rms_norm", "fp16 bf16", "x weight y"),

@@ -1,4 +1,6 @@
-"""Public kernels: one row each. What is read here is what was read in their sources, at the versions that stand there."""
+"""Public kernels, one row each. The facts in a row were read in the kernel's source, at the version that the
+row names.
+"""
 from collections import namedtuple
 
 Adapter = namedtuple("Adapter", "name kernel system form package versions function array devices arguments options "
@@ -27,21 +29,22 @@ _DELTA = {"q": "q", "k": "k", "v": "v", "g": "g", "beta": "beta", "scale": "scal
           "output_final_state": "output_final_state", "cu_seqlens": "cu_seqlens"}
 _L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
 
-# Its inverse of the chunk's matrix: blocks of 16 merged row by row in tf32, whatever the tensors are.
+# How it inverts the chunk's matrix: blocks of 16, merged row by row in tf32, whatever the dtype of the tensors.
 _SOLVED = "+accumulator:fp32+inverse:block16/tf32_truncated+merges:rows+scan:tree"
 
-# vLLM's copy of it merges in fp32 unless FLA_TRIL_PRECISION says otherwise; no card of it was read.
+# vLLM's copy of it merges in fp32 unless FLA_TRIL_PRECISION says otherwise; its card has not been read.
 _SOLVED_IN_FP32 = "+accumulator:fp32+inverse:block16/fp32+merges:rows+scan:tree+card:nearest"
 
-# What its Triton kernels take as constants; T and B are not.
+# The constants of its Triton kernels; T and B are not constants.
 _COMPILED = ("Hk", "Hv", "dk", "dv", "chunk", "contract", "form", "state", "l2norm")
 
-# A function that makes its own decay: data of one regime, and no law that changes decays (padding of
-# serving has none) or exchanges heads.
+# For a function that makes its own decay: data of one regime, and no law that changes decays (the padding of
+# `serving` has none) or exchanges heads.
 _OWN_DECAY = ["regime = retnet", "law != no_op", "law != reset", "law != head_permutation", "law != serving"]
 
 
-# Functions of FLA that the gate ran in the interpreter, a dozen cases each; on a device (docs/peers.md) it ran all.
+# Functions of FLA that the gate ran in the interpreter, with a dozen cases each; on a device (docs/peers.md) it
+# ran all of them.
 _RAN = ("fused_recurrent_simple_gla", "fused_recurrent_gated_delta_rule", "fused_recurrent_delta_rule",
         "fused_recurrent_linear_attn", "fused_recurrent_retention", "chunk_simple_gla", "chunk_linear_attn")
 
@@ -65,7 +68,7 @@ def _fla(function, system, form, module, cpu, cuda, arguments, options=None, lim
 
 
 def _naive(function, system, form, module, arguments, traps="", limits=(), **conventions):
-    """FLA's references in torch alone."""
+    """FLA's references, which use only torch."""
     return Adapter("fla." + function, f"fla.naive.{system}", system, form, "flash-linear-attention", _FLA,
                    f"fla.ops.{module}.naive:{function}", "torch", {"cpu": ["fp32"]}, arguments, {},
                    ["form != packed"] + list(limits), {"heads": "repeated", "l2norm": "outside", **conventions},
@@ -75,8 +78,8 @@ def _naive(function, system, form, module, arguments, traps="", limits=(), **con
 _DENSE = _without(_DELTA, "cu_seqlens")
 _SUMMED = "sums g over a chunk: decays behind a reset in it are lost, as of fla.chunk_gated_delta_rule"
 
-# FlashInfer's kernels of prefill ask for widths of 128, contiguous tensors and a scale that is not 0, and leave the final state
-# of a sequence without tokens unwritten (docs/peers.md).
+# FlashInfer's prefill kernels need widths of 128, contiguous tensors and a nonzero scale, and do not write the
+# final state of a sequence without tokens (docs/peers.md).
 _PREFILL = ["chunk = 64", "T >= 1", "dk = 128", "dv = 128", "scale != 0", "shortest >= 1"]
 _SM100 = "compute capability 10.0, 10.3 or 10.7 alone"
 _CUDNN = {"state": "vk", "heads": "interleaved", "layout": "THD", "cu_seqlens": "int32"}

@@ -1,5 +1,6 @@
-"""Loaded by every Python that a program under `python3 -m samestate.capture` starts: installs the capture, and then runs
-the sitecustomize that this one stands in front of."""
+"""Loaded by every Python that a program under `python3 -m samestate.capture` starts: it installs the capture,
+and then runs the sitecustomize that it hides.
+"""
 import os
 import sys
 
@@ -35,6 +36,6 @@ def _install():
 
 try:
     _install()
-except Exception as error:  # the program runs all the same
+except Exception as error:  # the program must run in any case
     print(f"samestate.capture: nothing is captured: {type(error).__name__}: {error}", file=sys.stderr)
 _next()

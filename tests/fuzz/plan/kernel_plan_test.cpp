@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 #include <string>
 
@@ -65,6 +66,27 @@ TEST(KernelPlan, AnInterpretedKernelGetsCallsOfSeconds) {
       dearest = std::max(dearest, interpreted_seconds(interpreted, turn.planned.c));
     EXPECT_GT(dearest, 5 * kMostInterpreted) << name;
   }
+}
+
+// Minutes and no hours, which a person is told before the first call.
+TEST(KernelPlan, AnInterpretersMinutesAreTold) {
+  KernelTable interpreted(kernels(), operator_kernels());
+  interpreted.interpreted("cpu.retention.recurrent");
+  const KernelPlan plan =
+      plan_of_kernel(interpreted, interpreted.row_named("cpu.retention.recurrent"), {}, kSecondsOfPlan);
+  std::vector<Case> cases;
+  for (const PlannedCase& edge : plan.edges) cases.push_back(edge.c);
+  for (const Turn& turn : plan.turns) cases.push_back(turn.planned.c);
+  const std::string text = interpreted_text(cases, interpreted, 2);
+  int calls = 0, minutes = 0;
+  ASSERT_EQ(std::sscanf(text.c_str(),
+                        "an interpreter runs cpu.retention.recurrent: %d small calls, about %d minute",
+                        &calls, &minutes),
+            2)
+      << text;
+  EXPECT_EQ(calls, std::ssize(cases));
+  EXPECT_LE(minutes, 30) << text;
+  EXPECT_EQ(interpreted_text(cases, table(), 2), "") << "compiled kernels take no time worth a word";
 }
 
 // The calls that took longest in Triton 3.9 (seconds): the estimate is within a factor of four.

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "tests/harness/planted.h"
 
@@ -70,6 +72,8 @@ TEST(KeysThatMatter, FindsTheKeyOfAPlantedFault) {
       {"chunk=8 T=9 dk=4 dv=4", [](const Arguments& a) { return a.chunk == 8; }, "only chunk = 8"},
       {"chunk=16 T=77 dk=4 dv=4", [](const Arguments& a) { return a.q.shape[1] >= 41; },
        "only from T = 41 on"},
+      {"form=decode chunk=16 T=40 prefill=24 dk=4 dv=4",
+       [](const Arguments& a) { return a.q.shape[1] == 24; }, "only prefill = 24"},
   };
   for (const Planted& f : faults) {
     const KernelTable table = faulty::planted_table(faulty::after([&](const Arguments& a) {
@@ -77,17 +81,52 @@ TEST(KeysThatMatter, FindsTheKeyOfAPlantedFault) {
     }));
     const Case c = parse_case(std::string("v1 gated_delta_rule ") + f.line + kKernel);
     ASSERT_EQ(run_case(c, table).judgement.verdict, Verdict::fail) << f.line;
-    const KeyRules found = keys_that_matter(c, table, 30.0);
+    Reruns reruns(30.0);
+    const KeyRules found = keys_that_matter(c, table, reruns);
     ASSERT_FALSE(found.rules.empty()) << f.says;
     EXPECT_TRUE(found.rules.front().starts_with(f.says)) << found.rules.front();
   }
 }
 
+// What other forms, contracts and the run without the law say is told last: much that is wrong is wrong there alone.
+TEST(KeysThatMatter, OtherFormsAndContractsAreWeak) {
+  const KernelTable table =
+      faulty::planted_table([](const Kernel& base, const Arguments& a, const Contract& contract) {
+        const Outcome outcome = base.run(a, contract);
+        if (contract.name == "bf16" && a.cu_seqlens.present())
+          faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });
+        return outcome;
+      });
+  Reruns reruns(30.0);
+  const KeyRules found = keys_that_matter(
+      parse_case(std::string("v1 gated_delta_rule form=packed chunk=16 lengths=9,7 dk=4 dv=4 contract=bf16") +
+                 kKernel),
+      table, reruns);
+  const std::string all = testing::PrintToString(found.weak);
+  EXPECT_NE(all.find("passes in form=chunked, and fails in form=packed"), std::string::npos) << all;
+  EXPECT_NE(all.find("passes with contract=fp32, and fails with contract=bf16"), std::string::npos) << all;
+}
+
+// Each key has its part of the runs' time, so that a slow kernel's first key does not take all of it.
+TEST(KeysThatMatter, EachKeyHasItsPartOfTheTime) {
+  const KernelTable table = faulty::planted_table(faulty::after([](const Arguments& a) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (a.v.shape[3] == 7) faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });
+  }));
+  Reruns reruns(1.0);
+  const KeyRules found = keys_that_matter(
+      parse_case(std::string("v1 gated_delta_rule chunk=16 T=37 dk=4 dv=7") + kKernel), table, reruns);
+  const std::string all = testing::PrintToString(found.rules);
+  EXPECT_NE(all.find("dv"), std::string::npos) << all;
+  EXPECT_NE(reruns.text().find("left some values untried"), std::string::npos) << reruns.text();
+}
+
 TEST(KeysThatMatter, SaysNothingOfWhatIsWrongWithEveryValue) {
   const KernelTable table = faulty::planted_table(
       faulty::after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; }); }));
+  Reruns reruns(30.0);
   const KeyRules found = keys_that_matter(
-      parse_case(std::string("v1 gated_delta_rule chunk=16 T=9 dk=4 dv=4") + kKernel), table, 30.0);
+      parse_case(std::string("v1 gated_delta_rule chunk=16 T=9 dk=4 dv=4") + kKernel), table, reruns);
   EXPECT_TRUE(found.rules.empty());
   EXPECT_TRUE(found.weak.empty());
 }

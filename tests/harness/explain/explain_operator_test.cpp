@@ -121,7 +121,7 @@ const KnownOperator kKnownOperators[] = {
      }))},
     {"OneOutput", kOperatorLine, "only S: the other output(s) are right", kPlantedOperator,
      miswritten([](ChangedCall& call) { call.output("S")[5] += 3.0F; })},
-    {"OneSequence", kOperatorLine, "only sequence(s) 1 of 2", kPlantedOperator,
+    {"OneSequence", kOperatorLine, "only sequence 1 of 2", kPlantedOperator,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
        return o(b, t, j) + (b == 1 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
      }))},

@@ -11,6 +11,14 @@
 namespace samestate {
 namespace {
 
+/// What is said of the case, with runs enough.
+std::vector<std::string> settings_of(const Case& c, const KernelTable& table) {
+  Reruns reruns(600.0);
+  std::vector<std::string> texts;
+  for (const SettingRule& rule : settings_that_matter(c, table, reruns)) texts.push_back(rule.text);
+  return texts;
+}
+
 constexpr const char* kSettingsLine =
     "v1 gated_delta_rule chunk=8 B=2 T=27 Hk=2 Hv=4 dk=8 dv=8 state=random final=in_place layout=padded "
     "scale=2 "
@@ -24,15 +32,32 @@ TEST(ExplainSettings, NamesTheOneWithoutWhichTheCasePasses) {
   }));
   const Case c = parse_case(kSettingsLine);
   ASSERT_EQ(run_case(c, table).judgement.verdict, Verdict::fail);
-  EXPECT_EQ(settings_that_matter(c, table),
+  EXPECT_EQ(settings_of(c, table),
             std::vector<std::string>{"only with final=in_place: passes with final=apart"});
+}
+
+// A kernel that takes seconds a run, as one in Python may, is not run for minutes.
+TEST(ExplainSettings, TheLimitOfRunsHoldsAndIsTold) {
+  int calls = 0;
+  const KernelTable table = faulty::planted_table(faulty::after([&](const Arguments& a) {
+    ++calls;
+    faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });
+  }));
+  Reruns few(600.0, 7), late(0.0);
+  (void)settings_that_matter(parse_case(kSettingsLine), table, few);
+  EXPECT_EQ(few.runs(), 7);
+  const int called = calls;
+  EXPECT_TRUE(few.text().starts_with("7 reruns with one key changed at a time, ")) << few.text();
+  EXPECT_NE(few.text().find("the limit of 7 reruns and 600 s"), std::string::npos) << few.text();
+  EXPECT_TRUE(settings_that_matter(parse_case(kSettingsLine), table, late).empty());
+  EXPECT_EQ(calls, called) << "the time was up before the first run";
 }
 
 // A fault of the equation is there whatever the settings are.
 TEST(ExplainSettings, SaysNothingOfWhatIsWrongAnyway) {
   const KernelTable table = faulty::planted_table(
       faulty::after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; }); }));
-  EXPECT_EQ(settings_that_matter(parse_case(kSettingsLine), table), std::vector<std::string>());
+  EXPECT_EQ(settings_of(parse_case(kSettingsLine), table), std::vector<std::string>());
 }
 
 // The other data pass with the one thread that their seed gives, and fail with three as these do.
@@ -41,7 +66,7 @@ TEST(ExplainSettings, ThreadsThatASeedChoosesAreNamed) {
     if (a.threads > 1) faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });
   }));
   const std::string line = std::string(kSettingsLine) + " seed=0x5";
-  EXPECT_EQ(settings_that_matter(parse_case(line), table),
+  EXPECT_EQ(settings_of(parse_case(line), table),
             std::vector<std::string>{
                 "only with 3 threads, which the seed chooses: 4 other seeds pass with one thread and "
                 "fail with 3"});
@@ -59,7 +84,7 @@ KernelTable wrong_at_times(Wrong wrong, float by = 3.0F) {
 // As of a race. A run without a setting would pass by chance.
 TEST(ExplainSettings, AFailureThatDoesNotRepeatIsBlamedOnNoSetting) {
   const KernelTable table = wrong_at_times([](int call) { return (0b110100101101 >> call & 1) != 0; });
-  EXPECT_EQ(settings_that_matter(parse_case(kSettingsLine), table),
+  EXPECT_EQ(settings_of(parse_case(kSettingsLine), table),
             std::vector<std::string>{
                 "not deterministic: of the same line 7 of 12 runs failed, their outputs differ "
                 "bitwise; no setting is told to be the cause"});
@@ -68,7 +93,7 @@ TEST(ExplainSettings, AFailureThatDoesNotRepeatIsBlamedOnNoSetting) {
 // A kernel that counts its calls, or keeps something from the first, is deterministic: the rule of its runs is told.
 TEST(ExplainSettings, AFailureByTheNumberOfCallsIsToldAsThat) {
   const auto says = [](bool (*wrong)(int call)) {
-    return settings_that_matter(parse_case(kSettingsLine), wrong_at_times(wrong));
+    return settings_of(parse_case(kSettingsLine), wrong_at_times(wrong));
   };
   const std::string begin = "depends on earlier calls in the process: the same line ";
   EXPECT_EQ(says([](int call) { return call % 3 == 2; }),
@@ -89,8 +114,7 @@ TEST(ExplainSettings, ASeedIsNoCause) {
   for (int seed = 1; seed < 20; ++seed) {
     const Case c = parse_case(kSettingsLine + fmt::format(" seed={}", seed));
     if (run_case(c, table).judgement.verdict != Verdict::fail) continue;
-    for (const std::string& text : settings_that_matter(c, table))
-      EXPECT_EQ(text.find("seed="), text.npos) << text;
+    for (const std::string& text : settings_of(c, table)) EXPECT_EQ(text.find("seed="), text.npos) << text;
   }
 }
 
@@ -98,7 +122,7 @@ TEST(ExplainSettings, ASeedIsNoCause) {
 TEST(ExplainSettings, APassThatDoesNotRepeatBlamesNoSetting) {
   const KernelTable table =
       wrong_at_times([](int call) { return call < 5 || (0b101100111010 >> (call % 12) & 1) != 0; });
-  const std::vector<std::string> says = settings_that_matter(parse_case(kSettingsLine), table);
+  const std::vector<std::string> says = settings_of(parse_case(kSettingsLine), table);
   ASSERT_EQ(says.size(), 1U);
   EXPECT_TRUE(says[0].starts_with("not deterministic: with ")) << says[0];
   EXPECT_NE(says[0].find("no setting"), std::string::npos) << says[0];
@@ -111,7 +135,7 @@ TEST(ExplainSettings, BitsThatDifferInAFailureThatRepeatsAreTold) {
         faulty::each(a.o, [&](float& x, const auto&) { x += by; });
       }));
   EXPECT_EQ(
-      settings_that_matter(parse_case(kSettingsLine), table),
+      settings_of(parse_case(kSettingsLine), table),
       std::vector<std::string>{"not deterministic in its bits: of the same line 5 of 5 runs failed, their "
                                "outputs differ bitwise"});
 }

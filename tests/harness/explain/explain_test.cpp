@@ -129,6 +129,14 @@ const Known kKnown[] = {
          x = static_cast<float>(round_to(static_cast<double>(x), Format::bf16));
        });
      })},
+    {"FactorOfTheState", "", "the final state is the right one times 0.999", after([](const Arguments& a) {
+       faulty::each(a.final_state, [](float& x, const auto&) { x *= 0.999F; });
+     })},
+    {"AnotherSumOfGates", "regime=strong", "is from another sum of g than that of its tokens",
+     after([](const Arguments& a) {
+       faulty::each(a.final_state,
+                    [](float& x, const auto& at) { x *= 1.00006F + 1e-5F * static_cast<float>(at[1]); });
+     })},
     {"HeadMap", "", "the map of heads is the other one than was asked for",
      before([](Arguments& a) { a.head_map = HeadMap::tiled; })},
     {"HeadMapPlaces", "", "exactly the heads whose key head differs",
@@ -186,6 +194,17 @@ TEST_P(Recognised, ByName) {
 
 INSTANTIATE_TEST_SUITE_P(Explain, Recognised, testing::ValuesIn(kKnown),
                          [](const auto& info) { return std::string(info.param.name); });
+
+TEST(SequencesText, NamesWhichAreWrong) {
+  const std::vector<Index> all{0, 1, 3, 4};
+  EXPECT_EQ(sequences_text({3}, all), "only sequence 3 of 5");
+  EXPECT_EQ(sequences_text({1, 3, 4}, all), "every sequence but the first");
+  EXPECT_EQ(sequences_text({3, 4}, all), "only from sequence 3 on");
+  EXPECT_EQ(sequences_text({0, 1, 4}, all), "every sequence but 3");
+  EXPECT_EQ(sequences_text({0, 3}, all), "only sequences 0, 3 of 5");
+  EXPECT_EQ(sequences_text(all, all), "");
+  EXPECT_EQ(sequences_text({}, all), "");
+}
 
 // Of 400 sequences whose roundings all are about as far off as the bound allows one is the farthest: the one of 416 that is
 // beyond it, by a fifth, and its only token say nothing of a place.

@@ -226,7 +226,7 @@ TEST(SampledJudge, OneWrongSequenceOfNamedTensorsFails) {
   const std::vector<CaseTensor> inputs = system.inputs(r);
   std::vector<CaseTensor> outputs = system.outputs(r, inputs, {&row, &row, &row}, {r.layout, 1});
   const auto judge = [&] {
-    return judge_tensors(r, system, "fused", inputs, by_sequence(outputs), kGatePolicy);
+    return judge_tensors(r, system, system.calls(r, "fused"), inputs, by_sequence(outputs), kGatePolicy);
   };
   const Judgement right = judge();
   EXPECT_EQ(right.verdict, Verdict::pass) << right.reason;

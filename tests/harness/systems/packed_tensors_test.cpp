@@ -73,7 +73,7 @@ TEST(PackedTensors, AWrongElementOfAnySequenceFailsAndIsPlaced) {
   const std::vector<CaseTensor> inputs = system.inputs(r);
   const std::vector<CaseTensor> outputs = system.outputs(r, inputs, {&row, &row, &row}, {});
   const auto judge = [&](const std::vector<CaseTensor>& of) {
-    return judge_tensors(r, system, row.form, inputs, by_sequence(of), kGatePolicy);
+    return judge_tensors(r, system, system.calls(r, row.form), inputs, by_sequence(of), kGatePolicy);
   };
   EXPECT_EQ(judge(outputs).verdict, Verdict::pass) << judge(outputs).reason;
   const std::vector<Index> begins = offsets_of(c);
@@ -99,7 +99,7 @@ TEST(PackedTensors, ALongSequenceIsHeldAtSomeOfItsTokensAndWrongOnesAreAmongThem
   const std::vector<CaseTensor> inputs = system.inputs(r);
   const std::vector<CaseTensor> outputs = system.outputs(r, inputs, {&row, &row, &row}, {});
   const auto judge = [&](const std::vector<CaseTensor>& of) {
-    return judge_tensors(r, system, row.form, inputs, by_sequence(of), kGatePolicy);
+    return judge_tensors(r, system, system.calls(r, row.form), inputs, by_sequence(of), kGatePolicy);
   };
   const Judgement right = judge(outputs);
   EXPECT_EQ(right.verdict, Verdict::pass) << right.reason;

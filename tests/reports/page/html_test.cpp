@@ -53,6 +53,30 @@ TEST_F(Html, TheFirstThingSaysWhetherItPassed) {
   EXPECT_NE(page_of(input_of({}, {})).find("No case and no point was recorded"), std::string::npos);
 }
 
+// On a telephone the first screen has the headline and what follows it.
+TEST_F(Html, WhichChunkIsAnsweredBeforeWhatStandsOut) {
+  std::vector<SweepPoint> points = {point("bf16", 16, 1e-3), point("bf16", 64, 1e-3)};
+  for (SweepPoint& p : points) p.measurement.series = "chunk";
+  const std::string page = page_of(input_of(points, {}));
+  const std::size_t answer = page.find("Which chunk?"), passed = page.find("none failed");
+  ASSERT_NE(answer, std::string::npos);
+  EXPECT_LT(passed, answer);
+  EXPECT_EQ(page.substr(passed, answer - passed).find("<table"), std::string::npos);
+  EXPECT_NE(page.find("<table class=\"stacked\">", answer), std::string::npos);
+}
+
+// A hint that a pointer shows is a text of the page too.
+TEST_F(Html, ColumnsAreExplainedBelowTheirTable) {
+  HtmlTable table({{"kernel"}, {"flat up to", true, "the largest chunk that costs nothing"}});
+  table.row();
+  const std::string html = table.html();
+  EXPECT_NE(html.find("<dt>flat up to</dt><dd>the largest chunk that costs nothing</dd>"), std::string::npos);
+  EXPECT_EQ(html.find("<dt>kernel</dt>"), std::string::npos);
+  HtmlTable plain({{"kernel"}});
+  plain.row();
+  EXPECT_EQ(plain.html().find("<dl>"), std::string::npos);
+}
+
 TEST_F(Html, WhatWasNotRunForWantOfADeviceStandsBelow) {
   std::vector<Record> records = {record(Verdict::pass, 0.5, "v1 a"), record(Verdict::skipped, 0, "v1 b")};
   records[1].kernel = "cuda.one";

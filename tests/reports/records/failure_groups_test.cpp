@@ -81,6 +81,26 @@ TEST(FailureGroups, AStageIsPartOfTheCause) {
             "output y is beyond its worst case: no rounding of the contract explains it");
 }
 
+// Whose cause is known by name comes first, and memory before it.
+TEST(FailureGroups, KnownMutantsHeadTheKindsOfTheirVerdict) {
+  std::vector<Record> records;
+  const auto add = [&](const char* gate, const char* looks_like, int cases) {
+    for (int i = 0; i < cases; ++i) {
+      records.push_back(record(Verdict::fail, 2.0, "v1 a T=" + std::to_string(5 + i)));
+      records.back().judgement.gate = gate;
+      if (i == 0) records.back().looks_like = looks_like;
+    }
+  };
+  add("row", "only with final=in_place", 9);
+  add("state", "no delta term (mutant no_delta_term.a.chunked)", 2);
+  add("memory", "", 1);
+  const std::vector<FailureGroup> groups = failure_groups(records);
+  ASSERT_EQ(groups.size(), 3U);
+  EXPECT_EQ(groups[0].cases, 1);
+  EXPECT_EQ(groups[1].cases, 2) << "fewer cases, and a cause with a name";
+  EXPECT_EQ(groups[2].cases, 9);
+}
+
 TEST(FailureGroups, WhatAPassHasTooIsNotNamed) {
   std::vector<Record> records;
   for (int i = 0; i < 4; ++i) records.push_back(record(Verdict::fail, 2.0, "v1 a l2norm=1"));
@@ -157,7 +177,7 @@ TEST(FailureGroups, CausesReadWellWithoutTheirNumbers) {
   };
   EXPECT_EQ(
       cause(Verdict::fail, "law", "the two runs differ by 1.25e-05, more than the sum of their bounds 3"),
-      "the two runs differ by more than the sum of their bounds");
+      "o: the two runs differ by more than the sum of their bounds");
   EXPECT_EQ(cause(Verdict::fail, "law",
                   "final state: the two runs differ by inf, more than the sum of their bounds 3e-7"),
             "final state: the two runs differ by more than the sum of their bounds");

@@ -16,10 +16,10 @@ inline constexpr int kColumns = 32;  ///< value columns of a block
 // Floats a row: odd multiples of 16 bytes, so that eight rows of one column meet eight different banks.
 inline constexpr int kKeyStride = kKeys + 4, kSquareStride = kChunk + 4, kValueStride = kColumns + 4;
 
-/// Of T and P the 16 x 16 blocks on and below the diagonal exist.
+/// Only the 16 x 16 blocks of T and P on and below the diagonal exist.
 SAMESTATE_DEVICE bool below_diagonal(int row, int column) { return column / 16 <= row / 16; }
 
-/// What depends on keys and gates alone, of one chunk of one value head.
+/// The data of one chunk of one value head that depend only on keys and gates.
 struct alignas(16) Prepared {
   float T[kChunk * kChunk];
   float P[kChunk * kChunk];
@@ -46,14 +46,14 @@ struct Work {
   SAMESTATE_DEVICE std::int64_t first_token(std::int64_t n) const {
     return p.cu_seqlens ? p.cu_seqlens[n] : n * p.T;
   }
-  /// Of the first chunk of sequence n: no two sequences share one.
+  /// Returns the slot of the first chunk of sequence n: no two sequences share one.
   SAMESTATE_DEVICE std::int64_t first_slot(std::int64_t n) const { return first_token(n) / p.chunk + n; }
   SAMESTATE_DEVICE std::int64_t key_head(std::int64_t head) const {
     return p.tiled_heads ? head % p.Hk : head / (p.Hv / p.Hk);
   }
 };
 
-/// What fits one access of 16 bytes.
+/// Stores as much as fits into one access of 16 bytes.
 SAMESTATE_DEVICE void store_quad(float* to, const float (&x)[4]) {
   *reinterpret_cast<Quad*>(to) = Quad{x[0], x[1], x[2], x[3]};
 }
@@ -63,7 +63,7 @@ SAMESTATE_DEVICE void store_quad(float* to, const float (&x)[4]) {
 struct Place {
   int row, column;
 
-  /// Of `across` columns of threads, a multiple of 4.
+  /// The threads form `across` columns, a multiple of 4.
   SAMESTATE_DEVICE explicit Place(int across) {
     const int lane = lane_index();
     row = warp_index() / (across / 4) * 8 + lane / 16 * 4 + lane / 8 % 2 * 2 + lane / 2 % 2;

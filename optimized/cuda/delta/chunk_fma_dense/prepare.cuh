@@ -9,7 +9,7 @@ namespace samestate::cuda::simt {
 
 struct PrepareShared {
   alignas(16) float k[kChunk * kKeyStride];  ///< then A, and in its place T
-  alignas(16) float q[kChunk * kKeyStride];  ///< then P, and behind it a product on its way
+  alignas(16) float q[kChunk * kKeyStride];  ///< then P, and after it a product in progress
   alignas(16) float G[kChunk];
   float beta[kChunk], key_norm[kChunk], query_norm[kChunk];
 };
@@ -119,7 +119,7 @@ class PrepareBlock {
       const int i = thread_index();
       const float r = norm ? s.key_norm[i] : 1.0F;
       const float from_start = Products<delta, norm>::decay(s.G[i]);
-      // Of the last token: past it the tree sums the same numbers in another order.
+      // The sum at the last token: past it the tree sums the same numbers in another order.
       const float whole = s.G[tokens - 1];
       to.beta[i] = s.beta[i];
       to.beta_start[i] = s.beta[i] * from_start * r;

@@ -2,7 +2,7 @@
 
 #include "optimized/cuda/delta/chunk_fma_dense/layout.cuh"
 
-/// What a block of the second launch reads, and where it lies.
+/// What a block of the second launch reads, and where it is.
 namespace samestate::cuda::simt {
 
 /// Four columns of every `at_once`-th row from `first` on, `width` of them there.
@@ -68,7 +68,7 @@ struct Chain {
     chunks = static_cast<int>((end - first + p.chunk - 1) / p.chunk);
   }
 
-  /// Of chunk m.
+  /// Returns the first token of chunk m.
   SAMESTATE_DEVICE std::int64_t token(int m) const {
     return first + static_cast<std::int64_t>(m) * call->p.chunk;
   }

@@ -32,7 +32,7 @@ struct Triangle {
   }
 };
 
-/// Of chunk m; there after the copies' wait and a barrier.
+/// Fetches the triangle of chunk m; it has arrived after the wait for the copies and a barrier.
 SAMESTATE_DEVICE void fetch_triangle(const simt::Chain& at, const simt::Team& team, Triangle& to,
                                      float (simt::Prepared::*matrix)[kChunk * kChunk], int m) {
   const float* const from = at.prepared(m).*matrix;
@@ -86,7 +86,8 @@ class ChainBlock {
   SAMESTATE_DEVICE static simt::Team readers() { return {thread_index() - kCarriers, kReaders}; }
   SAMESTATE_DEVICE static void carriers_meet() { named_barrier(1, kCarriers); }
   SAMESTATE_DEVICE static void readers_meet() { named_barrier(2, kReaders); }
-  /// Not block_barrier(), nor a named one of all threads: synccheck takes either, in code of one role, for a divergent block.
+  /// This is neither block_barrier() nor a named barrier of all threads: in code of one role synccheck
+  /// reports either as divergent.
   SAMESTATE_DEVICE void everyone_meets() {
     s.everyone.arrive_warp();
     s.everyone.wait(meetings++);
@@ -150,7 +151,7 @@ class ChainBlock {
     if (at.chunks > 0) attend(O, at.chunks - 1);
   }
 
-  /// What the carriers read of chunk m.
+  /// Fetches what the carriers read of chunk m.
   SAMESTATE_DEVICE void fetch(int m) {
     fetch_keys(at, readers(), s.k[m % 2], p.k, m);
     fetch_values(at, readers(), s.v[m % 2], m);
@@ -301,7 +302,8 @@ class ChainBlock {
     return matrix.x + Triangle::offset(first_row()) + left_offset(Triangle::stride(first_row()), 0, 0);
   }
 
-  /// Of the depth of a product with this warp's rows of a lower triangular matrix, eight at a time.
+  /// Calls step(first) for the depth of a product with this warp's rows of a lower triangular matrix, eight
+  /// at a time.
   template <class Step>
   SAMESTATE_DEVICE static void each_step(Step&& step) {
     SAMESTATE_UNROLL

@@ -10,14 +10,14 @@ struct Cell {
   int r = lane_index() / 4, c = 2 * (lane_index() % 4);
 };
 
-/// Of the address that this lane passes for rows [row, row + 16) and columns [column, column + 8) of a left operand that
-/// lies by rows.
+/// Returns the offset of the address that this lane passes for rows [row, row + 16) and columns [column,
+/// column + 8) of a left operand stored by rows.
 SAMESTATE_DEVICE int left_offset(int stride, int row, int column) {
   const int lane = lane_index();
   return (row + lane % 16) * stride + column + lane / 16 * 4;
 }
 
-/// The same of two right operands side by side, [8, 16], that lie transposed: rows are their columns.
+/// Returns the same for two right operands side by side, [8, 16], stored transposed: their columns are rows.
 SAMESTATE_DEVICE int right_offset(int stride, int row, int column) {
   const int lane = lane_index();
   return (row + lane / 16 * 8 + lane % 8) * stride + column + lane / 8 % 2 * 4;

@@ -120,7 +120,7 @@ class Products {
   static constexpr int kBlocks = 10;
   static constexpr int kTurns = delta ? 3 : 2;
 
-  /// What a warp has in turn n.
+  /// The block of a warp in turn n.
   struct Block {
     int block, i, j;  ///< of the 16 x 16 blocks
     bool keys;        ///< of K K^T, else of Q K^T

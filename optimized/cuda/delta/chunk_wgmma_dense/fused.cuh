@@ -149,7 +149,7 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
     s.o_ring.release(m);
   }
 
-  /// Of a chunk that enters S alone.
+  /// Prepares the gates of a chunk that only S needs.
   SAMESTATE_DEVICE void prepare_gates(int n) {
     Gates& y = s.gates[group][n / kMakers % 2];
     if (at.warp == kGateWarp) take_gates(y);

@@ -22,7 +22,7 @@ inline constexpr int kFusedKeys = kPanels * kTileColumns;
 inline constexpr int kMakers = 2;  ///< warpgroups of a block that prepare, chunk by chunk in turn
 inline constexpr int kMostSegments = 4;
 
-/// What depends on keys and gates alone, of one chunk of one value head; T and P swizzled tiles.
+/// The data of one chunk of one value head that depend only on keys and gates; T and P are swizzled tiles.
 struct alignas(1024) Prepared {
   Bf16 T[kTileBytes / 2];
   Bf16 P[kTileBytes / 2];
@@ -35,7 +35,7 @@ struct alignas(1024) Prepared {
   static constexpr int kBytes = 2 * kTileBytes + 4 * (4 * kChunk + 4);  ///< that are used
 };
 
-/// What a chunk is prepared from besides its keys and queries.
+/// The input from which a chunk is prepared, besides its keys and queries.
 struct Gates {
   alignas(16) float decay[kChunk];       ///< G log2 e
   alignas(16) float beta[kChunk];        ///< b
@@ -72,7 +72,7 @@ struct Maps {
   TensorMap q, k, v, o;
 };
 
-/// What one block works on.
+/// The work of one block.
 struct Task {
   bool exists = false;
   bool helper = false;  ///< of the split form

@@ -10,16 +10,17 @@
 #include "optimized/cuda/delta/chunk_wgmma_dense/fused.cuh"
 #include "optimized/cuda/delta/chunk_wgmma_dense/split.cuh"
 
-/// The host's half of the prefill kernels; needs no device.
+/// The host side of the prefill kernels; it needs no device.
 namespace samestate::cuda {
 
 static_assert(kPrefillKeys == kFusedKeys, "the table states what the kernels take");
 
-/// What S of a chunk costs a block beside all of it, without the delta rule, by the number of segments: the more blocks
-/// fetch at once, the more it is (docs/kernels.md, segments).
+/// The time that S of a chunk costs a block, relative to the rest of its work, without the delta rule, by
+/// number of segments: the more blocks fetch at once, the higher it is (docs/kernels.md, segments).
 inline constexpr double kAbsorbed[kMostSegments + 1] = {1.0, 1.0, 0.62, 0.55, 0.45};
 
-/// Starts of `segments` blocks that end together: each carries S through what the others before it turn into O.
+/// The start positions of `segments` blocks that end at the same time: each carries S through the tokens that
+/// the blocks before it turn into O.
 inline void share_out(Prefill& c, int segments) {
   const double absorbed = kAbsorbed[segments];
   c.segments = segments;
@@ -34,7 +35,7 @@ inline void share_out(Prefill& c, int segments) {
   }
 }
 
-/// Sequences by decreasing length, so that no long one begins when the others have ended.
+/// Sequences by decreasing length, so that no long one starts when the others have ended.
 [[nodiscard]] inline std::vector<int> longest_first(std::span<const std::int64_t> cu_seqlens) {
   std::vector<int> order(cu_seqlens.empty() ? 0 : cu_seqlens.size() - 1);
   std::iota(order.begin(), order.end(), 0);
@@ -45,8 +46,8 @@ inline void share_out(Prefill& c, int segments) {
   return order;
 }
 
-/// The pairs whose blocks stand together in the split form's grid are as many as the device's multiprocessors hold at
-/// once.
+/// In the grid of the split form, the blocks of as many pairs as fit on the device's multiprocessors at once
+/// are adjacent.
 [[nodiscard]] inline Prefill plan_prefill(const Parameters<Bf16>& p, int multiprocessors) {
   Prefill c;
   c.p = p;
@@ -54,7 +55,7 @@ inline void share_out(Prefill& c, int segments) {
   c.group = std::max(1, multiprocessors / (kHelpers + c.value_tiles(kTileColumns)));
   c.group = static_cast<int>(std::min<std::int64_t>(c.group, std::max<std::int64_t>(c.items(), 1)));
   const std::int64_t blocks = std::max<std::int64_t>(c.items() * c.value_tiles(kTileColumns), 1);
-  // In place, a segment that ends would write the state that another has yet to load.
+  // In place, a segment that ends would overwrite the state that another segment has yet to load.
   const bool in_place = p.initial_state && p.initial_state == p.final_state;
   share_out(c, in_place
                    ? 1

@@ -12,8 +12,8 @@ struct Place {
   int row = 16 * warp + lane / 4, column = 2 * (lane % 4);
   int matrix = lane / 8, matrix_row = lane % 8;  ///< of the 8 x 8 matrices whose addresses it passes
 
-  /// The same, addresses made of it computed anew: kept from chunk to chunk they would take more registers than there
-  /// are.
+  /// Returns the same place, but the addresses made from it are computed again: keeping them from chunk to
+  /// chunk would take more registers than there are.
   SAMESTATE_DEVICE Place again() const { return {recomputed(lane), warp}; }
 };
 
@@ -70,7 +70,7 @@ struct MakerParts {
       multiply(sums, by_rows(x[kk / 4], kk % 4), by_rows(y[kk / 4], kk % 4), kk > 0);
   }
 
-  /// Of every row; without a branch, for it stands under products.
+  /// Computes the norm of every row, without a branch, since products follow it.
   SAMESTATE_DEVICE static void norms(const Bf16 (&rows)[kPanels][kTileBytes / 2], float* to) {
     const int thread = recomputed(MakerParts::thread());
     to[thread / 2] = row_norm(rows, thread / 2, thread % 2);
@@ -97,7 +97,7 @@ struct MakerParts {
     }
   }
 
-  /// What the state blocks multiply with, one token a thread from `first` on.
+  /// Computes the factors of the state blocks, one token per thread from `first` on.
   SAMESTATE_DEVICE void gates(const Gates& x, int first = 0) {
     const int i = recomputed(thread()) - first;
     Prepared& y = s.made[group];

@@ -101,7 +101,7 @@ SAMESTATE_DEVICE void load_values_and_queries(StateShared& s, const Prefill& c, 
   }
 }
 
-/// What the helpers publish, by one warp: the wait for a flag must hold back no other load.
+/// One warp loads what the helpers publish: the wait for a flag must not delay any other load.
 SAMESTATE_DEVICE void load_prepared(StateShared& s, const Prefill& c, const Task& x, int launch) {
   int there = 0;  // chunks that are published
   SAMESTATE_NO_UNROLL
@@ -154,8 +154,8 @@ SAMESTATE_DEVICE void gate_warp(HelperShared& s, const Prefill& c, const Task& x
   }
 }
 
-/// What maker `maker` has ready leaves for its slot, and the flag after it; by one thread a maker, since a store takes
-/// some 3,000 cycles until it is in memory.
+/// Copies what maker `maker` has finished to its slot, and then sets the flag; one thread per maker does it,
+/// since a store takes some 3,000 cycles to reach memory.
 SAMESTATE_DEVICE void publish_chunks(HelperShared& s, const Prefill& c, const Task& x, int maker,
                                      int launch) {
   SAMESTATE_NO_UNROLL

@@ -2,9 +2,9 @@
 
 #include "optimized/cuda/delta/chunk_wgmma_dense/prepare.cuh"
 
-/// What a state warpgroup does: 64 value columns of S through the chunks of one sequence. S^T is [64, 128 keys] in
-/// fp32, 64 registers a thread; every product takes its left operand from registers, where an accumulator becomes an
-/// operand by rounding alone.
+/// The work of a state warpgroup: it carries 64 value columns of S through the chunks of one sequence. S^T is
+/// [64, 128 keys] in fp32, 64 registers per thread; every product takes its left operand from registers,
+/// where rounding alone turns an accumulator into an operand.
 namespace samestate::cuda {
 
 /// The parts. `SharedMemory` has tiles k, q, v, o and prepared chunks with the first three's and their rings; `Output`

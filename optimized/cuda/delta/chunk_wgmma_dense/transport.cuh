@@ -2,9 +2,9 @@
 
 #include "optimized/cuda/delta/chunk_wgmma_dense/layout.cuh"
 
-/// What is fetched and stored, chunk by chunk. Full chunks travel by bulk copies; the last chunk
-/// of a sequence, and rows that are no multiple of 16 bytes, by ordinary accesses: a tile across a sequence's end
-/// would bring the neighbour's rows in and overwrite them.
+/// Fetches and stores chunk by chunk. Full chunks use bulk copies; the last chunk of a sequence, and rows
+/// that are not a multiple of 16 bytes, use ordinary accesses: a tile across the end of a sequence would read
+/// the next sequence's rows and overwrite them.
 namespace samestate::cuda {
 
 /// Rows [0, rows) of one head, `width` values each, `step` apart, into tiles side by side; zero elsewhere. By one

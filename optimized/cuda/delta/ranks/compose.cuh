@@ -23,7 +23,7 @@ struct Unit {
   }
 };
 
-/// What a device holds of one sequence: `count` of the places of ComposeParameters::order.
+/// The part of one sequence that a device holds: `count` of the places of ComposeParameters::order.
 struct Chain {
   std::int64_t first = 0, count = 0;
 };
@@ -46,7 +46,8 @@ struct ComposeParameters {
   static constexpr int kColumns = 8;
   SAMESTATE_HOST_DEVICE std::int64_t tiles() const { return (dv + kColumns - 1) / kColumns; }
   SAMESTATE_HOST_DEVICE std::int64_t items() const { return count * Hv * tiles(); }
-  /// Of a column of the state in shared memory, in floats: eight columns' fours lie in 32 banks.
+  /// Returns the distance of the state's columns in shared memory, in floats: groups of four of eight columns
+  /// are in 32 banks.
   SAMESTATE_HOST_DEVICE int stride() const { return (dk + 31) / 32 * 32 + 4; }
   /// S and what it becomes.
   [[nodiscard]] std::size_t shared_bytes() const {
@@ -115,7 +116,7 @@ struct Compose {
     for (int l = first_row(); l < p.dk; l += kRows) to[static_cast<std::int64_t>(l) * p.dv] = S[l];
   }
 
-  /// Of a row of M and a column of S, in order.
+  /// Multiplies a row of M by a column of S, in order.
   static SAMESTATE_DEVICE float product_of(const Parameters& p, const float* row, const float* S) {
     constexpr int kAtOnce = 8;  // fours of the row under way
     float sum = 0.0F;

@@ -13,7 +13,7 @@
 #include "optimized/cuda/delta/ranks/shares.h"
 #include "optimized/cuda/host/device_memory.cuh"
 
-/// What one device of a host does of a call over ranks.
+/// The work of one device of a host in a call over ranks.
 namespace samestate::cuda::ranks {
 
 /// The device is the thread's current one as long as this lives.
@@ -43,7 +43,7 @@ struct Stream {
   }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  /// What this stream does from here on begins when `other` has done what it has.
+  /// Makes the later work of this stream begin after the work that `other` has so far.
   void after(const Stream& other) const {
     check(cudaEventRecord(other.mark, other.handle), "cudaEventRecord");
     check(cudaStreamWaitEvent(handle, other.mark, 0), "cudaStreamWaitEvent");
@@ -75,7 +75,7 @@ class DeviceShare {
  public:
   DeviceShare(const Share& share, const Packed<Operand>& packed, const Contract& contract, bool delta);
 
-  /// What is not written afterwards is NaN.
+  /// Fills the outputs with NaN, so that anything left unwritten is NaN.
   void poison() const;
   void maps() const;
   void compose() const;

@@ -15,7 +15,7 @@ class Exchange {
 
   /// Devices among which calls are divided: all that are seen; one where there is no NCCL, and name() says why.
   [[nodiscard]] std::size_t devices() const { return devices_; }
-  /// As in "NCCL 2.28.9", or why there is none.
+  /// Returns for example "NCCL 2.28.9", or why there is none.
   [[nodiscard]] const std::string& name() const { return name_; }
 
   /// Everything sent and received between the two enters the streams at once.

@@ -44,7 +44,7 @@ class Call {
     each([](const DeviceShare<Operand>& share) { share.poison(); });
   }
 
-  /// A state is sent when its device has composed it, and before that device begins with its outputs.
+  /// Each device sends a state as soon as it has composed it, before it begins with its outputs.
   void enqueue() const {
     each([](const DeviceShare<Operand>& share) { share.maps(); });
     auto next = handovers_.begin();
@@ -132,7 +132,7 @@ Outcome run(const Arguments& a, const Contract& contract) {
   });
 }
 
-/// By the wall clock: no event stands on several devices.
+/// Uses the wall clock, since an event cannot span several devices.
 template <const calls::System& system>
 Timing time(const Arguments& a, const Contract& contract, const TimingRequest& request) {
   using Clock = std::chrono::steady_clock;

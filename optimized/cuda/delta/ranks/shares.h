@@ -8,10 +8,10 @@
 #include "optimized/cuda/delta/ranks/compose.cuh"
 #include "optimized/ranks.h"
 
-/// Which tokens of a call over ranks each device of a host holds. Host code that needs no device.
+/// Which tokens of a call over ranks each device of a host holds. This is host code that needs no device.
 namespace samestate::cuda::ranks {
 
-/// Tokens of one sequence on one rank, and where they begin among the rows of the call's tensors.
+/// Tokens of one sequence on one rank, and where they start among the rows of the call's tensors.
 struct Held {
   calls::Part part;
   std::int64_t row = 0;
@@ -19,16 +19,16 @@ struct Held {
 
 /// What one device holds: the parts of its ranks, as packed sequences.
 struct Share {
-  std::vector<Held> parts;               ///< those that pass their state on first
-  std::int64_t passing = 0;              ///< how many those are
-  std::vector<std::int64_t> offsets{0};  ///< [parts + 1]: of the parts among the device's tokens
-  std::vector<Chain> chains;             ///< of each sequence that has parts here
-  std::vector<std::int64_t> sequences;   ///< of each chain
-  std::vector<std::int64_t> order;       ///< of the chains
-  std::vector<bool> begins;              ///< the chain begins with the sequence, so from its initial state
+  std::vector<Held> parts;               ///< the parts that pass their state on come first
+  std::int64_t passing = 0;              ///< the number of those
+  std::vector<std::int64_t> offsets{0};  ///< [parts + 1]: start of each part among the device's tokens
+  std::vector<Chain> chains;             ///< one for each sequence that has parts here
+  std::vector<std::int64_t> sequences;   ///< the sequence of each chain
+  std::vector<std::int64_t> order;       ///< the order of the chains
+  std::vector<bool> begins;  ///< the chain starts with the sequence, and so from its initial state
 
   [[nodiscard]] std::int64_t tokens() const { return offsets.back(); }
-  /// Of the first `count` parts.
+  /// The longest of the first `count` parts.
   [[nodiscard]] std::int64_t longest(std::int64_t count) const {
     std::int64_t most = 0;
     for (std::int64_t i = 0; i < count; ++i)
@@ -37,18 +37,18 @@ struct Share {
   }
 };
 
-/// The state of a sequence goes from one device to the next that holds tokens of it: the chains there.
+/// The state of a sequence passes from one device to the next that holds tokens of it; the chains on both.
 struct Handover {
   std::size_t from = 0, to = 0;
   std::int64_t sent = 0, received = 0;
 };
 
 struct Division {
-  std::vector<Share> shares;        ///< of each device
-  std::vector<Handover> handovers;  ///< by `to`
+  std::vector<Share> shares;        ///< one per device
+  std::vector<Handover> handovers;  ///< ordered by `to`
 };
 
-/// Ranks go to `devices` in order, as equally many as may be.
+/// Assigns ranks to `devices` in order, as evenly as possible.
 [[nodiscard]] inline Division divide(const Arguments& a, const calls::Sizes& sizes,
                                      const std::vector<std::int64_t>& cuts, std::size_t devices) {
   const auto ranks = static_cast<std::int64_t>(cuts.size()) - 1;
@@ -90,7 +90,7 @@ struct Division {
         share.begins.push_back(i == 0);
         if (i > 0) {
           const std::size_t before = sequences[n][i - 1].device;
-          // Devices before this one have their chains of this sequence last.
+          // On devices before this one, the chain of this sequence is the last one.
           out.handovers.push_back(
               {before, device, std::ssize(out.shares[before].chains) - 1, std::ssize(share.chains) - 1});
         }

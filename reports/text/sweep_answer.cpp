@@ -1,0 +1,103 @@
+#include "reports/text/sweep_answer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "reports/plots/plots_sweep.h"
+
+namespace samestate {
+namespace {
+
+using Points = std::vector<const Measurement*>;
+
+/// The value of `key` in the point's line; empty where the line leaves it out.
+std::string value_in(const Measurement& m, const std::string& key) {
+  if (key == "contract") return m.record.contract;
+  if (key == "regime") return m.record.regime;
+  const std::string& line = m.record.line;
+  const std::size_t at = line.find(" " + key + "=");
+  if (at == line.npos) return fmt::format("{:g}", m.x);
+  const std::size_t begin = at + key.size() + 2;
+  return line.substr(begin, line.find(' ', begin) - begin);
+}
+
+std::string values(const Points& points, const std::string& key) {
+  std::vector<std::string> all;
+  for (const Measurement* m : points) all.push_back(value_in(*m, key));
+  return fmt::format("{}={}", key, fmt::join(all, ", "));
+}
+
+double relative(const Measurement& m) { return m.rms_error / m.size; }
+
+/// Of chunks that pass: how error and operations go with them.
+std::string which_chunk(const Points& passing) {
+  const auto by_error = [](const Measurement* a, const Measurement* b) {
+    return a->rms_error < b->rms_error;
+  };
+  const Measurement* least = *std::ranges::min_element(passing, by_error);
+  const Measurement* flat = nullptr;
+  const Measurement* cheap = nullptr;
+  for (const Measurement* m : passing) {
+    if (m->rms_error <= kFlatFactor * least->rms_error) flat = m;
+    if (!std::isnan(m->flops) && (cheap == nullptr || m->flops < cheap->flops)) cheap = m;
+  }
+  std::string text = flat == passing.back()
+                         ? fmt::format("a larger chunk costs no accuracy up to {:g}", flat->x)
+                         : fmt::format(
+                               "a larger chunk costs no accuracy up to {:g}, and {:g} has {:.3g} times the "
+                               "least error",
+                               flat->x, passing.back()->x, passing.back()->rms_error / least->rms_error);
+  if (cheap != nullptr) text += fmt::format("; operations are least at {:g}", cheap->x);
+  return text;
+}
+
+std::string answer(Points points, const std::string& key) {
+  std::ranges::stable_sort(points, {}, [](const Measurement* m) { return m->x; });
+  Points passing, failing, open;
+  for (const Measurement* m : points) {
+    const Verdict verdict = m->record.judgement.verdict;
+    (verdict == Verdict::pass ? passing : is_failure(verdict) ? failing : open).push_back(m);
+  }
+  const Record& r = points.front()->record;
+  const std::string at = key == "T" ? "" : fmt::format("at T={}, ", points.front()->tokens);
+  std::vector<std::string> parts;
+  const auto verb = [](const Points& of, const char* one, const char* several) {
+    return of.size() == 1 ? one : several;
+  };
+  if (!passing.empty())
+    parts.push_back(fmt::format("{} {}", values(passing, key), verb(passing, "passes", "pass")));
+  if (!failing.empty())
+    parts.push_back(fmt::format("{} {}", values(failing, key), verb(failing, "fails", "fail")));
+  if (!open.empty())
+    parts.push_back(fmt::format("nothing can be said of {} ({})", values(open, key),
+                                name_of(open.front()->record.judgement.verdict)));
+  Points measured = passing;
+  std::erase_if(measured, [](const Measurement* m) { return !std::isfinite(relative(*m)); });
+  if (!measured.empty()) {
+    std::vector<std::string> errors;
+    for (const Measurement* m : measured) errors.push_back(fmt::format("{:.3g}", relative(*m)));
+    parts.push_back(fmt::format("relative RMS error {}", fmt::join(errors, ", ")));
+    if (key == "chunk" && measured.size() > 1) parts.push_back(which_chunk(measured));
+  }
+  return fmt::format("{}{} of {}: {}", at, points.front()->curve, r.kernel, fmt::join(parts, "; "));
+}
+
+}  // namespace
+
+std::vector<std::string> sweep_answers(std::span<const Measurement> points, const std::string& key) {
+  std::vector<std::pair<std::string, Points>> curves;
+  for (const Measurement& m : points) {
+    const auto at = std::ranges::find(curves, m.curve, &std::pair<std::string, Points>::first);
+    (at == curves.end() ? curves.emplace_back(m.curve, Points{}) : *at).second.push_back(&m);
+  }
+  std::vector<std::string> out;
+  for (const auto& [curve, of] : curves) out.push_back(answer(of, key) + ".");
+  return out;
+}
+
+}  // namespace samestate

@@ -1,0 +1,70 @@
+#include "reports/text/aligned.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace samestate {
+namespace {
+
+std::size_t longest_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::size_t longest = 0;
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+/// The words of a text in its order.
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> out;
+  for (std::string word; in >> word;) out.push_back(word);
+  return out;
+}
+
+TEST(Wrapped, BreaksBetweenWordsAlone) {
+  EXPECT_EQ(wrapped("one two three four", 9), "one two\nthree\nfour");
+  EXPECT_EQ(wrapped("one two three four", 9, 2, 4), "one\n  two\n  three\n  four");
+  EXPECT_EQ(wrapped("a kernel.with.a.long.name b", 8), "a\nkernel.with.a.long.name\nb");
+  EXPECT_EQ(wrapped("", 8), "");
+}
+
+const std::vector<std::vector<std::string>> kTable = {
+    {"kernel", "limits", "what it is"},
+    {"cpu.one.chunked", "dk <= 256", "every token of a chunk at once, and the chunks one after the other"},
+    {"cpu.another.recurrent", "", "token by token"}};
+
+TEST(Aligned, WithoutAWidthRowsAreAsLongAsTheyAre) {
+  EXPECT_EQ(
+      aligned(kTable),
+      "kernel                 limits     what it is\n"
+      "cpu.one.chunked        dk <= 256  every token of a chunk at once, and the chunks one after the other\n"
+      "cpu.another.recurrent             token by token\n");
+}
+
+TEST(Aligned, TakesTheWidthAndBreaksNoWord) {
+  for (const std::size_t width : {60U, 70U, 80U, 100U}) {
+    const std::string text = aligned(kTable, width);
+    EXPECT_LE(longest_line(text), width) << text;
+  }
+  EXPECT_EQ(aligned(kTable, 66),
+            "kernel                 limits     what it is\n"
+            "cpu.one.chunked        dk <= 256  every token of a chunk at once,\n"
+            "                                  and the chunks one after the\n"
+            "                                  other\n"
+            "cpu.another.recurrent             token by token\n");
+}
+
+// Where the other columns leave no room the last one stands below.
+TEST(Aligned, TheLastColumnGoesBelowWhereThereIsNoRoom) {
+  const std::string text = aligned(kTable, 40);
+  EXPECT_LE(longest_line(text), 40U) << text;
+  EXPECT_NE(text.find("\n    every token of a chunk at once, and\n"), std::string::npos) << text;
+  EXPECT_EQ(words(text).size(), words(aligned(kTable)).size());
+}
+
+TEST(Aligned, ManyBytesMayBeOneColumn) { EXPECT_EQ(aligned({{"β", "x"}, {"ab", "y"}}), "β   x\nab  y\n"); }
+
+}  // namespace
+}  // namespace samestate
