@@ -61,7 +61,7 @@ after 'a change behind chunk_wgmma_list.cu' 'cuda.dendritic_attention.chunked cu
 plant optimized/cuda/delta/token_fma_dense.cu
 after 'a change of decoding' "$(forms recurrent)"
 plant optimized/cuda/delta/chunk_wgmma_dense/state.cuh
-after 'a change of prefill' "$(printf '%s\n' cuda.{,gated_}delta_rule.segmented $(forms chunked sequence_parallel) | sort | paste -sd' ')"
+after 'a change of prefill' "$(printf '%s\n' cuda.gated_delta_rule.segmented $(forms chunked sequence_parallel) | sort | paste -sd' ')"
 plant optimized/cuda/units/emulated_block.h
 after 'a change of the emulation' ''
 sed -i '1i // A comment.\n' tree/optimized/cuda/scan/scan.cu && echo '// Another.' >>tree/optimized/kernel.h

@@ -16,7 +16,7 @@ std::size_t longest_line(const std::string& text) {
 }
 
 /// The words of a text in its order.
-std::vector<std::string> words(const std::string& text) {
+std::vector<std::string> words_in(const std::string& text) {
   std::istringstream in(text);
   std::vector<std::string> out;
   for (std::string word; in >> word;) out.push_back(word);
@@ -61,7 +61,7 @@ TEST(Aligned, TheLastColumnGoesBelowWhereThereIsNoRoom) {
   const std::string text = aligned(kTable, 40);
   EXPECT_LE(longest_line(text), 40U) << text;
   EXPECT_NE(text.find("\n    every token of a chunk at once, and\n"), std::string::npos) << text;
-  EXPECT_EQ(words(text).size(), words(aligned(kTable)).size());
+  EXPECT_EQ(words_in(text).size(), words_in(aligned(kTable)).size());
 }
 
 TEST(Aligned, ManyBytesMayBeOneColumn) { EXPECT_EQ(aligned({{"β", "x"}, {"ab", "y"}}), "β   x\nab  y\n"); }
