@@ -22,7 +22,6 @@ set(of_chunks cuda/delta/chunk_mma_dense_generic.cu cuda/delta/chunk_fma_dense.c
 set(chunked call.cpp cuda/cuda_kernels.cu ${of_chunks})
 set(sequence_parallel call.cpp ranks.cpp cuda/delta/ranks/sequence_parallel.cu cuda/delta/ranks/device_share.cu
   cuda/delta/ranks/exchange.cu ${of_chunks})
-set(segmented call.cpp ranks.cpp cuda/delta/chunk_wgmma_segments.cu)
 foreach(unit attention delta_net delta_net_layer dendritic_layer experts latent mixers retention_layer routing)
   set(${unit} cuda/products/product_library.cu)
 endforeach()
@@ -118,7 +117,6 @@ foreach(system gated_delta_rule delta_rule retention linear_attention)
     add_kernel(cuda.${system}.${form} ${${form}})
   endforeach()
 endforeach()
-add_kernel(cuda.gated_delta_rule.segmented ${segmented})
 # A unit of named tensors names its rows: row<Body>("system", "form", ...).
 file(GLOB units RELATIVE ${folder} ${folder}/cuda/*/*.cu)
 foreach(unit IN LISTS units)

@@ -8,7 +8,6 @@
 #include "optimized/kernel.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
-#include "optimized/cuda/delta/chunk_wgmma_segments.h"
 #include "optimized/cuda/delta/ranks/rank_kernels.h"
 #endif
 
@@ -55,7 +54,8 @@ std::span<const Kernel> kernels() {
 #ifdef SAMESTATE_HAVE_CUDA
     for (Kernel& row : cuda_kernels()) rows.push_back(std::move(row));
     for (Kernel& row : cuda_rank_kernels()) rows.push_back(std::move(row));
-    for (Kernel& row : cuda_segment_kernels()) rows.push_back(std::move(row));
+    // cuda_segment_kernels() are not in the table yet: on an H200 two of 7,312 judged cases stood beyond the limits of the twin, and
+    // nothing has shown yet whether the kernel or the limit is wrong.
 #endif
     return rows;
   }();

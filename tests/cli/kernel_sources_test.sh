@@ -61,7 +61,7 @@ after 'a change behind chunk_wgmma_list.cu' 'cuda.dendritic_attention.chunked cu
 plant optimized/cuda/delta/token_fma_dense.cu
 after 'a change of decoding' "$(forms recurrent)"
 plant optimized/cuda/delta/chunk_wgmma_dense/state.cuh
-after 'a change of prefill' "$(printf '%s\n' cuda.gated_delta_rule.segmented $(forms chunked sequence_parallel) | sort | paste -sd' ')"
+after 'a change of prefill' "$(forms chunked sequence_parallel)"
 plant optimized/cuda/units/emulated_block.h
 after 'a change of the emulation' ''
 sed -i '1i // A comment.\n' tree/optimized/cuda/scan/scan.cu && echo '// Another.' >>tree/optimized/kernel.h
@@ -94,7 +94,7 @@ lacking() {
     { delete listed; for (i = 2; i <= NF; ++i) { listed[$i]; if ($0 ~ /cuda_kernels[.]cu/) family[$i] }
       for (l in links) { split(l, u, SUBSEP); if (u[2] in service || u[1] in service || !(u[1] in listed)) continue
         if (!(u[2] in listed)) print $1 " lacks " u[2] ", which " u[1] " calls" }
-      if (whole) for (i = 3; i <= NF; ++i) { called = $i !~ /[.]cu$/ || $i in service || $i == "cuda/delta/ranks/sequence_parallel.cu" || $i == "cuda/delta/chunk_wgmma_segments.cu"
+      if (whole) for (i = 3; i <= NF; ++i) { called = $i !~ /[.]cu$/ || $i in service || $i == "cuda/delta/ranks/sequence_parallel.cu"
         for (a in listed) if ((a, $i) in links) called = 1
         if (!called) print $1 " lists " $i ", which nothing of it calls" } }
     END { for (l in links) { split(l, u, SUBSEP); if (u[1] == "cuda/cuda_kernels.cu" && !(u[2] in service) && !(u[2] in family))

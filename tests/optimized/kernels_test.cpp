@@ -69,10 +69,7 @@ TEST(KernelTable, HasBothFormsOfEverySystemOnTheCpu) {
   std::set<std::string> names;
   for (const Kernel& kernel : kernels()) {
     EXPECT_TRUE(names.insert(kernel.name).second);
-    // Two kernels of one device have the form over ranks: over devices, and as segments of one.
-    const bool segmented = kernel.form == "sequence_parallel" && kernel.name.ends_with(".segmented");
-    EXPECT_EQ(kernel.name,
-              kernel.device + "." + kernel.system + "." + (segmented ? "segmented" : kernel.form));
+    EXPECT_EQ(kernel.name, kernel.device + "." + kernel.system + "." + kernel.form);
     EXPECT_NE(kernel.run, nullptr);
     EXPECT_FALSE(kernel.contracts.empty());
   }
