@@ -1,7 +1,8 @@
-"""Adapters: public kernels as subjects, defined in one table (table.py, from which docs/lookup/adapters.md is generated)."""
+"""Adapters: public kernels as subjects, from one table (table.py; docs/lookup/adapters.md is made of it)."""
 import importlib
 import itertools
 import sys
+import textwrap
 
 from .. import devices, interpreter
 from ..errors import DeclarationError
@@ -132,20 +133,21 @@ def _laid_out(row):
 
 
 def markdown():
-    """The page docs/lookup/adapters.md."""
+    """docs/lookup/adapters.md."""
     lines = [
-        "# Adapters", "",
-        "Public kernels that are gated by name, `samestate gate --subject python:NAME` (docs/lookup/subjects.md): each is called",
-        "by keyword, as its package has it. A row's conventions are those of docs/lookup/subjects.md where they differ from the",
-        "canonical call; of systems of named tensors they say how tensors lie that lie otherwise",
-        "(`python/samestate/adapters/named.py`). A row with `cuda` runs on the GPU where the machine has one, else on the CPU",
-        "where the row has that, in Triton's interpreter if it is of flash-linear-attention; `?device=cpu` and `?device=cuda` ask",
-        "for either. How tuners choose, and where compiled kernels are kept, is in",
-        "[python/README.md](../python/README.md#kernels-that-are-compiled-when-they-are-called).",
-        "A name behind a dot, `.cp`, is one of the kernels that the name before it chooses among, by shapes or by what is installed:",
-        "its options and limits keep the call to that one. A package newer than its row is named in one line on stderr, with both",
-        "versions, and the row is tried as it stands. This page is `python3 -m samestate.adapters --markdown`, made from `table.py`,",
-        "`operators.py` and `engines.py` in that folder.", "",
+        "# Adapters for public kernels", "",
+        "This page lists the public kernels that can be gated by name, and how each is called.", "",
+        "`samestate gate --subject python:NAME` calls the function by keyword, as its package has it.",
+        "Conventions are named where they differ from the canonical call",
+        "([conventions](subjects.md#conventions)); for systems of named tensors they say how tensors lie",
+        "(`python/samestate/adapters/named.py`). A row with `cuda`",
+        "runs on the GPU if the machine has one, else on the CPU if the row has that; `?device=cpu` and",
+        "`?device=cuda` ask for either. Tuning and caches are explained in",
+        "[python/README.md](../../python/README.md#kernels-that-are-compiled-when-they-are-called).", "",
+        "A name after a dot, such as `.cp`, is one of the kernels among which the function before it",
+        "chooses; its options and limits keep the call to that one. If a package is newer than its row, one",
+        "line on stderr names both versions, and the row is tried as it stands. The page is",
+        "`python3 -m samestate.adapters --markdown`.", "",
         "| NAME | kernel | package, read at | device: contracts | conventions | limits | ran |",
         "|---|---|---|---|---|---|---|"]
     for row in ROWS:
@@ -163,31 +165,38 @@ def markdown():
         lines.append(f"| `{row.name}` | `{row.kernel}.{row.form}` | {row.package} {', '.join(row.versions)} | "
                      f"{contracts} | {conventions} | {', '.join(f'`{x}`' for x in row.limits) or 'none'} | {tried} |")
     lines += ["", "## What a caller gets wrong", ""]
-    lines += [f"* `{row.name}`: {row.traps}." for row in ROWS if row.traps]
-    lines += ["", "## Which twins gate", "",
-              "A contract with `card:nearest` is reported against its twin and not gated by it; bounds, laws and exact regimes gate either",
-              "way. `chunk_gated_delta_rule` and `chunk_delta_rule` of bf16 tensors stand as `samestate card` read them on an H100",
-              "(docs/understand/card.md), exact: of 1,162 and 1,018 cases there none lay beyond its twin (docs/lookup/peers.md), and under `--strict` nothing",
-              "failed but the two resets that are NaN. Still nearest are their fp16 tensors, of which no card was read (one of 923 cases beyond",
-              "for the first, none of 864 for the second), and fp32 tensors of the first: 161 of 859 beyond, up to 3.2 times the limit among the",
-              "records that were kept. No card of those was read either; what they declare is the bf16 card with operands cut off to tf32,",
-              "and the source makes one product, U of the WY form (`wy_fast.py`), with `allow_tf32=False`, in fp32: a contract has one word for",
-              "the operands of all products.",
-              "Rows that say that their contract is a guess of the source are nearest until they have run.",
+    for row in filter(lambda row: row.traps, ROWS):
+        lines += textwrap.wrap(f"* `{row.name}`: {row.traps}.", 100, subsequent_indent="  ", break_on_hyphens=False)
+    lines += ["", "## Which twins decide", "",
+              "Under a contract with `card:nearest` the distance to the twin is reported and fails nothing; bounds,",
+              "laws and exact regimes decide either way. `chunk_gated_delta_rule` and `chunk_delta_rule` of bf16",
+              "tensors have the contract that `samestate card` read on an H100 ([cards](../understand/card.md)): of",
+              "1,162 and 1,018 cases none lay beyond its twin, and under `--strict` nothing failed but two resets",
+              "that give NaN. No card was read of their fp16 tensors (one of 923 cases beyond the twin, and none of",
+              "864), nor of fp32 tensors of the first (161 of 859 beyond, up to 3.2 times the limit). Rows whose",
+              "contract is a guess from the source are nearest until they run.",
               "", "## What did not run", "",
-              "Packages that need a device (`engines.py`, and rows that say `not yet`) were read, and each row is held against an imitation",
-              "of its function (`python/tests/test_imitations.py`). Beside that, under these rows on a CPU, the Triton sources of vLLM's and SGLang's",
-              "chunked rule (two cases each, and those of [peers.md](peers.md) that fail), of SGLang's packed decode (two cases) and of mamba_ssm's",
-              "three functions (one each, and five packed batches of the chunked scan) ran in Triton's interpreter, and the references in torch that",
-              "causal_conv1d and mamba_ssm bring (`causal_conv1d_ref`, `causal_conv1d_update_ref`, `selective_scan_ref`; 60 cases each): all passed.",
+              "Packages that need a device (`engines.py`, and rows that say `not yet`) were read, and each row is",
+              "tested on an imitation of its function (`python/tests/test_imitations.py`). In addition, the",
+              "following ran on a CPU: the Triton sources of vLLM's and SGLang's chunked rule (two cases each, and",
+              "those of [peers.md](peers.md) that fail), of SGLang's packed decode (two cases) and of mamba_ssm's",
+              "three functions (one each, and five packed batches of the chunked scan) ran in Triton's interpreter,",
+              "and the references in torch that causal_conv1d and mamba_ssm bring (`causal_conv1d_ref`,",
+              "`causal_conv1d_update_ref`, `selective_scan_ref`; 60 cases each): all passed.",
               "", "## What is not here", "",
-              "bf16 in Triton's interpreter: its casts to bf16 cut off instead of rounding to nearest, and `tl.dot` multiplies bit patterns.",
-              "16-bit tensors of Hugging Face's other norms, l2norm and rotary: they round between (the normalised row before its",
-              "weight, each product), which no contract of these systems has. Packed scans of mamba_ssm's",
-              "`selective_scan_fn`: it takes neither `cu_seqlens` nor `seq_idx`, and Hugging Face's convolution swallows `seq_idx`. Hugging Face's `mamba_inner_fn` and `mamba2_split_conv1d_scan_combined`: without",
-              "mamba_ssm they return None. `delta_rule_chunkwise`, `delta_rule_parallel`, `naive_chunk_linear_attn` of",
-              "flash-linear-attention: they take whole chunks alone, which a limit cannot say; `naive_retention`: no final state.",
-              "", "A device of one's own choice: `python:fla.chunk_gated_delta_rule?device=cpu`; narrower limits:",
-              "`?limits=dk <= 64;T <= 256`; other contracts: `?contracts=bf16`. Chunked and recurrent together, which serves",
-              "decoding: the kernel's name, `python:fla.gated_delta_rule`.", ""]
+              "* bf16 in Triton's interpreter, whose casts to bf16 truncate, and whose `tl.dot` multiplies bit",
+              "  patterns.",
+              "* 16-bit tensors of Hugging Face's other norms, l2norm and rotary embedding: they round in between",
+              "  (the normalised row before its weight, each product), which no contract of these systems has.",
+              "* Packed scans of mamba_ssm's `selective_scan_fn`, which takes neither `cu_seqlens` nor `seq_idx`.",
+              "* `mamba_inner_fn` and `mamba2_split_conv1d_scan_combined` of Hugging Face: without mamba_ssm they",
+              "  are None.",
+              "* `delta_rule_chunkwise`, `delta_rule_parallel` and `naive_chunk_linear_attn` of",
+              "  flash-linear-attention, which take whole chunks only, and `naive_retention`, which returns no",
+              "  final state.",
+              "", "## Options in the name", "",
+              "`python:fla.chunk_gated_delta_rule?device=cpu` chooses a device, `?limits=dk <= 64;T <= 256` narrows",
+              "the limits and `?contracts=bf16` names other contracts. The kernel's name,",
+              "`python:fla.gated_delta_rule`, takes the chunked and the",
+              "recurrent function together, as decoding needs.", ""]
     return "\n".join(lines)
