@@ -58,7 +58,7 @@ const std::vector<Convention>& table() {
        put<&C::norm_place>},
       {"l2norm_epsilon",
        family,
-       "the epsilon of a norm in the kernel, as a number",
+       "epsilon of a norm in the kernel, a number",
        {{"1e-6", "the norm's ε, a number from 1e-12 to 1e-2, outside the root from 1e-9"}}},
       {"scale", family, "the factor of q k",
        words<C::Scale>({{kFoldedWords[0].word, C::Scale::argument, kFoldedWords[0].gives},

@@ -193,7 +193,7 @@ TEST(CapturedHeads, TheRunFileHasTheSystemsLayout) {
 TEST(CapturedHeads, ThePackedRunHasTheTokensOfItsSequences) {
   CapturedFolderOfCase made("v1 gated_delta_rule chunk=16 T=33 Hk=2 Hv=4 dk=16 dv=8");
   made.tensors.erase("output.1");
-  made.put("argument.cu_seqlens", DType::i32, {3}, {2, 20, 30});
+  made.put("argument.cu_seqlens", DType::i64, {3}, {2, 20, 30});
   const CapturedFolder folder = made.write();
   const CapturedRun run(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
   EXPECT_EQ(lacking(format_case(run.resolved().c), "form=packed lengths=18,10 unowned=2,3"), "")
