@@ -101,7 +101,8 @@ CaseFilter filter_of(const std::string& text) {
 
 const std::string& filter_help() {
   static const std::string text =
-      "Which cases: a condition is KEY=VALUE[,VALUE...], a KEY any of the case line (docs/lookup/case-line.md) or a "
+      "Which cases: a condition is KEY=VALUE[,VALUE...], a KEY any of the case line "
+      "(docs/lookup/case-line.md) or a "
       "size "
       "of a system,\n"
       "a VALUE a name, a pattern with * and ?, a number, a range 64..4096, 64.. or ..4096 with both ends, or "

