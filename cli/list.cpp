@@ -308,7 +308,8 @@ Command add_list(CLI::App& app) {
          "declaration, mutants, or coverage: what there is of each system")
       ->capture_default_str()
       ->check(CLI::IsMember({"systems", "forms", "kernels", "contracts", "points", "laws", "regimes", "keys",
-                             "conventions", "mutants", "coverage"}));
+                             "conventions", "mutants", "coverage"}))
+      ->option_text("LIST");
   app.add_flag("--json", options->json, "machine-readable");
   app.add_flag(
       "--long", options->variants,

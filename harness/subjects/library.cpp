@@ -106,6 +106,7 @@ Json json_of_plugin(const std::vector<CallKernel>& rows) {
            {"taps", row.taps},
            {"variants", Json::array()},
            {"listed_by", row.listed_by},
+           {"contract_dtypes", row.contract_dtypes},
            {"run", row.run != nullptr},
            {"time", row.time != nullptr},
            {"trace", row.trace != nullptr}};
@@ -163,6 +164,7 @@ std::vector<CallKernel> rows_of(const Json& plugin, const std::shared_ptr<Lazily
     x.at("strided").get_to(row.strided);
     x.at("packed").get_to(row.packed);
     x.at("taps").get_to(row.taps);
+    x.at("contract_dtypes").get_to(row.contract_dtypes);
     for (const Json& v : x.at("variants")) {
       const auto texts = v.get<std::array<std::string, 4>>();
       row.variants.push_back({texts[0], texts[1], texts[2], texts[3]});
