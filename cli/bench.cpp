@@ -106,7 +106,7 @@ Run run_of(const Accelerator& device, const BenchCommand& options, const Devices
   return run;
 }
 
-/// What is timed, and the results.
+/// The timed calls and their results.
 struct TimedRun {
   const BenchCommand& options;
   const KernelTable& table;

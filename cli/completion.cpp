@@ -13,7 +13,7 @@
 namespace samestate::cli {
 namespace {
 
-/// What the shells complete after an option, or in the place of a verb's own argument.
+/// The words that shells complete after an option, or in the place of a verb's own argument.
 struct Values {
   std::vector<std::string> words;  ///< those that the parser lets through
   std::string listed;  ///< the topic of `samestate list` that has them, as kernels; empty: there is none

@@ -6,7 +6,7 @@
 
 namespace samestate::cli {
 
-/// What a search reached, with one line for each dimension of each system: judged cases, what was always
+/// Describes what a search reached, with one line for each dimension of each system: judged cases, what was always
 /// refused, and in capitals what was never judged.
 [[nodiscard]] std::string coverage_table(const Coverage& coverage);
 

@@ -41,7 +41,7 @@ bool is_of_key(const std::string& pattern) {
 
 std::string text_of(const Mutant& m) { return fmt::format("{}{}{})", m.summary, kOfMutant, m.name); }
 
-/// Whether the mutant passes each case that the kernel passes without one of its settings, as far as the mutant runs it.
+/// Returns true if the mutant passes each case that the kernel passes without one of its settings and that the mutant runs.
 bool passes_without(const Mutant& m, const std::vector<SettingRule>& settings, Reruns& reruns) {
   const KernelTable table = m.table();
   return std::ranges::all_of(settings, [&](const SettingRule& rule) {
@@ -116,7 +116,7 @@ Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelT
   std::vector<std::string> first, turned_on, last;
   for (const SettingRule& rule : settings) (says_less(rule.text) ? last : turned_on).push_back(rule.text);
   for (const Mutant* m : like.mutants) {
-    // What depends on a setting is no mistake of the equation that is there without it, however like it the values are.
+    // A failure that depends on a setting is not a mistake of the equation, which is there without the setting too.
     const bool fits = turned_on.empty() || (!of_runs && passes_without(*m, settings, reruns));
     (fits ? first : turned_on).push_back(text_of(*m));
   }

@@ -19,7 +19,7 @@ namespace samestate::cli {
 [[nodiscard]] Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelTable& table,
                                           const std::vector<Case>& others = {}, double seconds = 10.0);
 
-/// What the run of a failing case looks like, repeated in a process of its own: "no delta term (mutant ..)";
+/// Names what a failing case looks like, from a repeated run in a process of its own: "no delta term (mutant ..)";
 /// empty if it looks like nothing known, or the process did not return within `seconds`. `others` are other
 /// cases of its kernel that failed in the run; a contract must pass them before it is named.
 [[nodiscard]] std::string looks_like(const Record& failed, const std::vector<Case>& others,

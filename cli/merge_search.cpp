@@ -21,7 +21,7 @@
 namespace samestate::cli {
 namespace {
 
-/// What the run's search draws from, if this command has its kernels.
+/// The source from which the run's search draws, if this command has its kernels.
 struct Source {
   KernelTable table;
   std::unique_ptr<CaseSource> cases;

@@ -8,7 +8,7 @@
 #include "oracles/proofs/identities/identity.h"
 #include "reference/error.h"
 
-/// What stands in the place of the mutants and the proofs in a build with SAMESTATE_JUDGE_ONLY (CMakeLists.txt): tables without
+/// Replaces the mutants and the proofs in a build with SAMESTATE_JUDGE_ONLY (CMakeLists.txt): tables without
 /// a row, and verbs that say that they are not there, and which build has them.
 namespace samestate {
 

@@ -95,21 +95,12 @@ class Lazily {
 Json json_of_plugin(const std::vector<CallKernel>& rows) {
   Json out = Json::array();
   for (const CallKernel& row : rows) {
-    Json x{{"name", row.name},
-           {"system", row.system},
-           {"form", row.form},
-           {"device", row.device},
-           {"contracts", row.contracts},
-           {"limits", row.limits},
-           {"strided", row.strided},
-           {"packed", row.packed},
-           {"taps", row.taps},
-           {"variants", Json::array()},
-           {"listed_by", row.listed_by},
-           {"contract_dtypes", row.contract_dtypes},
-           {"run", row.run != nullptr},
-           {"time", row.time != nullptr},
-           {"trace", row.trace != nullptr}};
+    Json x{
+        {"name", row.name},          {"system", row.system},        {"form", row.form},
+        {"device", row.device},      {"contracts", row.contracts},  {"limits", row.limits},
+        {"strided", row.strided},    {"packed", row.packed},        {"taps", row.taps},
+        {"variants", Json::array()}, {"listed_by", row.listed_by},  {"contract_dtypes", row.contract_dtypes},
+        {"run", row.run != nullptr}, {"time", row.time != nullptr}, {"trace", row.trace != nullptr}};
     for (const Variant& v : row.variants) x["variants"].push_back({v.name, v.contracts, v.limits, v.why});
     out.push_back(std::move(x));
   }
