@@ -263,11 +263,11 @@ std::vector<Parser> parsers() {
   call_words.insert(call_words.end(), {"..", "../x", "/etc/passwd", "declare", "\n", "F8", "a\\u0000b"});
   const std::vector<std::string> runs{
       run_text(
-          R"({"__metadata__":{"format":"samestate-run-1","case":"v1 retention form=recurrent T=2 Hk=1 dk=2 dv=2","kernel":"a"},"g":{"dtype":"F32","shape":[1,2,1],"data_offsets":[0,8]},"k":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[8,24]},"o":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[24,40]},"q":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[40,56]},"v":{"dtype":"F64","shape":[1,2,1,2],"data_offsets":[56,88]}})",
-          88),
+          R"({"__metadata__":{"format":"samestate-run-1","case":"v1 retention form=recurrent T=2 Hk=1 dk=2 dv=2","kernel":"a"},"g":{"dtype":"F32","shape":[1,2,1],"data_offsets":[0,8]},"k":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[8,24]},"o":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[24,40]},"q":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[40,56]},"v":{"dtype":"F64","shape":[1,2,1,2],"data_offsets":[56,88]},"final_state":{"dtype":"F32","shape":[1,1,2,2],"data_offsets":[88,104]}})",
+          104),
       run_text(
-          R"({"__metadata__":{"format":"samestate-run-1","case":"v1 retention form=packed lengths=1,1 Hk=1 dk=1 dv=1","kernel":"a","given":"decay=log2 strength=logit scale=folded l2norm_place=max g=bf16 beta=fp16 q=bf16 l2norm_epsilon=0.001"},"cu_seqlens":{"dtype":"I64","shape":[3],"data_offsets":[0,24]},"k":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[24,32]},"o":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[32,40]},"q":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[40,48]},"v":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[48,56]}})",
-          56, whole_numbers({0, 1, 2})),
+          R"({"__metadata__":{"format":"samestate-run-1","case":"v1 retention form=packed lengths=1,1 Hk=1 dk=1 dv=1","kernel":"a","given":"decay=log2 strength=logit scale=folded l2norm_place=max g=bf16 beta=fp16 q=bf16 l2norm_epsilon=0.001"},"cu_seqlens":{"dtype":"I64","shape":[3],"data_offsets":[0,24]},"k":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[24,32]},"o":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[32,40]},"q":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[40,48]},"v":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[48,56]},"final_state":{"dtype":"F32","shape":[2,1,1,1],"data_offsets":[56,64]}})",
+          64, whole_numbers({0, 1, 2})),
       run_text(
           R"({"__metadata__":{"format":"samestate-run-1","case":"v1 l2norm form=fused T=2 H=1 D=2","kernel":"b"},"input.x":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[0,16]},"output.y":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[16,32]}})",
           32)};
