@@ -473,7 +473,7 @@ class Judged(Folder):
         self.assertEqual((code, record["verdict"], record["gate"]), (1, "fail", "memory"), out)
         code, _, _, err = judged(self.folder)
         self.assertEqual(code, 2)
-        self.assertIn("nobody said what", err)
+        self.assertIn("not declared what", err)
         code, record, out = self.verdict(*words[:-2], "--state-argument", "in_place")
         self.assertEqual((code, record["verdict"]), (3, "unsupported"), out)
         self.assertIn("no tensor for beta", record["reason"])

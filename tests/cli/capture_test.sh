@@ -44,7 +44,7 @@ says 'unsupported'
 run 3 judge calls --system gated_delta_rule --form recurrent --contract bf16
 says 'dtypes'
 bad 'ln log2' judge calls --system gated_delta_rule --form recurrent --decay cubic
-bad 'said together' judge calls --system gated_delta_rule
+bad '--system --form' judge calls --system gated_delta_rule
 bad 'no call of it' judge calls --function m:f
 bad '--system --form' judge calls --decay ln
 bad 'OURS=THEIRS' judge calls --argument q

@@ -101,8 +101,8 @@ for word in row head twin hard lambda λ Bp bc piece vacuous contract regime law
   [[ "$(wc -c <out)" -gt 30 ]] || complain 'says nothing'
   grep -qF '](' out && complain 'prints markup'
 done
-bad 'near: ' explain vacous
-grep -q 'near: .*vacuous' err || complain 'vacuous is not named'
+bad 'nearest: ' explain vacous
+grep -q 'nearest: .*vacuous' err || complain 'vacuous is not named'
 run 0 explain M13
 says 'mutant'
 run 0 explain 'segment row'
