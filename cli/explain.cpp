@@ -44,12 +44,12 @@ std::string meaning_of(Point point) {
                                   "a product and its result: operands in tf32, or the result in 16 bit"};
   const std::vector<std::string_view> systems = systems_of(point);
   const bool product = point.row().use == PointUse::product;
-  return fmt::format(
-      "{} It is {}, {}{}; a kernel that rounds nothing there promises contract={}+{}:fp32", point.row().means,
-      use[static_cast<std::size_t>(point.row().use)],
-      systems.empty() ? "which no system's form has by itself" : fmt::format("in {}", fmt::join(systems, ", ")),
-      point.row().of.empty() ? "" : fmt::format("; goes with {}", point.row().of), product ? "tf32" : "bf16",
-      point.name());
+  return fmt::format("{} It is {}, {}{}; a kernel that rounds nothing there promises contract={}+{}:fp32",
+                     point.row().means, use[static_cast<std::size_t>(point.row().use)],
+                     systems.empty() ? "which no system's form has by itself"
+                                     : fmt::format("in {}", fmt::join(systems, ", ")),
+                     point.row().of.empty() ? "" : fmt::format("; goes with {}", point.row().of),
+                     product ? "tf32" : "bf16", point.name());
 }
 
 /// Returns the meaning from every table that has the name, because a name may be both a regime and a word of the
@@ -129,7 +129,7 @@ std::vector<Meaning> meanings_of(const std::string& name) {
   }
   for (const NotModelled& n : not_modelled()) add("bug", n.bug, fmt::format("no mutant: {}", n.reason));
   if (!out.empty()) return out;
-  // A gate of several words, as in segment row: what its words are.
+  // A gate of several words, such as "segment row", is explained word by word.
   std::istringstream parts(name);
   for (std::string part; parts >> part;)
     if (const Word* word = word_named(part); word != nullptr && part != name)
@@ -180,7 +180,8 @@ Command add_explain(CLI::App& app) {
       "  samestate explain bf16         explain a contract, regime, law, system, form, key, size, edge or "
       "mutant by its name\n"
       "  samestate explain              print the whole glossary\n\n"
-      "The pages docs/lookup/words.md and docs/lookup/case-line.md are what --markdown and --case-line print.");
+      "The pages docs/lookup/words.md and docs/lookup/case-line.md are what --markdown and --case-line "
+      "print.");
   app.add_option("word", options->words, "the word or words to explain (default: print the whole glossary)");
   app.add_flag("--json", options->json, "machine-readable");
   app.add_flag("--markdown", options->markdown, "print the page docs/lookup/words.md");

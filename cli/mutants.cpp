@@ -214,7 +214,7 @@ Command add_mutants(CLI::App& app) {
   app.add_option("--bug", options->bug, "only this bug, for example M13, or F")->check(named());
   app.add_option("--name", options->name, "only this mutant, or this fault in every system and form")
       ->check(named());
-  app.add_flag("--smoke", options->smoke, "the fixed subset that CI runs");
+  app.add_flag("--smoke", options->smoke, "try only the fixed subset that CI runs");
   app.add_flag("--public", options->rules, "also apply the criteria that the tests of public kernels use");
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
   app.add_flag("--json", options->json, "print JSON, which `samestate merge` can join");
@@ -225,10 +225,10 @@ Command add_mutants(CLI::App& app) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout")
       ->capture_default_str();
-  app.add_option("--effort", options->trial.effort, "multiplies the seeded cases")
+  app.add_option("--effort", options->trial.effort, "multiplies the number of random cases")
       ->capture_default_str()
       ->check(number_in(0.0, 1e4));
-  app.add_option("--seed", options->trial.seed, "seed of the seeded cases")
+  app.add_option("--seed", options->trial.seed, "seed of the random cases")
       ->check(seed_number())
       ->capture_default_str();
   app.add_option("--floor", options->floor, "lowest score in percent for exit 0")

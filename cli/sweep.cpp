@@ -88,10 +88,11 @@ void check_shard(const std::string& file, const Run& run, const RunPart& now) {
   const RunPart& then = run.part;
   if (then.shards == 1 && now.shards == 1) return;
   if (then.shard == now.shard && then.shards == now.shards && then.plan == now.plan) return;
-  throw Error(fmt::format(
-      "{}: contains shard {}/{} of plan {}, but this is shard {}/{} of plan {}; measure every point again with "
-      "--restart, or name another --out",
-      file, then.shard, then.shards, then.plan, now.shard, now.shards, now.plan));
+  throw Error(
+      fmt::format("{}: contains shard {}/{} of plan {}, but this is shard {}/{} of plan {}; measure every "
+                  "point again with "
+                  "--restart, or name another --out",
+                  file, then.shard, then.shards, then.plan, now.shard, now.shards, now.plan));
 }
 
 /// A job is the case line of a point followed by its number in the plan, which is the same on all ranks.
@@ -198,8 +199,9 @@ int run_sweep(SweepCommand options) {
     const RecordFile file = read_json_lines(options.out);
     const bool empty = std::filesystem::is_empty(options.out);
     if (!empty && (file.runs.empty() || !file.records.empty() || !file.timings.empty()))
-      throw Error(options.out +
-                  ": exists and is not the file of a sweep; name another --out, or replace it with --restart");
+      throw Error(
+          options.out +
+          ": exists and is not the file of a sweep; name another --out, or replace it with --restart");
     const std::string now = plugin_identities(options.plugins);
     for (const Run& run : file.runs) {
       check_shard(options.out, run, plan.part);
@@ -230,8 +232,7 @@ int run_sweep(SweepCommand options) {
   }
   const std::size_t all = plan.points.size();
   if (resume)
-    fmt::print("{}: contains {} of {} points; {} are left to measure\n", options.out, all - left.size(), all,
-               left.size());
+    fmt::print("{}: {} of {} points are there, {} to go\n", options.out, all - left.size(), all, left.size());
   say_what_is_left_out(options);
   Run run = this_run(accelerator(), options.plugins, options.commit);
   run.part = plan.part;
@@ -315,7 +316,8 @@ Command add_sweep(CLI::App& app) {
       "Measures the error of the chunked kernels, and the error that is allowed, along one quantity at a "
       "time:\n" +
       series +
-      "Each point is written to a JSON Lines file when it is measured; the same command, given again, goes on "
+      "Each point is written to a JSON Lines file when it is measured; the same command, given again, goes "
+      "on "
       "where it stopped.\n\n"
       "  samestate sweep --quick\n"
       "  samestate sweep --series chunk --system retention --out retention.jsonl\n"
@@ -354,7 +356,8 @@ Command add_sweep(CLI::App& app) {
   add_filter_options(app, options->filter);
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
   app.add_flag("--list", options->list, "print the case lines without measuring them");
-  app.add_flag("--json", options->json, "with --list: print JSON (the file of points is JSON Lines in any case)");
+  app.add_flag("--json", options->json,
+               "with --list: print JSON (the file of points is JSON Lines in any case)");
   app.add_flag("--restart", options->restart, "measure every point again");
   add_commit_option(app, options->commit);
   app.add_option("--timeout", options->timeout, "a point that takes longer is a timeout (0: no limit)")

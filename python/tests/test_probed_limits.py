@@ -77,14 +77,14 @@ class ProbedLimits(unittest.TestCase):
         self.assertEqual(code, 3, page)
         self.assertEqual(found["limits"], [], page)
         self.assertIn("a large v", found["refused_by_values"])
-        self.assertIn("refused   by its values", page)
+        self.assertIn("refused   because of its values", page)
         self.assertNotIn('declare   "limits"', page)
 
     def test_one_that_takes_nothing(self):
         code, found, page = self.diagnose("assert False, 'not today'")
         self.assertEqual(code, 77, page)
         self.assertEqual(found["limits"], [])
-        self.assertIn("it takes none of the sizes and settings that were tried", page)
+        self.assertIn("it refused all sizes and settings that were tried", page)
 
 
 if __name__ == "__main__":

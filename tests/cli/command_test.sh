@@ -348,7 +348,7 @@ attempt repro 'v1 latent_attention T=4'
 case $code in
   0) ;; # on a device
   2) grep -q 'write form=absorbed' err || complain 'latent_attention: no form that has a kernel' ;;
-  *) says 'note      form=naive has no kernel of the processor; form=absorbed has cpu.latent_attention.absorbed' ;;
+  *) says 'note      form=naive has no kernel for the CPU; form=absorbed has cpu.latent_attention.absorbed' ;;
 esac
 # Outputs are put into folders that are missing, whatever the option, and what is refused makes none.
 run 0 repro 'v1 retention T=5 dk=4' --dump made/dump/run.safetensors
@@ -394,7 +394,7 @@ bad '--floor' mutants --smoke --floor nan
 bad '--max-memory' bench --max-memory -1
 bad '--peer-timeout' bench --peer-timeout 0
 bad '--trace' bench --device cpu --trace t.svg
-bad 'a name ends in .json' bench --device cpu --case 'v1 retention form=chunked T=4' --kernel cpu.retention.chunked --trace t.png
+bad 'name end .json' bench --device cpu --case 'v1 retention form=chunked T=4' --kernel cpu.retention.chunked --trace t.png
 bad 'has no trace' bench --device cpu --case 'v1 retention T=4 kernel=cpu.retention.chunked' --trace t.svg
 bad '--block' bench --block 3
 bad 'several calls' bench --case 'v1 retention form=decode T=4'

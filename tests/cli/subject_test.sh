@@ -279,8 +279,8 @@ SAMESTATE_START_TIMEOUT=soon bad 'seconds above 0' repro --subject "$subject sil
 run 0 export --system gated_delta_rule --form recurrent --contract fp32 --max-cases 12 --out cases
 run 77 judge cases
 says 'nothing written'
-bad 'no empty folder' export --system retention --out cases
-bad 'no empty folder' export --system retention --out cases/manifest.json
+bad 'not an empty folder' export --system retention --out cases
+bad 'not an empty folder' export --system retention --out cases/manifest.json
 run 0 export --subject "$subject small" --kernel "$name" --max-cases 0 --effort 0.02 --out few
 grep -oE 'dk=[0-9]+' few/manifest.json | sort -u >sizes
 grep -qvE '^dk=[1-4]$' sizes && complain "cases outside the kernel's limits: $(tr '\n' ' ' <sizes)"
@@ -302,7 +302,7 @@ echo '{"format":3,"cases":[]}' >outside/manifest.json
 bad 'format is not' judge outside
 bad 'no manifest.json' judge "$folder"
 rm cases/00002.safetensors
-bad 'it is not there' judge cases
+bad 'not exist' judge cases
 
 # Beside them what is expected: a right kernel lies within its limits, element by element, and not by leaving them out.
 run 0 export --system gated_delta_rule --where 'form=chunked,packed' --regime normal --contract bf16 --max-cases 6 --expected --out held
