@@ -78,7 +78,7 @@ struct Parting {
   const TensorLawPair* pair = nullptr;
   TensorDifference of;  ///< of the second run from the first, in the rows that are compared
   Index tokens = 0;     ///< number of tokens to which its rows belong; 0 for none
-  bool first_wrong = false, second_wrong = false;  ///< compared with the equations
+  bool first_wrong = false, second_wrong = false;  ///< in comparison with the equations
 
   [[nodiscard]] Index token_of(Index row) const { return row / (pair->first.values.rows() / tokens); }
 };

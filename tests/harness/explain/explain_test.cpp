@@ -114,7 +114,7 @@ const Known kKnown[] = {
        a.o(1, 4, 0, 0) = poison;
        return outcome;
      }},
-    {"Transposed", "", "the final state is the transposed", after([](const Arguments& a) {
+    {"Transposed", "", "the final state is the transpose", after([](const Arguments& a) {
        for (std::int64_t n = 0; n < 2; ++n) {
          for (std::int64_t h = 0; h < 4; ++h) {
            for (std::int64_t i = 0; i < 8; ++i) {
