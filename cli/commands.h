@@ -22,8 +22,8 @@ enum Exit : int {
 
 using Command = std::function<int()>;
 
-/// What to tell users of a build that contains the judge only, without mutants (all_mutants() is empty) and proofs: how
-/// to get them.
+/// The remedy to name in a build that contains only the judge, without mutants (all_mutants() is empty) and
+/// proofs.
 inline constexpr const char* kWithEverything =
     "Build the command with -DSAMESTATE_JUDGE_ONLY=OFF (pip: -C cmake.define.SAMESTATE_JUDGE_ONLY=OFF) to "
     "have the mutants and "

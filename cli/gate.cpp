@@ -149,7 +149,7 @@ std::string legend(const Plan& plan) {
   return out;
 }
 
-/// With `why`, prints beside each line the plan's list that it comes from and the reason for that list.
+/// With `why`, prints after each line the plan's list that it comes from and the reason for that list.
 int print_plan(const Plan& plan, bool json, bool why) {
   if (json) {
     // The cost of a case in the plan's unit, so that every shard or machine can be given the same amount.
@@ -319,7 +319,8 @@ Command add_gate(CLI::App& app) {
   app.add_option("--junit", options->junit, "write JUnit XML")->check(named());
   app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first")->check(named());
   app.add_option("--coverage", options->coverage,
-                 "write to this JSON file which pairs of contract, regime, form, law, sizes and settings were judged, "
+                 "write to this JSON file which pairs of contract, regime, form, law, sizes and settings "
+                 "were judged, "
                  "by kernel")
       ->check(named());
   app.add_option("--corpus", options->corpus, "first replay the cases in this folder")->check(named());
@@ -331,9 +332,9 @@ Command add_gate(CLI::App& app) {
       ->check(number_in(1.0, 1e9));
   app.add_option("--write-baseline", options->new_baseline, "write the ratios of this run, if it passes")
       ->check(named());
-  app.add_option(
-         "--least-judged", options->least_judged,
-         "share of a kernel's planned cases that must be judged; cases outside its declared limits do not count")
+  app.add_option("--least-judged", options->least_judged,
+                 "share of a kernel's planned cases that must be judged; cases outside its declared limits "
+                 "do not count")
       ->capture_default_str()
       ->check(number_in(0.0, 1.0));
   app.add_option(
@@ -347,9 +348,9 @@ Command add_gate(CLI::App& app) {
   app.add_option("--budget", options->budget,
                  "start no further case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
       ->capture_default_str();
-  app.add_option(
-         "--effort", options->plan.plan.effort,
-         "multiplies the time of the plan; from 10 on, the plan contains every triple of choices, however long they take")
+  app.add_option("--effort", options->plan.plan.effort,
+                 "multiplies the time of the plan; from 10 on, the plan contains every triple of choices, "
+                 "however long they take")
       ->capture_default_str()
       ->check(number_in(0.0, 1e4));
   app.add_option("--max-cases", options->plan.plan.max_cases,
@@ -369,9 +370,10 @@ Command add_gate(CLI::App& app) {
   app.add_flag("--each-device", options->each_device, kEachDeviceHelp);
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
   app.add_flag("--list", options->list, "print the case lines without running them");
-  app.add_flag("--why", options->why,
-               "with --list: name the list of the plan that each line comes from, and say once what that list "
-               "adds and which faults it can find (with --json: the list and the reason of each line)");
+  app.add_flag(
+      "--why", options->why,
+      "with --list: name the list of the plan that each line comes from, and say once what that list "
+      "adds and which faults it can find (with --json: the list and the reason of each line)");
   app.add_flag("--strict", options->plan.strict, kStrictHelp);
   app.add_flag(
       "--timings", options->timings,

@@ -30,7 +30,7 @@ struct GatePlanOptions {
   std::map<std::string, std::vector<std::string>> learned;
 };
 
-/// With so many variants, a gate of such a kernel should take five minutes.
+/// With this many variants, a gate of such a kernel should take five minutes.
 inline constexpr std::int64_t kStandardCompiles = 24;
 inline constexpr double kCompileSeconds = 210.0;
 

@@ -124,7 +124,7 @@ std::vector<std::pair<const Mutant*, MutantRow>> tried_on(HandOut& ranks, const 
   std::vector<std::optional<MutantRow>> rows(list.size());
   std::vector<std::size_t> order(list.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  // Trials that may use the whole time limit of a case begin first, beside the others.
+  // Trials that may use the whole time limit of a case begin first, at the same time as others.
   std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return list[i]->hostile; });
   double work = 0.0;
   for (const Mutant* m : list) work += work_of(*m, options.trial);

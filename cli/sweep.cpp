@@ -255,7 +255,7 @@ int run_sweep(SweepCommand options) {
   };
   Pool pool(point_runner(plan.points, table),
             shared_process(options.threads, timeout, on_device, devices.get()));
-  // A point of a kernel that is no longer run is finished here.
+  // If a kernel is no longer run because of its losses, its points are finished here.
   const auto is_skipped = [&](std::size_t i) {
     Record record = planned_record(plan.points[i].c, table);
     if (losses.none() || !losses.skip(record)) return false;

@@ -57,8 +57,8 @@ inline constexpr const char* kStrictHelp =
 /// of `samestate serve`.
 [[nodiscard]] std::string plugin_options(const std::vector<std::string>& plugins);
 
-/// The name of the accelerator that this build could run on, empty where there is none. A process of its own
-/// looks for it: one that forks workers must not have called a GPU itself.
+/// The name of the accelerator that this build could run on; empty if there is none. A separate process looks
+/// for it, because a process that forks workers must not have called a GPU itself.
 struct Accelerator {
   std::string name, driver, toolkit;
 };

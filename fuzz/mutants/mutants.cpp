@@ -64,7 +64,7 @@ std::vector<Mutant> make_table() {
                     tf32_mutants}) {
     for (Mutant& m : make()) all.push_back(std::move(m));
   }
-  // M01..M90 come first, then faults that nobody is known to have shipped, then the subjects of the harness.
+  // M01..M90 come first, then faults that are not known to have shipped, then the subjects of the harness.
   static constexpr std::string_view kOrder = "MFH";
   std::stable_sort(all.begin(), all.end(), [](const Mutant& x, const Mutant& y) {
     return std::pair(kOrder.find(x.bug[0]), x.bug) < std::pair(kOrder.find(y.bug[0]), y.bug);

@@ -198,8 +198,8 @@ void note_loaded_alone(CardRow& row, const KernelRow& kernel, const std::vector<
     if (start.input == format || !holds(start.input, format)) continue;
     for (const Loaded& which : kSome) {
       Try of(kernel, rounded(probes, format, which), outputs, options);
-      // What the author declares about the rest is mostly right, and trying all named contracts would take as
-      // long as a card.
+      // The author's declaration of the remaining points is mostly right, and trying all named contracts
+      // would take as long as reading a card.
       const double declared = of.left_under(start), now = of.left_under(found);
       const Contract& near = declared < now ? start : found;
       const bool at_once = std::min(declared, now) <= kCardExplained;

@@ -36,7 +36,7 @@ class DeclaredLimits {
   [[nodiscard]] Case nearest(Case c) const;
 
   [[nodiscard]] bool none() const { return conditions_.empty(); }
-  /// "dk <= 256, chunk in 1..64"; "none" if there is no condition.
+  /// Returns a text such as "dk <= 256, chunk in 1..64", or "none" if there is no condition.
   [[nodiscard]] std::string text() const;
 
  private:

@@ -61,8 +61,9 @@ std::vector<ContractHint> contracts_that_fit(const Resolved& r, const Family& fa
   return hints;
 }
 
-/// Partitions into chunks, or none, under which just these outputs pass: a kernel that has one of its own makes the
-/// errors of that one (optimized/kernel.h, Arguments::chunk). Empty: none, or not chunked.
+/// Returns the partitions into chunks, or no partition, under which exactly these outputs pass: a kernel with
+/// a partition of its own has the errors of that partition (optimized/kernel.h, Arguments::chunk). Empty if
+/// there is none, or if the form has no chunks.
 std::string partitions_that_fit(const Resolved& r, const Family& family, const Batch& batch,
                                 const Outputs& outputs) {
   if (r.form == nullptr || !r.form->chunked || r.form->decodes) return "";

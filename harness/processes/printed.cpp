@@ -17,7 +17,7 @@ namespace samestate {
 namespace {
 
 std::size_t most_shown = 0;       ///< Printed::show
-std::FILE* own_output = nullptr;  ///< own_stderr; null: stderr
+std::FILE* own_output = nullptr;  ///< own_stderr; null means stderr
 
 }  // namespace
 

@@ -54,7 +54,7 @@ int token_dimension(const RunTensor& x) {
   return x.batched ? 1 : 0;
 }
 
-/// One side of a call: its tensors behind guards, and the values that the inputs hold.
+/// One side of a call: its guarded tensors, and the values that the inputs have.
 class GuardedSide {
  public:
   /// `first` is the number of the first tensor among all tensors of the call; `turn` is as in GuardedTensor.

@@ -116,7 +116,7 @@ void ContractCall::give_back() {
     if (const std::string what = x.memory.trespass(); !what.empty()) throw Trespass("the kernel " + what);
     if (!x.output) continue;
     check_around(x);
-    // What was not written stays what the judge put there.
+    // Elements that were not written keep the values that the judge put there.
     each(x.of, x.memory, [&](float& value, const std::byte* from) {
       const std::uint16_t bits = bits_at(from);
       if (x.input || bits != stale_bits(x.dtype)) value = value_of(bits, x.dtype);

@@ -89,8 +89,8 @@ std::vector<std::string> contracts_of(const std::string& kernel, const std::vect
   return out;
 }
 
-/// Oracles of named tensors cover 16-bit, fp32 and tf32 operands of fp32, but not 16-bit storage beside tf32
-/// operands.
+/// Oracles of named tensors cover 16-bit, fp32 and tf32 operands of fp32, but not 16-bit storage together
+/// with tf32 operands.
 bool has_bound(const System& system, const std::string& contract) {
   const Contract& c = contract_named(contract);
   const bool between = c.qk == Format::tf32 || c.qk == Format::tf32_truncated;
@@ -214,7 +214,8 @@ bool goes_on(const Resolved& r) {
   return std::ranges::any_of(r.system->signature(r.c).inputs, prefix);
 }
 
-/// Whether every call of the case that is this kernel's holds them; false for a case of another system.
+/// Returns true if the limits hold in every call of the case that this kernel makes; false for a case of
+/// another system.
 bool hold_in_calls(const DeclaredLimits& limits, const KernelRow& kernel, const Resolved& r) {
   if (limits.none()) return true;
   if (r.system != kernel.system) return false;

@@ -33,7 +33,7 @@ constexpr std::array<Word<Dtype>, 5> kDtypes{{{"fp32", Dtype::fp32},
                                               {"int32", Dtype::int32},
                                               {"int64", Dtype::int64}}};
 constexpr std::array<Word<bool>, 2> kMemories{{{"host", false}, {"cuda", true}}};
-/// With a smaller one, squares that underflow matter beside an epsilon outside the root.
+/// With a smaller epsilon outside the root, squares that underflow would matter in comparison with it.
 constexpr double kLeastOutside = 1e-9;
 
 [[noreturn]] void refuse(const std::string& of, const std::string& what) {

@@ -31,7 +31,7 @@ struct Loaded {
   std::vector<CallKernel> rows;  ///< rows of a plugin
   SubjectCall call;              ///< the function of a library in C
   std::string problem;           ///< why it cannot be called
-  std::string environment;       ///< what loading it changed (FloatEnvironment::changed)
+  std::string environment;       ///< the changes that loading it made (FloatEnvironment::changed)
 };
 
 /// Loads it into the calling process, where it stays.

@@ -34,8 +34,8 @@
 namespace samestate {
 namespace {
 
-/// What a kernel wrote: the outputs of its system, and the taps that the case asks for and the kernel's row
-/// offers.
+/// The results of a kernel: the outputs of its system, and the taps that the case asks for and the kernel's
+/// row offers.
 struct Written {
   std::vector<CaseTensor> outputs, taps;
 };

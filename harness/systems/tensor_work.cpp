@@ -47,8 +47,8 @@ WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, const CaseF
     if (asked != nullptr && asked->decodes && native.chunked && c.chunk > 0)
       of.operations = std::max(of.operations, operations(native));
   }
-  // Where nobody has counted them: each token meets all weights, states and rows before it; without weights the other
-  // tokens' data too, unless no token meets another.
+  // If the operations are not counted, an estimate is used: each token meets all weights, states and the rows
+  // before it; without weights it also meets the other tokens' data, unless tokens do not affect each other.
   if (of.operations <= 0) of.operations = static_cast<double>(std::max<Index>(c.T, 1)) * of_token;
   return of;
 }
@@ -82,8 +82,9 @@ double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
     one.form = row.forms.front().name;
     one.lengths.clear();
     const double sequences = static_cast<double>(sequences_of(c));
-    // The work of a token grows with its sequence, up to where some of the tokens alone are held: the most that any has is the larger
-    // of the longest sequence's and of the longest one's that is held whole.
+    // The work of a token grows with its sequence, up to the length from which on only some tokens are compared
+    // with their tolerance. So the largest work of a token is either that of the longest sequence, or that of
+    // the longest one that is compared as a whole.
     const Index longest = std::ranges::max(c.lengths);
     double of_token = 0.0;
     for (const Index tokens : {longest, std::min(longest, policy.all_tokens)}) {
@@ -98,7 +99,8 @@ double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
   const bool decodes = asked != nullptr && asked->decodes;
   const double calls =
       decodes ? static_cast<double>((c.T - c.prefill) / c.step) * kTensorOfCallCost * of.tensors : 0.0;
-  // Where there are many sequences, few are held to their tolerance (ChosenHeads) and the others are evaluated in float64.
+  // If there are many sequences, few are compared with their tolerance (ChosenHeads), and the others are
+  // evaluated in float64.
   const double part =
       static_cast<double>(sequences_to_hold(c, policy)) / static_cast<double>(std::max<Index>(c.B, 1));
   // The last tokens attend to twice as many tokens as the average one.
@@ -109,8 +111,8 @@ double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
                             ? ChosenTokens::share(c.T, policy, c.prefill)
                             : 1.0;
   const double share = part * tokens + (1.0 - part * tokens) * kPlainShare;
-  // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
-  // The stages together are the layer once more.
+  // Judging means the runs of a law, or drawn roundings in addition to the worst case, or only the worst
+  // case. All stages together cost as much as the layer once more.
   const double looks = (!c.law.empty()                         ? kTensorLawFactor
                         : cache.keeps_sixteen_bits(c.contract) ? kSampledFactor
                                                                : 1.0) *

@@ -256,7 +256,7 @@ class SweepPlan {
     }
   }
 
-  /// What a sweep of one's own varies, without the values of its axes: the line, or one case a contract.
+  /// Returns the cases whose axes a user's own sweep varies: the given line, or one case per contract.
   [[nodiscard]] std::vector<Case> begins() const {
     std::vector<Case> out;
     if (!options_.from.empty()) {
