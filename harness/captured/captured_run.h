@@ -41,7 +41,8 @@ class CapturedRun {
   [[nodiscard]] const Conventions& conventions() const;
   /// The name of an input that the call changed although it must not; empty if there is none.
   [[nodiscard]] const std::string& edited() const { return edited_; }
-  /// What is wrong with the results themselves: one is missing or has another size. Empty if nothing is.
+  /// Describes what is wrong with the results themselves: one is missing or has another size. Empty if
+  /// nothing is.
   [[nodiscard]] const std::string& fault() const { return fault_; }
   /// Returns the name in the file of a tensor of the case, given its name in a run file; empty if the call
   /// has no such tensor, or none of that size.

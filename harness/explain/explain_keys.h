@@ -21,7 +21,7 @@ using FailsWith = std::map<std::int64_t, bool>;
 [[nodiscard]] std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith& fails,
                                   const std::vector<std::pair<std::int64_t, std::string>>& units);
 
-/// What changing one key of a failing case at a time shows, the most telling rules first.
+/// The findings about a failing case whose keys are changed one at a time, the most telling rules first.
 struct KeyRules {
   /// Rules about sizes, about the regime, and about keys that plans leave at their defaults, each with the
   /// values that were tried.

@@ -106,7 +106,8 @@ bad 'probes o written' card --kernel $kernel --contract bf16 --read probes
 bad 'no such folder' card --kernel $kernel --contract bf16 --read nowhere
 bad 'contract=bf16 bf16_fused --contract bf16' card --kernel $kernel --contract bf16_fused --read probes
 
-# Outputs of two probes alone: what the others show is not known, and a line says so. These are nobody's outputs.
+# Only two probes have outputs: what the others would show is unknown, and a line says so. No kernel made
+# these outputs.
 python3 - probes/00_*.safetensors probes/10_*.safetensors <<'EOF'
 import json, struct, sys
 for name in sys.argv[1:]:
@@ -124,12 +125,12 @@ grep -qE '^verdict +no contract of the grammar explains all probes: exit 1$' out
 run 1 card --kernel $kernel --contract bf16 --read probes --json
 says '"worst_probe": "'
 
-# What an hour's kernel wrote into probes is not written over.
+# Outputs that took a kernel an hour to write into probes are not overwritten.
 bad '--force' card --kernel $kernel --contract bf16 --write probes
 run 1 card --kernel $kernel --contract bf16 --read probes
 bad '--force' card --kernel $kernel --contract bf16 --force
 
-# Values that are no numbers are named: probe, element, and what to look at.
+# Values that are not numbers are named: the probe, the element, and what to look at.
 python3 - probes/00_*.safetensors <<'EOF'
 import json, struct, sys
 for name in sys.argv[1:]:

@@ -37,7 +37,8 @@ bad '--budget' gate --budget -5
 bad '--seed' gate --seed none
 bad '--seed' gate --seed -1
 bad '--seed' gate --seed 18446744073709551616
-# A NaN is in no range, and an unset variable of a script is no name: else the baseline would not be compared.
+# NaN is in no range, and an unset variable of a script is not a name: otherwise the baseline would not be
+# compared.
 bad '--budget' gate --budget nan
 bad '--baseline-factor' gate --baseline-factor nan
 bad '--floor' mutants --floor nan
@@ -78,17 +79,17 @@ for line in 'v1 retention T=9 speed=8' 'v1 retention T=9 kernel=nope'; do
   code=$?
   [[ $code -eq 2 ]] && grep -q 'line 4 of stdin' err || complain "a bad line of stdin: exit $code"
 done
-# What stands behind it is run.
+# The lines after it are run.
 checks=$((checks + 1))
 printf 'v1 retention T=9 speed=8\nv1 retention T=8\n' | "$samestate" repro - >out 2>err
 code=$?
 [[ $code -eq 2 ]] && grep -q '^verdict   pass' out || complain "the line behind a bad one: exit $code"
-# A pass is a pass beside what could not run, which alone is 77.
+# A pass stays a pass next to cases that could not run; those alone give 77.
 checks=$((checks + 1))
 printf 'v1 retention T=8\n' | "$samestate" repro - >out 2>err
 code=$?
 [[ $code -eq 0 ]] || complain "a line of stdin that passes: exit $code"
-# A full disk is no crash of ours, and no pass.
+# A full disk is not a crash of this command, and not a pass.
 for what in 'list systems' 'list mutants' 'gate --device cpu --system retention --list' --version; do
   checks=$((checks + 1))
   # shellcheck disable=SC2086
@@ -218,7 +219,7 @@ absent law.safetensors
 bad 'run file' judge
 bad 'nope' judge --tensors 'v1 nope'
 
-# Mutants: killed ones reach the floor; an equivalent one alone is no score; an unknown one is an error.
+# Mutants: killed ones reach the floor; a single equivalent one gives no score; an unknown one is an error.
 run 0 mutants --bug M13 --effort 0
 says '100.0 %'
 run 3 mutants --name reversed_composition.linear_attention.chunked --effort 0
@@ -255,7 +256,7 @@ if ! grep -q '^cuda.* cuda .*fp32' <("$samestate" list kernels); then
   run 77 gate --device cuda --system retention
 fi
 run 3 gate --device cpu --system retention --budget 1e-9
-# Of most kernels nothing was judged: a sentence for three, a number for the others.
+# If nothing was judged for most kernels, three of them get a sentence, and the others a number.
 run 3 gate --device cpu --budget 0.5
 holds err 'kernels more ended' || complain "does not count the other kernels"
 
@@ -288,7 +289,7 @@ says '1 row erratum'
 run 0 equations --document 003 --verdict erratum --json
 [[ "$(grep -c '"outcome": "erratum demonstrated"' out)" -eq 16 ]] || complain 'not the 16 errata of 003'
 
-# Search: bad options, reproducible, a checkpoint that is gone on with and never overwritten.
+# Search: bad options are refused, runs are reproducible, and a checkpoint is continued and never overwritten.
 search=(fuzz --system retention --budget 0)
 bad '--budget' fuzz --budget 5x
 bad '--max-cases' fuzz --budget 0
@@ -335,7 +336,7 @@ grep -q 'seed=0x77' lines || complain 'the corpus does not come first'
 printf '# kept\nv1 retention T=9 speed=8\n' >corpus/retention.txt
 bad 'retention.txt 2' gate --corpus corpus --max-cases 1
 bad 'retention.txt 2' fuzz --corpus corpus --max-cases 1
-# What cannot be written is said before a night of cases.
+# Files that cannot be written are reported before a long run and not after it.
 touch file
 bad 'file' fuzz --corpus file/corpus --system rms_norm --device cpu --max-cases 1
 bad 'is a folder' gate --jsonl corpus --max-cases 3
@@ -382,8 +383,8 @@ run 3 gate --device cpu --system delta_rule --max-cases 1 --seed 99 --corpus "$f
 # Nothing to shrink in a case that passes.
 bad 'nothing to shrink' repro --shrink 'v1 retention T=9 dk=8 state=random'
 
-# Bench: bad plans are bad input; a quick run of one kernel has times, records and a page; a peer that is no
-# peer costs the ratio alone.
+# Bench: bad plans are bad input; a quick run of one kernel has times, records and a page; a peer that does
+# not work costs only the ratio.
 bad 'nope' bench --kernel nope
 bad 'mamba' bench --system mamba
 bad 'tpu' bench --device tpu

@@ -53,8 +53,8 @@ is() {
   [[ "$(wc -l <<<"$found")" -eq 1 && "$found" == "$1 "*"$2"* ]] || complain "$3: '$found' instead of $1 $2"
 }
 
-# The gate goes on after every way to end a process, on one thread and on two of one process. Five seconds: the
-# longest of the plan's other cases takes a tenth of one, and more beside other tests.
+# The gate goes on after every way to end a process, on one thread and on two of one process. The limit is
+# five seconds: the longest of the plan's other cases takes a tenth of a second, and more next to other tests.
 deadly=deadly.gated_delta_rule.recurrent
 ways=('101|crash|code 3' '102|crash|signal 11' '103|crash|signal 6' '104|crash|signal 6' '105|crash|code 0'
   '106|crash|signal 11' '107|timeout|no answer after 5 s')
@@ -97,7 +97,7 @@ hung="$(grep -c '"verdict": *"timeout"' gate_lines)"
 [[ $hung -ge 20 && $hung -le 24 ]] || complain "hanging: $hung timeouts instead of 20"
 grep -q 'has crashed or hung in 2[0-4] cases' gate_lines || complain 'hanging: does not say why the rest is skipped'
 
-# An interrupt: what is under way is finished, the reports are written, and it is no pass.
+# After an interrupt, running cases are finished and the reports are written, but the result is not a pass.
 rm -f gate_lines gate.xml
 invocation='gate, interrupted'
 "$samestate" gate --device cpu --threads 1 --jsonl gate_lines --junit gate.xml >out 2>err &
@@ -147,7 +147,8 @@ attempt repro 'v1 gated_delta_rule T=8192 dk=64' --dump run.safetensors
 run 5 judge run.safetensors --timeout 0.001
 grep -q '^verdict   timeout: no answer after 0.001 s' out || complain 'no timeout'
 
-# What a plugin prints goes to a file that is named once, whichever verb calls it, and its last words stand with the crash.
+# The output of a plugin goes to a file that is named once, whichever verb calls it, and its last words are
+# shown with the crash.
 chatty=(--plugin "$plugin" --kernel chatty.gated_delta_rule.recurrent)
 small=(--where 'T=..64 dv=..16')
 says_line='v1 gated_delta_rule form=recurrent T=9 dk=8 dv=8 kernel=chatty.gated_delta_rule.recurrent'

@@ -11,7 +11,8 @@ let_kernels_die
 name=mine.gated_delta_rule.recurrent
 line="v1 gated_delta_rule form=recurrent T=9 Hk=2 Hv=4 dk=8 dv=4 state=random kernel=$name"
 
-# Where there is no driver nothing runs, and nothing is said to have passed. (Where there is one, this asks nothing.)
+# Without a driver nothing runs, and nothing is reported as passed. (If there is a driver, this checks
+# nothing.)
 if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
   run 77 repro --subject "$subject" "$line"
   says 'CUDA driver'
@@ -39,7 +40,7 @@ unwritten|1|verdict   fail
 on_host|5|signal 11
 breaks|5|CUDA_ERROR_ILLEGAL_ADDRESS
 END
-# What reads stale inputs has read NaN.
+# A kernel that reads stale inputs has read NaN.
 FAULT=no_stream run 1 repro --subject "$subject" "$line"
 says 'nan'
 

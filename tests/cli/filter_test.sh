@@ -45,8 +45,8 @@ run 0 gate --device cpu --system rms_norm --where D=32.. --list
 all '^v1 rms_norm'
 none 'D=([1-9]|[12][0-9]|3[01])( |$)'
 
-# --why: beside each line its list, and of each list that is named what it is there for, once. The lines stay what they are, and
-# readers of lines pass over both.
+# --why prints with each line the list that it comes from, and once for each list what it is there for. The
+# lines stay the same, and readers of lines skip both.
 run 0 "${plan[@]}" --why
 sed -e '/^#/d' -e 's/  # .*//' out | cmp -s - whole || complain '--why changes the lines'
 sed -n 's/^v1 .*  # //p' out | sort -u >named
@@ -135,7 +135,7 @@ none 'chunk=(32|64|128)'
 run 0 bench --device cpu --quick --system retention --list
 all '^v1 retention'
 
-# Of a plugin with kernels of several systems those of one.
+# From a plugin with kernels of several systems, only those of one system run.
 run 0 gate --plugin "$plugin" --system rms_norm --max-cases 20 --list
 all '^v1 rms_norm.*kernel=other.rms_norm.fused'
 run 0 gate --plugin "$plugin" --system rms_norm,delta_rule --max-cases 20 --list

@@ -30,7 +30,7 @@ whole gate.jsonl
 room
 run 3 compare gate.jsonl gate.jsonl
 bad 'gate.jsonl shard 0/1' merge gate.jsonl
-# What was found stands: a failure's exit code is its own.
+# Findings still count: a failure keeps its exit code.
 full 100
 run 1 gate --plugin "$plugin" --kernel 'wrong.gated_delta_rule.recurrent' --max-cases 400 --jsonl gate.jsonl
 whole gate.jsonl

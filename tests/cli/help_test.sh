@@ -6,7 +6,7 @@ set -uo pipefail
 
 source "$(dirname "$0")/prelude.sh"
 
-# Verbs, and options by verb, as the help has them: what the other texts are held against.
+# The verbs, and the options of each verb, as the help prints them; the other texts are compared with these.
 run 0 --help
 sed -n '/^Subcommands:/,$p' out | grep -oE '^  [a-z]+' | tr -d ' ' >verbs
 [[ "$(wc -l <verbs)" -gt 20 ]] || complain "few verbs: $(tr '\n' ' ' <verbs)"
@@ -37,7 +37,7 @@ named() { # FILE: examples of the file whose verb or option is none
 [[ -z "$(named screen)" ]] || complain "not taken: $(named screen)"
 sed 's/gate --subject/gate --kernell/' screen >wrong
 [[ "$(named wrong)" == 'gate --kernell' ]] || complain 'an option that is none is not seen'
-# Those that need nothing of a user are run.
+# Commands that need nothing from a user are run.
 grep -oE "samestate (repro|tolerance) '[^']*'" screen >lines
 [[ "$(wc -l <lines)" -eq 2 ]] || complain 'examples to run are missing'
 while read -r _ verb line; do run 0 "$verb" "$(tr -d "'" <<<"$line")"; done <lines

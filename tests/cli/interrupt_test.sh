@@ -125,7 +125,8 @@ code=0
 [[ $code -eq 3 ]] || complain "killed: compare: exit $code"
 grep -q '^the first record: It is cut: ' out || complain "killed: $(head -3 out)"
 grep -q '^the first record: The process was ended before' out || complain "killed: $(head -3 out)"
-# What it began when it was killed is no crash, and what it did not come to is not gone.
+# A case that was running when the gate was killed is not a crash, and cases that it did not reach are not
+# missing.
 code=0
 "$samestate" compare cut.jsonl killed.jsonl >out 2>err || code=$?
 [[ $code -eq 3 ]] && ! grep -qE 'crash|gone' out || complain "killed: compare: exit $code: $(head -5 out)"
@@ -173,7 +174,8 @@ done
 
 # A share of fewer than twenty cases says nothing; of twenty it does, and the way out is named.
 mkdir few
-# vacuous PASSING EXIT [LINE LINE]: so many cases that pass, two that are vacuous: of many heads some whose bound is wide.
+# vacuous PASSING EXIT [LINE LINE]: PASSING cases that pass and two that are vacuous: they have many heads,
+# some with a wide bound.
 vacuous() {
   local code=0
   local first='v1 retention chunk=8 B=47 T=1 Hv=4 dk=8 dv=16 l2norm=1 contract=bf16 seed=0x77'
@@ -190,11 +192,11 @@ vacuous 17 0
 vacuous 18 3
 grep -q '2 of 20 cases that expect more than zeros were vacuous.*another --contract' err || complain "vacuous: $(cat err)"
 vacuous 0 3
-# What expects nothing but zeros says nothing of bounds.
+# Cases that expect nothing but zeros say nothing about bounds.
 vacuous 18 0 'v1 retention T=0 dk=8 seed=0x77' 'v1 retention T=0 dk=16 seed=0x77'
 vacuous 0 3 'v1 retention T=0 dk=8 seed=0x77' 'v1 retention T=0 dk=16 seed=0x77'
 
-# A tolerance of fewer seeds than asked for is no answer.
+# A tolerance from fewer seeds than requested is not an answer.
 "$samestate" tolerance 'v1 retention T=256 Hk=4 dk=64 contract=bf16' --seeds 1000 >out 2>err </dev/null &
 sleep 3
 interrupt 3 30 $!

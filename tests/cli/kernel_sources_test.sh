@@ -86,8 +86,9 @@ links() {
     awk '{ if ($3 == "U") wants[$1, $2]; else if ($3 ~ /[TDBRWV]/) { by[$2] = $1; ++count[$2] } }
       END { for (want in wants) { split(want, w, SUBSEP); if (count[w[2]] == 1 && by[w[2]] != w[1]) print w[1], by[w[2]] } }' | sort -u
 }
-# A kernel's units are all that its own call, but for what finds the device and takes times; of the recurrent family
-# cuda_kernels.cu calls the units of both forms. `whole`: none is listed that nothing calls.
+# A kernel's units are all that its own unit calls, except for what finds the device and takes times. For the
+# recurrent family, cuda_kernels.cu calls the units of both forms. With `whole`, no unit is listed that
+# nothing calls.
 lacking() {
   awk -v whole="$2" 'BEGIN { split("cuda/cuda_kernels.cu cuda/host/measure.cu cuda/host/meter.cu", s, " "); for (i in s) service[s[i]] }
     NR == FNR { links[$1, $2]; next }

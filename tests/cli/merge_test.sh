@@ -45,7 +45,7 @@ for i in 0 1 2; do
 done
 [[ $((1000 * (most - least))) -le $most ]] || complain "the shards have work from $least to $most"
 
-# Of a kernel that passes, whole: record, reports and summary are those of the one run.
+# A kernel that passes, from all shards: record, reports and summary are those of a single run.
 gate=(gate --device cpu --system rms_norm --effort 0.02 --threads 2)
 run 0 "${gate[@]}" --jsonl one.jsonl --junit one.xml --markdown one.md --coverage one.cov
 timeless out >one.out
@@ -103,7 +103,7 @@ run 0 merge few-*.jsonl --jsonl all.jsonl
 cases all.jsonl >all.cases
 same all.cases one.cases
 
-# Of a kernel that is wrong: exit, failures by kind and what they look like.
+# A wrong kernel: the exit code, the failures by kind and what they look like.
 wrong=(gate --plugin "$plugin" --kernel 'w*.gated_delta_rule.recurrent' --max-cases 240)
 run 1 "${wrong[@]}" --jsonl one.jsonl
 cases one.jsonl >one.cases
@@ -123,7 +123,8 @@ run 1 gate --plugin "./$(basename "$plugin")" --kernel 'w*.gated_delta_rule.recu
 bad 'the plugins' merge wrong-0.jsonl other.jsonl wrong-2.jsonl
 # Cases that are judged, however few a shard has.
 right_of=(--kernel 'right.*' --regime normal,slow,spiky,padded --form chunked --max-cases 60)
-# Of one failing shard and two that pass, the whole fails; what one run calls too little is judged of all.
+# If one shard fails and two pass, the whole fails; a single run's limit of too few judged cases applies to
+# all together.
 run 0 gate --plugin "$right" "${right_of[@]}" --shard 0/2 --jsonl r0.jsonl
 run 0 gate --plugin "$right" "${right_of[@]}" --shard 1/2 --jsonl r1.jsonl
 sed -E '0,/"verdict":"pass"/s//"verdict":"fail"/' r1.jsonl >f1.jsonl
@@ -141,7 +142,7 @@ says "$grew"
 run 0 merge r0.jsonl r1.jsonl --write-baseline merged.json
 same merged.json base.json
 
-# What is no one run.
+# Files that do not form a single run are refused.
 bad 'shard 1/3' merge part-3-0.jsonl part-3-2.jsonl
 bad '1/7 2/7' merge part-7-0.jsonl
 bad 'part-3-1.jsonl' merge part-3-0.jsonl part-3-1.jsonl part-3-1.jsonl part-3-2.jsonl

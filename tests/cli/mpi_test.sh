@@ -45,7 +45,7 @@ for kept in 1 20 $((count + 2)) $((2 * count + 2)); do
   timeless out | cmp -s - one.out || complain "another summary after $kept lines"
   [[ "$(grep -c '"event":"run"' cut.jsonl)" -eq 1 ]] || complain 'not one run'
 done
-# A full disk: what is in the file is safe, and gone on with.
+# On a full disk, the file keeps what it has, and the run can be continued.
 around=(bash -c 'ulimit -f 200; exec "$0" "$@"')
 run 2 "${gate[@]}" --jsonl full.jsonl
 around=()
@@ -82,7 +82,7 @@ listed="$(wc -l <out)"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpi=(mpirun)
 mpirun --version 2>&1 | grep -q 'Open MPI' && mpi+=(--oversubscribe)
-# ranks N: from now on the command runs on so many.
+# ranks N: from now on the command runs on N ranks.
 ranks() { around=("${mpi[@]}" -n "$1"); }
 # refused WORD ARGUMENT...: exit 2, and stderr, where mpirun has its own to say, holds WORD.
 refused() {
@@ -194,7 +194,8 @@ strike judge 1
 [[ $code -eq 0 ]] || complain "exit $code"
 grep -q 'rank 1 on .* is lost' err || complain 'does not say what it lost'
 same one.jsonl ranks.jsonl
-# What a worker ran is repeated alone, and passes there; between two cases it had nothing, and another blow is struck.
+# A worker's case is repeated alone and passes there; if the worker had no case at that moment, it is killed
+# again.
 for ((blows = 1; blows <= 8; ++blows)); do
   strike worker 2
   [[ $code -eq 0 ]] || break

@@ -30,7 +30,8 @@ grep -q 'form=packed.* seed=' out || complain 'no drawn packed batch'
 run 0 gate --plugin "$calls" --kernel dense.short_convolution.scatter --list
 ! grep -q 'form=packed.* seed=' out || complain 'a row without packed is asked for drawn packed batches'
 
-# A row that asks for the contract's dtypes gets them, behind guards of their own; one that takes them for fp32 is told which they are.
+# A row that asks for the contract's dtypes gets them, with guards of their own; a row that mistakes them for
+# fp32 is told which they are.
 run 0 gate --plugin "$calls" --kernel bf16.rms_norm.fused --max-cases 150 --jsonl bf16.jsonl
 grep -q 'layout=' bf16.jsonl || complain 'no strided tensor of bf16'
 run 0 bench --plugin "$calls" --kernel bf16.rms_norm.fused --quick

@@ -10,7 +10,8 @@ checks=0
 invocation=''
 patience=180  # seconds a run: to plan all kernels takes 20, more beside other tests
 around=()    # what the command is run by
-# What the command is run by so that it ends with its test, however that ends: ctest and timeout kill a shell without a word.
+# The command is run by this so that it ends with its test, however that ends: ctest and timeout kill a shell
+# without notice.
 tied=()
 if setpriv --pdeathsig TERM true 2>/dev/null; then tied=(setpriv --pdeathsig TERM); fi
 moments=1200 # of a twentieth of a second, that await waits
@@ -75,7 +76,7 @@ present() { [[ -s "$1" ]] || complain "did not write $1"; }
 # count VERDICT: how many cases the last search's summary gives it.
 count() { grep -oE "[:,] $1 [0-9]+" out | head -1 | grep -oE '[0-9]+$' || echo 0; }
 
-# await COUNT PATTERN FILE: until so many lines of it hold the pattern; fails after $moments.
+# await COUNT PATTERN FILE: waits until COUNT lines of it match the pattern; fails after $moments.
 await() {
   local found waited
   for ((waited = 0; waited < moments; ++waited)); do

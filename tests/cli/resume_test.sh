@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a plugin of other bytes would go on with is refused: points of a sweep, cases of a checkpoint.
-# usage: resume_test.sh SAMESTATE PLUGIN
+# A run is not continued with a plugin of other bytes: points of a sweep, cases of a checkpoint. usage:
+# resume_test.sh SAMESTATE PLUGIN
 set -uo pipefail
 
 plugin="$(realpath "$2")"
@@ -26,7 +26,7 @@ for file in absent empty half; do
   run 0 fuzz "${kernel[@]}" --budget 0 --max-cases 4 --checkpoint $file.txt --resume
   says '4 checkpoint'
 done
-# Half a line of something else is nobody's to remove.
+# Half a line of something else must not be removed.
 printf 'my notes' >foreign.txt
 bad 'foreign.txt' fuzz "${kernel[@]}" --seed 1 --budget 0 --max-cases 4 --checkpoint foreign.txt --resume
 [[ "$(cat foreign.txt)" == 'my notes' ]] || complain 'foreign.txt was written to'
@@ -38,7 +38,7 @@ cmp -s points.jsonl before.jsonl || complain 'points were written all the same'
 run 0 "${sweep[@]}" --restart
 bad 'cases.txt' "${search[@]}" --resume
 
-# Nor is a file of something else gone on with.
+# A file of something else is not continued either.
 "$samestate" gate --system rms_norm --max-cases 2 --jsonl gate.jsonl >/dev/null 2>&1
 for foreign in gate.jsonl mine.txt; do
   [ "$foreign" = gate.jsonl ] || echo 'my notes' >"$foreign"
@@ -47,7 +47,8 @@ for foreign in gate.jsonl mine.txt; do
   cmp -s "$foreign" before.jsonl || complain "$foreign was written to"
 done
 
-# Of a gate: what the file has, what is expected and the remedy; nor is the file touched.
+# For a gate, the message says what the file has, what is expected and the remedy, and the file is not
+# touched.
 gate=(gate --system rms_norm --max-cases 2)
 run 0 "${gate[@]}" --jsonl whole.jsonl
 cat whole.jsonl whole.jsonl >twice.jsonl

@@ -36,7 +36,8 @@ for script in all/passes_*.py; do
   [[ $lines -le 150 ]] || complain "$script has $lines lines before its data"
 done
 ! grep -qE '^ *(import|from) samestate' all/*.py || complain 'a script imports samestate'
-# The comparison bites: one element of what the kernel gave, a number that is none, and a limit of nothing.
+# The comparison can fail: on one element of the kernel's result, on a value that is not a number, and on a
+# limit of zero.
 for change in 'd["recorded o"] += 0; d["recorded o"].flat[3] += 1' 'd["recorded o"].flat[0] = np.nan' 'd["limit state"][:] = 0'; do
   code=0
   "${alone[@]}" - all/passes_00.py "$change" >said 2>&1 <<'PY' || code=$?
@@ -210,8 +211,8 @@ grep -q 'usage: python3' said || complain 'a script without the kernel'\''s file
 # An input that is written to: the limits on the outputs do not show it, and the script's own look does.
 subject 1 edits edits.recurrent "$family"
 holds said 'input q' || complain 'does not name the input'
-# What only the guards around memory show, or a signal, a call without them need not show; nor does a call alone show what
-# comes after others only.
+# A call alone need not show what only the guards around memory or a signal show, nor what happens only after
+# other cases.
 run 2 repro --subject "python:$folder/kernels.py:strays" "$family kernel=strays.recurrent" --script strays.py
 holds err 'gate memory' || complain 'does not name the gate'  # beside a line of progress where the machine is slow
 absent strays.py

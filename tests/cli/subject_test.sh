@@ -43,7 +43,7 @@ END
 chmod +x liar
 run 1 repro --subject ./liar "$line"
 
-# What it does to itself, to its tensors and to the judge: FAULT|CODE|WORD.
+# Things that a subject does to itself, to its tensors and to the judge: FAULT|CODE|WORD.
 while IFS='|' read -r fault expected word; do
   run "$expected" repro --timeout 2s --start-timeout 4s --subject "$subject $fault" "$line"
   grep -qF -- "$word" out || complain "$fault: does not say '$word'"
@@ -97,7 +97,8 @@ bad '1048586 characters 200' gate --subject "$subject long_name" --max-cases 4
 run 1 gate --threads 1 --subject "$subject damages" --kernel "$name" --where 'T=1..8,33 form=recurrent dk=..16 dv=..16' --max-cases 60
 grep -qE 'judged:.* fail ' out && ! grep -qE 'judged:.*(crash|flaky|refused)' out || complain "a damaged process goes on: $(grep judged out)"
 says 'wrote outside o'
-# Of damage that nobody saw: the process is found out by a new one that does not throw, and the cases before it are named.
+# If damage goes unnoticed, a new process that does not throw shows which process did it, and the cases before
+# it are named.
 attempt gate --threads 1 --subject "$subject damages_unseen" --kernel "$name" --where 'T=1..8,33 form=recurrent dk=..16 dv=..16' --max-cases 60
 grep -qE '^60 cases, .*pass' out && ! grep -qE 'judged:.*refused' out || complain "damage is a refusal: $(grep judged out)"
 says '1 process'
@@ -126,11 +127,12 @@ run 5 repro --timeout 1s --start-timeout 1.5s --subject "$subject tunes" "$line"
 says 'first variant longer'
 run 5 repro --timeout 2s --subject "$subject hangs_later" "v1 gated_delta_rule form=recurrent T=9 law=split kernel=$name"
 says '2 s --timeout'
-# Of each variant, so that another width is compiled in peace; "busy" of a later call has the time of a call.
+# The first call of each variant has time, so that another width can be compiled; "busy" in a later call has
+# the time of a call.
 run 0 gate --timeout 1s --threads 1 --subject "$subject tunes_each" --kernel "$name" --where 'dk=2,4,16' --max-cases 6
 SAMESTATE_CALL_TIMEOUT=0.2 run 5 repro --subject "$subject compiles_later" "v1 gated_delta_rule form=recurrent T=9 law=split kernel=$name"
 says '2 s SAMESTATE_CALL_TIMEOUT'
-# A line that names no kernel is the subject's, where one of its kernels computes it, and nobody else's.
+# A line that names no kernel gets the subject's kernel if one of its kernels computes it, and no other.
 short="${line% kernel=*}"
 run 1 repro --subject "$subject wrong" "$short"
 grep -q "^kernel    $name on cpu" out || complain 'another kernel than the one that was brought'
@@ -145,7 +147,7 @@ run 0 bench --subject "$subject none" --case "$short" --seconds 0.01 --list
 [[ "$(cat out)" == *"kernel=$name"* && "$(wc -l <out)" -eq 1 ]] || complain 'bench times another kernel than the one that was brought'
 bad 'a chunked kernel' sweep --quick --subject "$subject none" --list
 
-# What a kernel throws is told once, however often it is called.
+# An exception of a kernel is reported once, however often the kernel is called.
 run 5 gate --subject "$subject throws" --kernel "$name" --where T=33 --max-cases 30
 [[ "$(grep -c 'Traceback of T = 33' err)" -eq 1 ]] || complain "tells a trace $(grep -c 'Traceback of T = 33' err) times"
 run 5 gate --subject "$subject throws" --kernel "$name" --max-cases 200
@@ -201,7 +203,7 @@ checks=$((checks + 1))
 [[ $code -eq 1 ]] || complain "exit $code instead of 1"
 grep -q '"verdict":"flaky"' again.jsonl && complain 'a failure is flaky because its second run was interrupted'
 
-# The second call finds the answer that nobody asked for.
+# The second call finds the answer that was not requested.
 run 5 gate --subject "$subject twice" --kernel "$name" --where T=33 --max-cases 20
 says 'answers once'
 # Started once, and never again: three tries a process, and reports of all cases.
@@ -304,7 +306,8 @@ bad 'no manifest.json' judge "$folder"
 rm cases/00002.safetensors
 bad 'not exist' judge cases
 
-# Beside them what is expected: a right kernel lies within its limits, element by element, and not by leaving them out.
+# Expected values are written with them: a correct kernel is within its limits, element by element, and not
+# because they are left out.
 run 0 export --system gated_delta_rule --where 'form=chunked,packed' --regime normal --contract bf16 --max-cases 6 --expected --out held
 run 0 export --system rms_norm --system selective_scan --max-cases 4 --expected --out held2
 python=$(command -v python3 || true)
@@ -353,7 +356,7 @@ if [[ -n "$python3" ]]; then
   PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$package" bad 'nothing.json' judge --flashinfer-bench=dataset --solution nothing.json
 fi
 
-# No process is left behind.
+# No process is left running.
 sleep 0.2
 left="$(pgrep -f "^$subject" | wc -l)"
 [[ "$left" -eq 0 ]] || complain "$left of the subject's processes are left"
@@ -362,7 +365,7 @@ run 0 gate --subject "$subject none" --max-cases 5 --list
 [[ "$(grep -c "kernel=$name" out)" -eq 5 && "$(wc -l <out)" -eq 5 ]] || complain "plans other kernels than the subject's"
 run 0 gate --subject "$subject none" --kernel 'cpu.retention.*' --max-cases 5 --list
 grep -q "kernel=$name" out && complain 'plans what --kernel leaves out'
-# What is compiled anew for every size is asked for a few of them.
+# A kernel that is compiled anew for every size is asked for only a few sizes.
 run 0 gate --subject "$subject compiles" --kernel "$name" --where "$sizes" --compiles 3 --max-cases 200
 says "$name: 3 of "
 says '--compiles'
@@ -451,7 +454,7 @@ for i in 0 1 2; do attempt gate --subject "$subject narrow" --where 'T=..64' --m
 grep -q '"limits":{"mine.*none"}' refused-0.jsonl || complain 'the shard does not say what is declared'
 sed -i 's/\("limits":{"mine[^"]*":\)"none"/\1"dk <= 256"/' refused-?.jsonl
 run 5 merge refused-?.jsonl
-# What it prints goes to a file, and its last words stand with the crash.
+# Its output goes to a file, and its last words are shown with the crash.
 run 0 gate --subject "$subject chatty" --where 'T=..64 dk=..64' --max-cases 6
 says 'what the kernel printed: '
 [[ "$(wc -c <err)" -lt 20000 ]] || complain 'prints what the subject prints'

@@ -35,7 +35,7 @@ interrupted INT 3 bench.jsonl bench --device cpu --quick --seconds 0.2 --threads
 grep -q 'interrupted after' err || complain 'bench does not say that it was interrupted'
 says 'median'
 
-# timeout(1) signals the whole process group: the workers are no crashed kernels for that.
+# timeout(1) signals the whole process group, but the workers do not count as crashed kernels.
 code=0
 invocation='gate --device cpu --threads 1'
 timeout --signal=TERM 8 "$samestate" gate --device cpu --threads 1 >out 2>err </dev/null || code=$?
@@ -62,7 +62,7 @@ invocation='gate, on a terminal'
 if command -v script >/dev/null; then
   for width in 40 60 140; do
     script -qec "stty cols $width; NO_COLOR= TERM=xterm '$samestate' gate --device cpu --system retention --max-cases 30 --threads 1" typed >/dev/null </dev/null
-    # What was drawn between two carriage returns, without the codes.
+    # The text that was drawn between two carriage returns, without the codes.
     longest="$(tr '\r' '\n' <typed | grep 'cases/s' | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' | awk '{ if (length($0) > n) n = length($0) } END { print n + 0 }')"
     [[ $longest -gt 0 && $longest -lt $width ]] || complain "the progress line has $longest columns of $width"
     grep -q 'cases/s.*judged' <(tr '\r' '\n' <typed) && complain 'the summary is glued to the progress line'

@@ -45,7 +45,8 @@ run 0 tolerance 'v1 retention T=64 dk=16 dv=16 chunk=16' --table --seeds 1
 for word in 'T=256' 'chunk=32' 'dk=32 dv=32' 'contract=bf16'; do
   says "$word"
 done
-# A case of which nothing can be judged is no pass, and says of which output and why; as repro it ends with 3.
+# A case for which nothing can be judged is not a pass, and the output says for which tensors and why; as in
+# repro, the exit code is 3.
 for options in '--mutants 5s' '--json'; do
   # shellcheck disable=SC2086
   run 3 tolerance 'v1 gated_delta_rule T=0' $options --seeds 2
@@ -56,7 +57,7 @@ run 3 repro 'v1 gated_delta_rule T=0'
 run 0 tolerance 'v1 retention T=0 dk=4 dv=4' --table --seeds 1
 says 'vacuous: line o'
 
-# Where no mutant was tried nothing is said of what they would show.
+# If no mutant was tried, nothing is said about what they would show.
 run 0 tolerance 'v1 retention T=16 dk=4 dv=4' --seeds 1 --mutants 0
 says 'tight known time'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
@@ -77,8 +78,9 @@ run 0 tolerance 'v1 rms_norm form=fused T=16 D=64 contract=bf16' --mutants 0 --j
 less "$(field atol out)" "$(field bound_atol out)" || complain 'the tight atol is above the safe one'
 less "$(field rms_ratio out)" "$(field bound_rms_ratio out)" || complain 'the tight RMS ratio is above the safe one'
 
-# An error that was measured stands among what is expected and what is allowed: below, between and above, of a second output
-# and of two kernels too. The figures are those of the JSON, so that a limit that moved is no failure.
+# An observed error is compared with what is expected and what is allowed: below, between and above, for a
+# second output and for two kernels too. The figures are those of the JSON, so that a limit that moved is not
+# a failure.
 case='v1 retention T=48 dk=8 dv=8 chunk=16 contract=bf16'
 figure() { grep -m1 -oE "\"$1\": [0-9.e+-]+" out | sed 's/.*: //'; }
 times() { awk -v x="$1" -v by="$2" 'BEGIN { printf "%.9g", x * by }'; }
@@ -104,7 +106,7 @@ run 0 tolerance "$case" --seeds 3 --threads 1 --mutants 0
 cp out one
 run 0 tolerance "$case" --seeds 3 --threads 3 --mutants 0
 cmp -s one out || complain 'another answer of three threads'
-# What two contracts make of the data is part of what their kernels may differ by.
+# The effect of two contracts on the data is part of what their kernels may differ by.
 run 0 tolerance "$case" --against 'form=recurrent contract=fp32' --seeds 2
 says 'round the data formats'
 says 'assert_close(o, o_other'

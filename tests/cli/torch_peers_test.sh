@@ -32,7 +32,8 @@ passes() {
 }
 
 if has torch transformers; then
-  # Sums of g lose the decays behind a reset in its chunk: theirs, and shown (docs/lookup/peers.md).
+  # Sums of g lose the decays after a reset in its chunk: this is a defect of their kernel, and it is shown
+  # (docs/lookup/peers.md).
   passes hf.torch_chunk_gated_delta_rule --exclude regime=reset,exact_reset --exclude law=reset
   for contract in fp32 bf16_io; do
     passes "hf.torch_recurrent_gated_delta_rule?contracts=$contract"

@@ -64,7 +64,8 @@ used() {
   grep -q '#compdef samestate' "$3/zsh/site-functions/_samestate" || complain "$1: none for zsh"
   grep -q 'complete -c samestate' "$3/fish/vendor_completions.d/samestate.fish" || complain "$1: none for fish"
 }
-# carries LIB: a folder of libraries, each beside the text of its licence and the longer text that this one names, and no runtime.
+# carries LIB: checks a folder of libraries, each with the text of its licence and the longer text that this
+# one names, and without a runtime.
 carries() {
   checks=$((checks + 1))
   invocation="carried in $1"
@@ -88,7 +89,7 @@ grep -q '/site-packages/samestate/bin/samestate$' out || complain 'the command i
 command="$(cat out)"
 carries "$(dirname "$command")/../lib"
 ldd "$command" | grep -E 'lib(fmt|mpfi|mpfr|gmp|pugixml)' | grep -v '/site-packages/samestate/' && complain 'libraries of this machine'
-# A library whose licence nobody knows is not passed on.
+# A library with an unknown licence is not passed on.
 checks=$((checks + 1))
 cmake "-DPROGRAM=$command" -DFOLDER=carried -P "$root/cmake/carried_libraries.cmake" >err 2>&1 &&
   complain 'a library without a licence is taken'
@@ -105,7 +106,8 @@ grep -q 'set SAMESTATE' err || complain 'does not say what is missing'
 [[ "$(wc -l <err)" -eq 1 ]] || complain 'not one line on stderr'
 pip uninstall --quiet --yes samestate >said
 
-# The .deb and the tarball, unpacked: the tarball's command has its libraries beside it, the .deb names packages that have them.
+# The .deb and the tarball are unpacked: the tarball has the command's libraries with it, and the .deb names
+# packages that have them.
 invocation=cpack
 cmake -S "$root" -B pack "-DSAMESTATE_BUILD=$build" -DSAMESTATE_CARRY=ON >said 2>&1 || complain "no packing: $(tail -3 said)"
 (cd pack && cpack -G TGZ -D CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY=ON -D 'CPACK_COMPONENTS_ALL=command;pages;carried;python') >said 2>&1 || complain "no tarball: $(tail -3 said)"
@@ -124,7 +126,7 @@ if command -v dpkg-shlibdeps >/dev/null; then
   used 'the .deb' "$folder/deb/usr/bin:$folder/tools" deb/usr/share
 fi
 
-# What a build lacks is named, with the remedy.
+# The parts that a build lacks are named, with the remedy.
 checks=$((checks + 2))
 pip wheel --no-deps --no-build-isolation -w none --config-settings=cmake.define.SAMESTATE_BUILD=/nowhere "$root/python" >err &&
   complain 'a build that is none'

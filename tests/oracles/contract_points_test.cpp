@@ -59,7 +59,7 @@ TEST(ContractPoints, CanonicalTextsAreSortedAndName) {
   EXPECT_EQ(contract_named("bf16+inverse:block16/tf32").name, "bf16_block16_tf32");
   EXPECT_EQ(contract_named("bf16_state_out_fp32+output:bf16").name, "bf16_state");
   EXPECT_EQ(contract_named("bf16+U:bf16").name, "bf16");
-  // What a residual implies is not said.
+  // A value that a residual implies is not printed.
   EXPECT_EQ(contract_named("bf16+residual:bf16").name, "bf16+residual:bf16");
   EXPECT_EQ(contract_named("bf16+residual:bf16").U, Format::none);
   EXPECT_EQ(&contract_named("bf16+beta_k:bf16"), &contract_named("bf16+beta_k:bf16"));

@@ -120,8 +120,8 @@ TEST(NamedPoints, ErrorsNameTheValueWhatIsAllowedAndTheNearest) {
       std::string::npos);
 }
 
-// Each point of a layer by turns: a kernel that stores there although the contract says fp32 is no kernel of the contract,
-// and passes without that promise. One that keeps fp32 there passes under both.
+// Takes each point of a layer in turn: a kernel that stores there although the contract says fp32 does not
+// keep the contract, and passes without that promise. A kernel that keeps fp32 there passes under both.
 TEST(NamedPoints, AKernelThatStoresWhereTheContractDoesNotFails) {
   struct Row {
     const char *system, *form, *under;

@@ -53,7 +53,7 @@ printf '{\n "mutants": [\n  {"killed": true,}\n]}\n' >comma.json
 bad '--mutants line 3 column 19' report one.jsonl --out made --mutants comma.json "${quiet[@]}"
 bad 'given twice' report one.jsonl ./one.jsonl --out made "${quiet[@]}"
 bad 'no such folder' report one.jsonl --out made --no-plots --evidence nowhere
-# Evidence of CUDA kernels is no part of a report about those of the CPU, unless it is asked for.
+# Evidence of CUDA kernels is not part of a report about those of the CPU, unless it is requested.
 run 0 report one.jsonl --out evident --no-plots
 ! grep -q '<section id="evidence"' evident/index.html || complain 'a report of the CPU shows what a GPU did'
 run 0 report one.jsonl --out evident --no-plots --evidence "$examples/../../reports/evidence"
@@ -117,7 +117,8 @@ if [[ -n "$("$samestate" list kernels | grep '^cuda' | grep -v 'not in this buil
 fi
 gives 77 '0 points' "${sweep[@]}" --series length --system retention --out nothing_there.jsonl
 
-# A board: of two folders what changed, of a planted failure too; what is no record, damaged or empty is bad input.
+# A board says what changed between two folders, and shows a planted failure; a file that is not a record, is
+# damaged or is empty is bad input.
 gate=(gate --kernel cpu.retention.recurrent --max-cases 20)
 mkdir older newer none hurt
 run 0 "${gate[@]}" --jsonl older/a.jsonl
@@ -155,7 +156,7 @@ bad 'name one file' board older --html one --markdown one
 "$samestate" "${sweep[@]}" --system gated_delta_net --out killed.jsonl >killed.out 2>&1 &
 victim=$!
 await 2 '"event":"point"' killed.jsonl || complain 'no two points'
-# A second one beside it is refused, and its lines do not run into the first one's.
+# A second process that writes the same file is refused, and its lines do not mix with the first one's.
 gives 2 'process writing' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
 kill -9 "$victim"
 wait "$victim" 2>/dev/null

@@ -57,7 +57,8 @@ TEST(CapturedCalls, ValuesThatAreNoDefaultsAreKnown) {
   EXPECT_TRUE(parse_captured(kFunction, "calls.jsonl").calls.empty());
 }
 
-/// By name wherever it stands, else by place; what holds several tensors has no place for one.
+/// Outputs are found by name anywhere, or else by place; an object that contains several tensors has no place
+/// for one.
 TEST(CapturedCalls, OutputsAreFoundByNameOrByPlace) {
   const auto of = [](const std::vector<std::string>& names, std::size_t place, std::string_view ours) {
     CapturedCall call;
@@ -91,7 +92,8 @@ TEST(CapturedCalls, NothingIsTrusted) {
            {"[1]\n", "not a JSON object"},
            {"{" + deep + "}\n", "not a JSON object"},
            {changed(kFunction, "capture-1", "capture-9") + kCall, "format"},
-           {kFunction + changed(kCall, "a.safetensors", "../a.safetensors"), "not the name of a file in this folder"},
+           {kFunction + changed(kCall, "a.safetensors", "../a.safetensors"),
+            "not the name of a file in this folder"},
            {kFunction + changed(kCall, "a.safetensors", "a\\u0000b"), "file"},
            {kFunction + changed(kCall, "\"file\"", "\"other\""), "no \"file\""},
            {kFunction + changed(kCall, "BF16", "F8"), "F8"},

@@ -52,7 +52,7 @@ TEST(JudgeCaptured, AnInputThatTheCallChangedFails) {
   EXPECT_NE(found.judgement.reason.find("input q"), std::string::npos);
 }
 
-/// A result that is missing or cut fails, whatever the others are; a state that nobody asked for is not looked at.
+/// A result that is missing or cut fails, whatever the others are; a state that was not requested is ignored.
 TEST(JudgeCaptured, ResultsThatAreMissingOrCutFail) {
   const std::string line = "v1 gated_delta_rule chunk=16 T=70 Hv=2 dk=16 dv=8 state=random";
   const std::string asked = R"("output_final_state":true)", not_asked = R"("output_final_state":false)";

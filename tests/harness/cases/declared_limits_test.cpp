@@ -59,7 +59,7 @@ TEST(DeclaredLimits, LengthsOfSequences) {
   EXPECT_TRUE(holds("longest <= 5", "rms_norm B=3 T=5"));
 }
 
-/// What a function with a decay or a scale of its own is for.
+/// Tests what a function with a decay or a scale of its own declares.
 TEST(DeclaredLimits, OfScaleAndRegime) {
   const System& system = system_named("retention");
   const std::vector<std::string> conditions{"regime = retnet", "scale in default -0.5 2"};

@@ -39,7 +39,7 @@ TEST(ExplainContract, OperandsInTf32AreNamedAndPassEverywhere) {
   EXPECT_EQ(trial.tried, kTrialCases);
 }
 
-// The state times 0.999 lies within the bounds of tf32, and is no rounding.
+// The state times 0.999 is within the bounds of tf32, but is not a rounding.
 TEST(ExplainContract, AFactorIsNoRounding) {
   for (const float factor : {0.999F, 1.00006F}) {
     const KernelTable table = faulty::planted_table(faulty::after([&](const Arguments& a) {

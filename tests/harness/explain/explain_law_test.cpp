@@ -1,4 +1,4 @@
-// What repro says of a law that fails: a planted fault for each of them.
+// Tests what repro says about a law that fails, with a planted fault for each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,9 +22,9 @@ constexpr const char* kCase =
 /// A fault, the law that finds it, and what the explanation must say of it.
 struct KnownLaw {
   const char* law;
-  const char* first;      ///< in the words of what was compared
+  const char* first;      ///< the first side of the comparison, in words
   const char* second;     ///< the same
-  const char* equations;  ///< which side is wrong; empty: not said
+  const char* equations;  ///< which side is wrong; empty if that is not said
   const char* pattern;
   Fault chunked;
   Fault recurrent = faulty::undamaged;

@@ -1,4 +1,4 @@
-// What repro says of a law of named tensors that fails: planted faults for each of them.
+// Tests what repro says about a law of named tensors that fails, with planted faults for each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,11 +41,11 @@ CallFault adds(Function of) {
 struct KnownTensorLaw {
   const char* name;
   const char* law;
-  const char* first;      ///< in the words of what was compared
+  const char* first;      ///< the first side of the comparison, in words
   const char* second;     ///< the same
   const char* equations;  ///< which side is wrong
   const char* differs;    ///< where they part
-  const char* says;       ///< what kind of fault does that
+  const char* says;       ///< the kind of fault that does that
   CallFault fault;
 };
 
@@ -140,7 +140,7 @@ TEST_P(ExplainTensorLaw, SaysWhatWasComparedAndWhereItParts) {
 INSTANTIATE_TEST_SUITE_P(Faults, ExplainTensorLaw, testing::ValuesIn(kKnownTensorLaws),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// What is finite in neither run is no violation of any law, and is not explained as one.
+// Elements that are finite in neither run do not violate any law, and are not explained as a violation.
 TEST(ExplainTensorLaws, WhatIsFiniteInNeitherRunIsSaidAsSuch) {
   std::vector<Mutant> planted;
   mutants::add_faults(planted, kKernel, {{"F", "planted", "planted", miswritten([](ChangedCall& call) {
@@ -162,7 +162,7 @@ TEST(ExplainTensorLaws, WhatIsFiniteInNeitherRunIsSaidAsSuch) {
   }
 }
 
-// Runs that differ in nothing that has a token: none is named.
+// If runs differ in nothing that belongs to a token, no token is named.
 TEST(ExplainTensorLaws, NoTokenIsNamedWhereNoneIsMeant) {
   std::vector<Mutant> planted;
   mutants::add_faults(planted, kKernel,

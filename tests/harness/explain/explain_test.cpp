@@ -206,8 +206,8 @@ TEST(SequencesText, NamesWhichAreWrong) {
   EXPECT_EQ(sequences_text({}, all), "");
 }
 
-// Of 400 sequences whose roundings all are about as far off as the bound allows one is the farthest: the one of 416 that is
-// beyond it, by a fifth, and its only token say nothing of a place.
+// With 400 sequences whose roundings are all about as far off as the bound allows, one is the farthest. The
+// one of 416 that is beyond the bound, by a fifth, and its only token say nothing about a place.
 TEST(Explain, TheFarthestOfManyIsNoPlace) {
   const Resolved r(parse_case("v1 gated_delta_rule form=recurrent B=8 T=3 dk=8 dv=8"));
   std::vector<HeadDifference> heads(8);
@@ -224,7 +224,7 @@ TEST(Explain, TheFarthestOfManyIsNoPlace) {
   }
   EXPECT_EQ(heads[5].tokens, std::vector<Index>{0});
   EXPECT_EQ(place_patterns(r, heads), std::vector<std::string>{});
-  // Of eight errors of all sizes some are small.
+  // Among eight errors of all sizes, some are small.
   heads[5].o.row(0) << 40, 1.02, 21, 3, 1.5, 14, 8, 2;
   heads[5].tokens.clear();
   find_wrong(heads[5], 1.0);
@@ -238,8 +238,8 @@ TEST(Explain, TheFarthestOfManyIsNoPlace) {
   EXPECT_NE(all.find("only channel(s) 0..5 of 8"), std::string::npos) << all;
 }
 
-// What could not be right elsewhere is no place either: of a sequence of one token among empty ones, decoded without a token
-// behind the resume, whose final state nobody asked for.
+// A place that could not be right elsewhere is not a place either: a sequence of one token among empty ones,
+// decoded without a token after the resume, whose final state was not requested.
 TEST(Explain, APlaceHasAnotherBesideIt) {
   const Fault all = adds_where([](const Arguments&, const auto&) { return true; });
   const Explained packed = explained(planted_table(all),
@@ -270,7 +270,7 @@ TEST(Explain, SaysWhereItBegins) {
   EXPECT_NEAR(e.why.values[0].actual - e.why.values[0].expected, 3.0, 1e-3);
 }
 
-/// Token by token, the state rounded to bf16 behind each.
+/// Goes token by token, and rounds the state to bf16 after each.
 Outcome state_in_bf16(const Kernel& base, Arguments a, const Contract& c) {
   std::vector<float> held;
   for (std::int64_t t = 0; t < a.q.shape[1]; ++t) {

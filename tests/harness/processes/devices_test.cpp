@@ -90,7 +90,8 @@ TEST(Devices, ALossIsSaidOnceAndStays) {
   EXPECT_EQ(devices->least({0, 0}), Devices::kNone);
 }
 
-/// What the process of a job sees; "miss" says that there is no device, "die" ends it, both on device 1 alone.
+/// Answers with what the process of a job sees; "miss" says that there is no device, and "die" ends the
+/// process, both only on device 1.
 Answer act(std::int64_t, const std::string& text) {
   const char* const seen = std::getenv("CUDA_VISIBLE_DEVICES");
   const std::string visible = seen != nullptr ? seen : "all";

@@ -50,7 +50,8 @@ TEST(EachDevice, WhatCannotBeComparedDoesNotWait) {
   EXPECT_FALSE(EachDevice(one).begin(kCaseIndex, record("a", "o:1")));
 }
 
-/// What becomes of a case whose first device wrote `first`, device b `second`, c the first's, and the first again `again`.
+/// Returns the record of a case whose first device wrote `first`, device b `second`, c the same as the first,
+/// and the first again `again`.
 Record differing(const std::string& first, const Record& second, const std::string& again) {
   const Devices devices = three();
   EachDevice each(devices);

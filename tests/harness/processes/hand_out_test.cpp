@@ -47,7 +47,7 @@ void serve(RankLink& link) { serve_rank(link, kHello, kRun); }
 struct Outcome {
   std::map<std::int64_t, JobResult> results;
   std::map<std::int64_t, int> started, finished;
-  std::set<std::uint64_t> ranks;  ///< that finished something, by the numbers of their processes
+  std::set<std::uint64_t> ranks;  ///< ranks that finished something, by the numbers of their processes
 };
 
 /// Runs the jobs, in order; `each` is called after each result.
@@ -181,7 +181,7 @@ TEST(HandOut, AfterALostProcessTheRunDecidesAboutTheRest) {
     ++refused;
     return false;
   };
-  // The first of a piece ends a process; those that waited behind it come back.
+  // The first job of a piece ends a process; those that waited after it come back.
   std::vector<std::string> texts(100, "slow");
   for (std::size_t i = 60; i < texts.size(); ++i) texts[i] = "segv";
   const Outcome out = run_jobs(hand_out, texts, options);

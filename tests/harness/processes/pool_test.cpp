@@ -34,7 +34,7 @@ Shared& shared() {
 
 /// Jobs under way in this process.
 std::atomic<int> under_way{0};
-/// What jobs leave behind in their process.
+/// The damage that jobs leave behind in their process.
 std::atomic<bool> damaged{false};
 
 bool met_another() {
@@ -191,7 +191,7 @@ TEST(Pool, WhatAProcessLeavesBehindEndsWithIt) {
   EXPECT_EQ(run_all(other, {"pid"})[0].text, goes_on) << "a process that still runs was ended too";
 }
 
-// What is under way when the caller stops is abandoned at once, and the pool is as new.
+// Jobs that are running when the caller stops are abandoned at once, and the pool is as new.
 TEST(Pool, AStopDoesNotWaitForWhatIsUnderWay) {
   Pool pool(run, options(1, 2, 30.0));
   std::size_t given = 0;

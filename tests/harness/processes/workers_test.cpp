@@ -28,7 +28,7 @@ Case numbered(std::int64_t seed) {
   return c;
 }
 
-/// What a kernel leaves behind in its process: the state of a device that every later call finds.
+/// The damage that a kernel leaves behind in its process: the state of a device that every later call finds.
 bool device_broken = false;
 
 /// Seed 15 breaks the device, which its case reports as a crash; where it is broken, every case fails.
@@ -109,7 +109,7 @@ TEST(Workers, GoOnAfterACrash) {
   EXPECT_EQ(pool.run_one(numbered(4)).judgement.ratio, 4.0);
 }
 
-// The runner counts its calls: what a subject leaves behind is gone for the next one.
+// The runner counts its calls: the remains of a subject are gone for the next one.
 TEST(Workers, GiveEachSubjectAProcess) {
   int calls = 0;
   Workers pool(
@@ -211,7 +211,7 @@ TEST(Workers, DoNotOutliveTheirOwner) {
   ASSERT_TRUE(within([&] { return worker->load() != 0; }));
   ::kill(owner, SIGKILL);
   ASSERT_EQ(::waitpid(owner, nullptr, 0), owner);
-  // Gone, or a zombie that nobody has waited for.
+  // The process is gone, or is a zombie for which no parent has waited.
   EXPECT_TRUE(within([&] {
     std::ifstream status(fmt::format("/proc/{}/stat", worker->load()));
     std::string text((std::istreambuf_iterator<char>(status)), {});

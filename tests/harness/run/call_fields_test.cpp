@@ -140,7 +140,7 @@ TEST(CallFields, OffsetsThatDoNotFit32BitsAreMetInEveryTensor) {
   }
 }
 
-/// What a fault remembers of earlier calls.
+/// The data that a fault remembers from earlier calls.
 template <class Key>
 Fault remembers(std::map<Key, std::vector<float>>& known, std::function<Key(const Arguments&)> key) {
   return [&known, key](const Kernel& base, Arguments a, const Contract& c) {
@@ -197,7 +197,7 @@ TEST(CallFields, WhatIsKeptFromEarlierCallsShows) {
     const Case c = parse_case(std::string(kPacked) + (repeat ? "repeat=1" : ""));
     EXPECT_EQ(run_case(c, planted_table(table)).judgement.verdict, repeat ? Verdict::fail : Verdict::pass);
   }
-  // What is refused of the calls before it does not matter.
+  // If some of the calls before it are refused, that does not matter.
   const Fault refuses = [&](const Kernel& base, const Arguments& a, const Contract& c) {
     if (a.q.shape[1] != 33) return Outcome{Outcome::Kind::unsupported, "T is not 33"};
     return base.run(a, c);
@@ -218,7 +218,7 @@ Fault keyed_without(std::map<std::vector<double>, Value>& known, Value Arguments
   });
 }
 
-// What a cache keyed without one field gives shows in one case, in a process that ran nothing before.
+// The result of a cache keyed without one field shows in a single case, in a process that ran nothing before.
 TEST(CallFields, ACacheWhoseKeyLacksAFieldShows) {
   const auto verdict = [](const Fault& fault, const std::string& keys) {
     return run_case(parse_case(std::string(kCase) + keys), planted_table(fault)).judgement.verdict;

@@ -18,9 +18,10 @@ struct Point {
   Format Contract::*field;
 };
 
-/// Those whose absence the gate must see by itself. One it need not: the tf32 of the inverse lies below the bf16 of T,
-/// which rounds it away but for one element in eight. v_decayed shows in the final states, of the run and of its pieces.
-/// tests/optimized/fused_contract_test.cpp measures both against the twin itself.
+/// The points whose absence the gate must see by itself. One need not be seen: the tf32 of the inverse is
+/// finer than the bf16 of T, which rounds it away except for one element in eight. v_decayed shows in the
+/// final states of the run and of its pieces. tests/optimized/fused_contract_test.cpp measures both against
+/// the twin itself.
 constexpr Point kPoints[] = {
     {"residual", &Contract::residual},  {"T", &Contract::T}, {"state_operand", &Contract::state_operand},
     {"v_new", &Contract::v_new},        {"P", &Contract::P}, {"output", &Contract::output},

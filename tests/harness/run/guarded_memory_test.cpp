@@ -72,7 +72,7 @@ TEST(GuardedMemory, TheJudgeMayWriteBetweenCalls) {
   EXPECT_EQ(memory.trespass(), "wrote to its input q: element 2 of its buffer");
 }
 
-// Whatever is no fault of a tensor ends the process as it would have.
+// A fault outside of any tensor ends the process as it would have without guards.
 TEST(GuardedMemory, OtherFaultsAreNotTaken) {
   GuardedMemory memory = one(10);
   memory.named("q", true);

@@ -88,7 +88,7 @@ TEST(Declaration, ConventionsThatASystemHasNoUseForAreNamed) {
   EXPECT_EQ(lacking(refused({"null_slot"}, false, false), "rms_norm none"), "");
 }
 
-/// What is wrong is named.
+/// The error names what is wrong.
 TEST(Declaration, BadOnesAreNamed) {
   const auto refused = [](const std::string& from, const std::string& to) {
     std::string text = kReady;

@@ -297,7 +297,7 @@ TEST(Exchange, ATamperedOperatorFails) {
   EXPECT_EQ(judge_run_file(file).judgement.verdict, Verdict::fail);
 }
 
-// The header alone must refuse a file: none of its tensors is read.
+// The header alone must be enough to refuse a file: none of its tensors is read.
 TEST(Exchange, AnOperatorFileIsCheckedAgainstItsCase) {
   const RunFile good = dump(kOperator).file;
   EXPECT_EQ(complaint(good), "");

@@ -156,7 +156,7 @@ void expect_all_pass(int cases) {
   }
 }
 
-// Of a long call some tokens are judged, and its parts are those of all its keys.
+// For a long call some tokens are judged, and its parts are those of all its keys.
 TEST(SplitKeys, OfALongCallToo) {
   for (const char* form : {"form=naive", "form=decode prefill=697"}) {
     const std::string line =

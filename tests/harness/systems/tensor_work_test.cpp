@@ -64,7 +64,7 @@ TEST(WorkCache, ItGivesTheWorkOfTheCaseThatItIsAskedFor) {
       expect_same(cache.sizes(system, c, system.form(c.form)), counted(c), c);
     }
   }
-  // Those that the key tells apart differ, so that the test sees a key without them.
+  // Cases that the key distinguishes differ, so that the test would notice a key without them.
   const auto operations = [](const char* line) { return counted(parse_case(line)).operations; };
   EXPECT_NE(operations("v1 softmax_attention T=40"), operations("v1 softmax_attention T=41"));
   EXPECT_NE(operations("v1 softmax_attention T=40"), operations("v1 softmax_attention T=40 d=16"));

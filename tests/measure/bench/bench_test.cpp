@@ -180,7 +180,7 @@ TEST(Bench, JudgesSomeHeadsOfMany) {
   EXPECT_EQ(t.record.judgement.verdict, Verdict::pass);
 }
 
-/// What a kernel was given in place of g and of a norm is what it is held to, as in the gate.
+/// A kernel is judged by the values that it received in place of g and of a norm, as in the gate.
 TEST(Bench, AKernelWithConventionsIsHeldToThem) {
   Given given;
   given.norm = Given::NormPlace::maximum, given.norm_epsilon = 1e-3;
@@ -206,7 +206,7 @@ TEST(Bench, AKernelWithConventionsIsHeldToThem) {
   EXPECT_EQ(timed(line, table).record.judgement.verdict, Verdict::pass);
 }
 
-/// Planted: fast and wrong. It fails, has no time, and nobody asks a peer about it.
+/// The planted kernel is fast and wrong: it fails, has no time, and no peer is asked about it.
 TEST(Bench, AWrongKernelHasNoTime) {
   const KernelTable table = planted_table([](const Kernel& base, Arguments a, const Contract& contract) {
     const Outcome outcome = base.run(a, contract);

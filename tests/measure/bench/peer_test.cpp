@@ -110,7 +110,7 @@ TEST(Peer, IsStartedAgainTwiceAndThenLeftAlone) {
   EXPECT_NE(peer.ask(a_case(), 0.1).problem.find("not asked"), std::string::npos);
 }
 
-/// What it said before cannot pass for the answer to a later case.
+/// An earlier output of the peer cannot pass for the answer to a later case.
 TEST(Peer, ASecondLineIsNoAnswerToTheNextCase) {
   Peer peer(
       R"(read -r line; printf '{"id": 1, "kernel": "sh", "seconds": [1]}\n{"id": 1, "kernel": "sh", "seconds": [9]}\n'; read -r line; sleep 5)",

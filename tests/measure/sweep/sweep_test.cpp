@@ -17,7 +17,7 @@ namespace {
 
 SweepOptions only(const std::string& system, bool quick = true) { return {quick, "chunk", system, ""}; }
 
-/// Of one token of one head.
+/// Returns the cost of one token of one head.
 CaseCost token_cost(const Case& c) {
   const Resolved r(c);
   return r.system->cost(r, false);
@@ -45,7 +45,7 @@ TEST(SweepPlan, EverySystemWithAChunkedFormIsSweptInEachOfItsContracts) {
       swept.emplace(point.c.system, point.c.contract);
     for (const OperatorKernel& kernel : operator_kernels()) {
       if (kernel.form != "chunked") continue;
-      // Of one size of chunks there is no curve.
+      // A kernel with a single chunk size has no curve.
       if (std::ranges::find(kernel.limits, "chunk in 64") != kernel.limits.end()) continue;
       for (const std::string& contract : kernel.contracts)
         EXPECT_TRUE(swept.contains({kernel.system, contract})) << kernel.name << " " << contract;
@@ -102,7 +102,8 @@ TEST(SweepPlan, AKernelBringsItsOwnSystemOnly) {
             std::string::npos);
 }
 
-/// By hand: dk = 4, dv = 8, C = 2. Retention: 2 C dk + 2 C dv + 4 dk dv + dk dv / C = 16 + 32 + 128 + 16.
+/// Computed by hand with dk = 4, dv = 8, C = 2. Retention: 2 C dk + 2 C dv + 4 dk dv + dk dv / C = 16 + 32 +
+/// 128 + 16.
 TEST(SweepCosts, AreThoseOfTheSystem) {
   EXPECT_EQ(token_cost(parse_case("v1 retention chunk=2 dk=4 dv=8")).token_operations, 192.0);
   // Two states of 32 numbers of 4 bytes a chunk of two; q, k, v, o of 2 bytes, g of 4.

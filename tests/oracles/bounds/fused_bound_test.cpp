@@ -27,7 +27,7 @@ Mat rounded(const Mat& x, Format format) {
   return x.unaryExpr([format](float v) { return round_to(v, format); });
 }
 
-/// What a test plants into the simulated kernel.
+/// The faults that a test plants into the simulated kernel.
 struct Planted {
   bool no_decay_in_residual = false, no_factor_in_residual = false, beta_in_T = false;
 };
@@ -419,7 +419,7 @@ TEST(FusedBound, OneRoundingOfAQueryIsInAllOfItsProducts) {
   EXPECT_GT(before, 1.0);
 }
 
-// Of keys that hardly differ all tokens of a chunk take off the same rounding of the state that they read.
+// If keys hardly differ, all tokens of a chunk subtract the same rounding of the state that they read.
 TEST(FusedBound, OneRoundingOfTheStateIsInAllThatAChunkTakesOff) {
   const Contract c = contract_named("bf16");
   double before = 0.0;
@@ -432,7 +432,8 @@ TEST(FusedBound, OneRoundingOfTheStateIsInAllThatAChunkTakesOff) {
     x.initial_state *= 1e4;
     x = x.cast<float>().cast<double>();
     const auto exact = recurrent<GatedDeltaRule>(x);
-    // What is read is M S, M linear: here of the rounded state, what stays of the state itself.
+    // The value that is read is M S, with M linear: here M of the rounded state, and what remains of the
+    // state itself.
     Sequence<double> of_error = x;
     of_error.initial_state =
         x.initial_state.unaryExpr([](double e) { return round_to(e, Format::bf16); }) - x.initial_state;

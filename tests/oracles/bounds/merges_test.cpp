@@ -103,7 +103,8 @@ TEST(Merges, OperandsThatAreCutOffShrinkTheInverseAsPredicted) {
   }
 }
 
-// Of keys that are all alike a doubled inverse sums binomials, which leave the integers of fp32, then its range; T stays small.
+// If all keys are alike, a doubled inverse sums binomials, which leave the integers of fp32 and then its
+// range, while T stays small.
 TEST(Inverse, DoublingSumsWhatTheInverseDoesNotHave) {
   const auto alike = [](Index tokens, double beta) {
     Matrix<double> A = Matrix<double>::Constant(tokens, tokens, beta);

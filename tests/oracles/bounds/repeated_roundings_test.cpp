@@ -102,7 +102,8 @@ Sizes measured(const ReadPoint& point, Index chunk, const std::function<void(Seq
 
 const auto kUnchanged = [](Sequence<double>&) {};
 
-// The mean mantissa has 0.73 of the deviation that is counted; pairs of four tokens err sqrt(4) times of what those of one do.
+// The mean mantissa has 0.73 of the deviation that is counted; pairs of four tokens have sqrt(4) times the
+// error of those of one.
 TEST(RepeatedRoundings, PredictWhatRoundedOperandsDo) {
   const ReadPoint points[] = {{"fp32+v_decayed:bf16+v_new:bf16"},
                               {"fp32+v_decayed:bf16"},

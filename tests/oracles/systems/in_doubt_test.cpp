@@ -146,7 +146,7 @@ TEST(InDoubt, ARightKernelIsNot) {
   }
 }
 
-// What is no number where one is expected is in doubt; where the worst case has no room, nothing is.
+// A value that is not a number where one is expected is in doubt; if the worst case has no room, nothing is.
 TEST(InDoubt, RoomAndNumbers) {
   const Subject& subject = latent();
   Tensors<double> actual = in_fp32(subject.oracle.exact);

@@ -79,7 +79,7 @@ TEST(JudgeSamples, WhereNothingRoundsTheWorkingPrecisionIsAllThereIs) {
   EXPECT_EQ(off(1e-4).verdict, Verdict::fail);
 }
 
-// Behind a norm errors are orthogonal to y, and what is taken off of their elements for fp32 is not.
+// After a norm, errors are orthogonal to y, but what is subtracted from their elements for fp32 is not.
 TEST(JudgeSamples, WhatIsTakenOffAnErrorIsNoSlope) {
   Model model;
   const Matrix<double>& y = get(model.oracle.exact, "y");
@@ -256,7 +256,8 @@ TEST(JudgeSampled, AGrossErrorInFp32HasNoSecondLook) {
   }
 }
 
-// Of two keys in tiles of one, the later of the larger score, no weight is rounded, but where the maximum stays.
+// With two keys in tiles of one, of which the later has the larger score, no weight is rounded, except where
+// the maximum stays.
 TEST(JudgeSampled, TakesASoftmaxInTheOrderOfTheTwin) {
   SoftmaxOrder lazy;
   lazy.lazy_by = 4.0;
