@@ -129,7 +129,7 @@ TEST(CertainWeights, WhatIsOutIsExactlyZero) {
 }
 
 std::vector<Chosen> group_choice(const std::vector<double>& values, double error, const GroupLimit& limit) {
-  // Logits are not given, so that scores alone decide.
+  // The logits carry such errors that scores alone decide.
   return certain_group_choice(scores(values, 1.0), scores(values, error), {}, limit);
 }
 
