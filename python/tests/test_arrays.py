@@ -208,7 +208,7 @@ class Declarations(unittest.TestCase):
                 (full, "has no argument zz", {"arguments": {"q": "zz"}})):
             with self.subTest(said):
                 self.refused(function, said, **more)
-        self.refused(3, "is no function")
+        self.refused(3, "is not a function")
 
     def test_names(self):
         full = lambda q, k, v, g, beta, scale, initial_state: None  # noqa: E731

@@ -153,7 +153,7 @@ class Conversation(unittest.TestCase):
         import samestate.errors
         from samestate.subject import Subject
 
-        with self.assertRaisesRegex(samestate.errors.DeclarationError, "retention is no layer"):
+        with self.assertRaisesRegex(samestate.errors.DeclarationError, "retention is not a layer"):
             Subject(lambda q, k, v, g, initial_state, scale: None, "retention", "recurrent", taps="q")
         layer = Subject(lambda x: x, "gated_delta_net", "recurrent", taps="q")
         with self.assertRaisesRegex(samestate.errors.ReturnError, "dict by name"):
@@ -338,7 +338,7 @@ class Start(unittest.TestCase):
                 ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&decai=ln"], "did you mean decay"),
                 ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&decay=lin"], "known are ln log2 linear"),
                 ([KERNELS + ":right?system=retention&form=recurrent"], "system"),
-                ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&l2norm_epsilon=1e-5"], "has none: take the argument"),
+                ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&l2norm_epsilon=1e-5"], "has none: add the argument"),
                 ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&l2norm=in_kernel&l2norm_epsilon=big"], "1e-12 to"),
                 ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&l2norm=in_kernel&l2norm_place=root"],
                  "known are inside outside max"),

@@ -53,7 +53,7 @@ if has torch triton fla; then
     passes "fla.$name?device=cpu&contracts=fp16&limits=$small"
   done
   run 2 gate --subject 'python:fla.fused_recurrent_simple_gla?device=cpu&contracts=bf16' --max-cases 1
-  says 'cuts bf16 off'
+  says 'truncates bf16'
 fi
 if ((parts == 0)); then exit 77; fi
 finish

@@ -357,7 +357,7 @@ def duality_chunks(function, x, dt, dt_bias, A_log, B, C, skip, S, G, chunk):
 
 @_call
 def mlx_duality(function, x, dt, dt_bias, A_log, B, C, skip, S, G, chunk):
-    """The same for mlx-lm, where A is computed inside and steps are clipped at 0.001 by default."""
+    """A is computed inside, and steps are clipped at 0.001 by default."""
     H = A_log.shape[0]
     heads = _heads(x, H)
     y, after = function(heads, A_log, _heads(B, G), _heads(C, G), skip, dt, dt_bias,
