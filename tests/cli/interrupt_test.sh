@@ -169,7 +169,7 @@ done
 for verb in repro tolerance; do
   code=0
   "$samestate" $verb "v1 gated_delta_rule form=recurrent T=8 dk=8 contract=bf16 kernel=$wrong" --plugin "$plugin" >out 2>err || code=$?
-  [[ $code -eq 2 && ! -s out ]] && grep -q "$wrong promises fp32 only" err || complain "$verb: exit $code: $(cat err)"
+  [[ $code -eq 2 && ! -s out ]] && grep -q "$wrong promises only fp32" err || complain "$verb: exit $code: $(cat err)"
 done
 
 # A share of fewer than twenty cases says nothing; of twenty it does, and the way out is named.
