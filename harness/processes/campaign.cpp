@@ -320,9 +320,11 @@ class Campaign {
     j.reason = fmt::format(
         "runs of the same case disagree: {}, then {} in a process of its own{}; the first: {}",
         name_of(first), name_of(failure.alone),
-        looked ? ", and behind the cases that ran before it too, as far as the time allowed to look"
-        : can  ? fmt::format(", and it is not looked for: {} failures of the kernel were", kReplayed)
-               : "",
+        looked ? ", and after the cases that ran before it too, as far as the time allowed"
+        : can  ? fmt::format(
+                     "; its cause was not looked for, because that was done for {} failures of the kernel",
+                     kReplayed)
+              : "",
         j.reason);
     finish(failure.index, failure.record);
   }

@@ -143,11 +143,11 @@ void HandOut::greet(int number, const RankHello& hello) {
   };
   if (!hello.refused.empty()) refuse(hello.refused);
   if (hello.build != own_.build)
-    refuse(fmt::format("runs {}, and rank 0 {}: start the same samestate and plugins on all", hello.build,
-                       own_.build));
+    refuse(fmt::format("runs {}, but rank 0 runs {}; start the same samestate and plugins on all ranks",
+                       hello.build, own_.build));
   if (hello.command != own_.command)
-    refuse(fmt::format("was started as '{}', and rank 0 as '{}': one command for all", hello.command,
-                       own_.command));
+    refuse(fmt::format("was started as '{}', but rank 0 as '{}'; start all ranks with one command",
+                       hello.command, own_.command));
   rank.state = Rank::State::waiting;
   call(number);
 }

@@ -189,7 +189,7 @@ class Service {
         answer.text = error.what();
       } catch (...) {
         header.kind = WorkerMessage::Kind::internal_error;
-        answer.text = "something was thrown that is no std::exception";
+        answer.text = "something was thrown that is not a std::exception";
       }
       ExcusedTime::tell(nullptr);
       const std::lock_guard lock(sending_);

@@ -86,10 +86,11 @@ CallTensor ContractCall::narrowed(const CallTensor& x, Dtype dtype, bool output)
     each(x, own.memory, [&](float value, std::byte* to) {
       const std::uint16_t bits = bits_of(value, dtype);
       if (!std::isnan(value) && value_of(bits, dtype) != value)
-        throw Unavailable({Outcome::Kind::unsupported,
-                           fmt::format("{} holds {}, which is no number of the format that the row asks for: "
-                                       "a row without contract_dtypes gets it in fp32",
-                                       x.name, value)});
+        throw Unavailable(
+            {Outcome::Kind::unsupported,
+             fmt::format("{} contains {}, which is not a number of the format that the row asks for: "
+                         "a row without contract_dtypes gets it in fp32",
+                         x.name, value)});
       put(to, bits);
     });
   }

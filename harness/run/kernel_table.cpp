@@ -29,9 +29,10 @@ void require_dense(const CallKernel& kernel, const KernelCall& call) {
   for (const auto* side : {&call.inputs, &call.outputs}) {
     for (const CallTensor& x : *side) {
       if (kernel.strided || x.dense()) continue;
-      throw Unavailable({Outcome::Kind::unsupported,
-                         fmt::format("{} takes dense tensors, and {} has strides of its own: layout=dense",
-                                     kernel.name, x.name)});
+      throw Unavailable(
+          {Outcome::Kind::unsupported,
+           fmt::format("{} takes dense tensors, but {} has strides of its own; use layout=dense", kernel.name,
+                       x.name)});
     }
   }
 }
@@ -81,11 +82,11 @@ std::vector<std::string> contracts_of(const std::string& kernel, const std::vect
     if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
   }
   if (out.empty())
-    throw Error(
-        fmt::format("kernel {}: its row promises {}; `samestate list contracts` shows the named ones", kernel,
-                    declared.empty() ? "no contract"
-                                     : "any alone, which stands beside the contract that it is called with "
-                                       "where none is asked for, as in {\"fp32\", \"any\"}"));
+    throw Error(fmt::format(
+        "kernel {}: its row promises {}; `samestate list contracts` shows the named ones", kernel,
+        declared.empty() ? "no contract"
+                         : "only any, which must be given together with the contract that it is called with "
+                           "if none is requested, as in {\"fp32\", \"any\"}"));
   return out;
 }
 
@@ -398,7 +399,7 @@ const KernelRow* KernelTable::find(std::string_view name) const {
 const Kernel& KernelTable::named(std::string_view name) const {
   const auto at = std::ranges::find(rows_, name, &Kernel::name);
   if (at != rows_.end()) return *at;
-  throw Error(fmt::format("kernel {} computes {}, which is none of the recurrent family", name,
+  throw Error(fmt::format("kernel {} computes {}, which is not of the recurrent family", name,
                           row_named(name).system->name));
 }
 

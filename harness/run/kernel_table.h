@@ -99,7 +99,7 @@ auto called(const Call& call) {
   } catch (const std::exception& thrown) {
     throw KernelThrew(std::string("the kernel threw: ") + thrown.what());
   } catch (...) {
-    throw KernelThrew("the kernel threw something that is no std::exception");
+    throw KernelThrew("the kernel threw something that is not a std::exception");
   }
 }
 

@@ -325,7 +325,7 @@ Judgement TensorSystem::judge(const Resolved& r, const Trace& run, const JudgePo
                               std::vector<OperatorOracle>* oracles) const {
   if (run.given != Given{})
     throw Error(
-        fmt::format("judge: metadata 'given' is of the recurrent family, and {} is none of it", r.c.system));
+        fmt::format("judge: metadata 'given' belongs to the recurrent family, but {} does not", r.c.system));
   return judge_tensors(r, *this, calls(r, run.native), run.inputs, by_sequence(run.outputs), policy, oracles);
 }
 

@@ -63,7 +63,7 @@ class ProbedLimits(unittest.TestCase):
                 self.assertEqual(found["refused_by_values"], "")
                 self.assertFalse([why for why in found["refused"] if why.startswith("dense")])
                 if first:
-                    self.assertIn('declare   "limits":["dk = 128"], or ?limits=dk = 128 behind', page)
+                    self.assertIn('declare   "limits":["dk = 128"], or ?limits=dk = 128 after', page)
 
     def test_a_convention_is_read_inside_the_limits(self):
         code, found, page = self.diagnose("assert (dk, dv) == (128, 128) and T % 16 == 0", "S *= 0", page_too=False)

@@ -361,7 +361,7 @@ bad 'file/points' fuzz --device cpu --system l2norm --max-cases 2 --checkpoint f
 absent never
 mkdir odd_corpus
 mkfifo odd_corpus/retention.txt
-bad 'is no file' gate --corpus odd_corpus --max-cases 1
+bad 'is not a file' gate --corpus odd_corpus --max-cases 1
 bad 'no_corpus' gate --corpus no_corpus --max-cases 1
 
 # Baseline: the same run agrees with itself, a smaller ratio in it is growth, another schema is refused.

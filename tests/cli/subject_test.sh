@@ -205,7 +205,7 @@ grep -q '"verdict":"flaky"' again.jsonl && complain 'a failure is flaky because 
 
 # The second call finds the answer that was not requested.
 run 5 gate --subject "$subject twice" --kernel "$name" --where T=33 --max-cases 20
-says 'answers once'
+says 'answer once'
 # Started once, and never again: three tries a process, and reports of all cases.
 cat >mayfly <<END
 #!/bin/sh
@@ -254,7 +254,7 @@ bad 'must go to stderr' repro --subject "$subject prints" "$line"
 bad 'protocol' repro --subject "$subject protocol" "$line"
 bad "'colour'" repro --subject "$subject key" "$line"
 bad 'ln log2' repro --subject "$subject none '{\"decay\":\"e\"}'" "$line"
-bad 'no convention' repro --subject "$subject none '{\"decoy\":\"ln\"}'" "$line"
+bad 'not a convention' repro --subject "$subject none '{\"decoy\":\"ln\"}'" "$line"
 bad 'does not survive' repro --subject "$subject none '{\"scale\":\"folded\",\"l2norm\":\"in_kernel\"}'" "$line"
 bad 'or fp32' repro --subject "$subject none '{\"dtypes\":{\"final_state\":\"bf16\"}}'" "$line"
 bad 'no such contract' repro --subject "$subject none {} $name wrong" "$line"

@@ -100,7 +100,7 @@ sweep=(sweep --quick --threads 1)
 bad 'known: chunk' "${sweep[@]}" --series wrong --out made
 bad 'no such system' "${sweep[@]}" --system wrong --out made
 bad 'no chunked form' "${sweep[@]}" --system rms_norm --out made
-bad 'no chunked kernel' "${sweep[@]}" --kernel cpu.retention.recurrent --out made
+bad 'not a chunked kernel' "${sweep[@]}" --kernel cpu.retention.recurrent --out made
 bad '--threads' "${sweep[@]}" --threads 0 --out made
 bad 'schema 2' "${sweep[@]}" --series width --out schema.jsonl
 bad 'damaged.jsonl:3' "${sweep[@]}" --series width --out damaged.jsonl

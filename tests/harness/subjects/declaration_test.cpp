@@ -102,11 +102,11 @@ TEST(Declaration, BadOnesAreNamed) {
   };
   EXPECT_EQ(lacking(refused("\"linear\"", "\"linaer\""), "ln log2 linear raw"), "");
   EXPECT_NE(refused("\"protocol\":1", "\"protocol\":2").find("protocol"), std::string::npos);
-  EXPECT_NE(refused("\"decay\"", "\"decoy\"").find("'decoy' is no convention"), std::string::npos);
+  EXPECT_NE(refused("\"decay\"", "\"decoy\"").find("'decoy' is not a convention"), std::string::npos);
   EXPECT_NE(refused("\"strided\":true", "\"strided\":1").find("true or false"), std::string::npos);
   EXPECT_NE(refused("[\"bf16\"]", "[]").find("no \"contracts\""), std::string::npos);
   EXPECT_NE(refused("[\"bf16\"]", "[3]").find("not a string"), std::string::npos);
-  EXPECT_NE(refused("\"system\":\"gated", "\"system\":\"\\ngated").find("holds a control character"),
+  EXPECT_NE(refused("\"system\":\"gated", "\"system\":\"\\ngated").find("contains a control character"),
             std::string::npos);
   EXPECT_NE(refused("\"scale\":\"dk\"", "\"scale\":\"folded\"").find("does not survive"), std::string::npos);
   const std::string norm = R"("l2norm":"in_kernel")";

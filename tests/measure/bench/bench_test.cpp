@@ -315,7 +315,7 @@ TEST(Bench, APeerThatTalksNonsenseCostsOnlyTheRatio) {
   Case c = parse_case(kSmall + " kernel=cpu.gated_delta_rule.chunked");
   const KernelTable table(kernels());
   const BenchResult result = Bench(table, quick()).run(c, kCeilings, &peer);
-  EXPECT_NE(result.problem.find("no JSON object"), std::string::npos);
+  EXPECT_NE(result.problem.find("not a JSON object"), std::string::npos);
   EXPECT_EQ(result.timed.record.judgement.verdict, Verdict::pass);
   EXPECT_GT(result.timed.time.median, 0.0);
   EXPECT_TRUE(std::isnan(result.timed.peer_ratio));
