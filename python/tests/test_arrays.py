@@ -20,7 +20,7 @@ def tensor(dtype, shape=(2, 3), strides=(5, 1), offset=256, name="o"):
 
 
 class Library:
-    """What holds of every library; `wide` makes an array of its own of a numpy array in fp32 or fp64."""
+    """Tests that hold for every library; `wide` makes an array of the library from a numpy array in fp32 or fp64."""
 
     name = None
 

@@ -395,7 +395,7 @@ class Judged(Folder):
                 self.readable(traces)
 
     def readable(self, traces):
-        """By their package where it is here; else by what it asks for."""
+        """Checked by their package if it is installed, or else by what it requires."""
         for row in traces:
             said = row["evaluation"]
             self.assertEqual("correctness" in said, said["status"] in ("PASSED", "INCORRECT_NUMERICAL"))

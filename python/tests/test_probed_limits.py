@@ -1,5 +1,5 @@
-"""`samestate diagnose` of functions that take few sizes and do not say so: the limits are proposed, and the conventions are read
-inside them. What a function refuses by its values is no limit."""
+"""`samestate diagnose` for functions that take few sizes without declaring it: the limits are proposed, and the
+conventions are read inside them. A call that a function refuses because of its values is not a limit."""
 import json
 import os
 import subprocess

@@ -217,7 +217,7 @@ class Conversation(unittest.TestCase):
         self.assertNotIn("float_environment", judge.ready["about"])
         for name, words in {"rounds_down": "rounding toward minus infinity, x87 rounding toward minus infinity",
                             "flushes": "flush-to-zero (FTZ) on, denormals-are-zero (DAZ) on"}.items():
-            for _ in range(2):  # what the first call left is no matter of the second
+            for _ in range(2):  # the second call does not depend on what the first call left
                 answer, _, _ = family_run(judge, f"hostile.{name}.recurrent", "linear_attention")
                 self.assertEqual((answer["type"], answer.get("environment")), ("error", True), answer)
                 self.assertIn(words + ";", answer["reason"])
@@ -303,7 +303,7 @@ class Conversation(unittest.TestCase):
 
 
 class Start(unittest.TestCase):
-    """What cannot be served ends with exit 2 and one line."""
+    """A subject that cannot be served ends with exit 2 and one line."""
 
     def fails(self, *words):
         child = subprocess.run([sys.executable, "-m", "samestate.serve", *words], stdin=subprocess.DEVNULL,
