@@ -99,7 +99,8 @@ IMITATED = [
 ]
 
 
-# Every width is 128, and an imitation computes it token by token within a second.
+# Limits for rules whose widths are all 128, such that an imitation computes a case token by token within a
+# second.
 WIDE_RULES = ("T <= 80", "B <= 2", "Hv <= 20")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the command says of itself: the screen of a call without a verb, help, version, the manual page and completion. Each check
-# is shown a text with a fault, and has to see it.
+# Tests what the command says about itself: the screen of a call without a verb, help, version, the manual
+# page and completion. Each check is also shown a text with a fault, which it has to see.
 # usage: help_test.sh SAMESTATE
 set -uo pipefail
 

@@ -242,7 +242,7 @@ TEST(Plan, ReachesWhatOnceSurvived) {
   EXPECT_TRUE(reaches("cpu.rms_norm.fused", [](const Case& c) { return c.layout == "page_end"; }));
 }
 
-// Of 512 bugs that two independent people planted, these classes survived: sizes that never occurred
+// Two independent people planted 512 bugs, and these classes survived: sizes that never occurred together.
 // together.
 TEST(Plan, ReachesWhereTwoStrangersBugsLived) {
   const KernelTable table(kernels(), operator_kernels());

@@ -11,9 +11,9 @@
 ///   R = beta V - beta e^G (K S)        V' = T R         (without the delta rule V' = V)
 ///   O = scale e^G (Q S) + P V'         S <- e^{G_C} S + K^T (e^{G_C - G} V')
 ///
-/// What depends on the keys alone (T, P, the gates) is prepared by one kind of warpgroup, what depends on the state by
-/// another: few heads by helper blocks that publish it in global memory (L2) and state blocks of 64 value columns
-/// (split.cuh), many heads in one block (fused.cuh).
+/// One kind of warpgroup prepares what depends only on the keys (T, P, the gates), and another what depends on the
+/// state. With few heads, helper blocks publish the former in global memory (L2), and state blocks take 64 value
+/// columns each (split.cuh); with many heads, both kinds are in one block (fused.cuh).
 namespace samestate::cuda {
 
 inline constexpr int kChunk = kTileRows;
