@@ -59,7 +59,7 @@ for row in "${table[@]}"; do
   fi
 done
 
-# A kernel that does not fit: which key, and what would.
+# A kernel that does not fit the line: the message names the key, and what would fit.
 p='v1 retention form=packed lengths=3,4'
 d='v1 retention form=decode T=4 prefill=2'
 table=(

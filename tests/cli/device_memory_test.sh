@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A kernel behind samestate/subject.h whose tensors lie in the device's memory (examples/subject_cuda), on a stand-in for
-# libcuda.so.1 where what is on a stream is done when somebody waits, and who reads device memory on the host dies.
+# A kernel that uses samestate/subject.h and keeps its tensors in the device's memory (examples/subject_cuda),
+# on a stand-in for libcuda.so.1 in which work on a stream is done only when it is waited for, and a host that
+# reads device memory dies.
 # usage: device_memory_test.sh SAMESTATE SUBJECT DRIVER
 set -uo pipefail
 
@@ -27,7 +28,7 @@ patience=60
 run 0 repro --subject "$subject" "$line"
 says 'verdict   pass'
 
-# FAULT|CODE|WORD: each is a verdict of its case.
+# FAULT|CODE|WORD: each fault is a verdict of its case.
 while IFS='|' read -r fault expected word; do
   FAULT=$fault run "$expected" repro --subject "$subject" "$line"
   grep -qF -- "$word" out || complain "$fault: does not say '$word'"
@@ -48,7 +49,7 @@ says 'nan'
 FAULT=breaks run 5 gate --subject "$subject" --kernel "$name" --max-cases 6
 says 'crash 6'
 
-# No device, and too little memory on it.
+# There is no device, or too little memory on it.
 CUDA_VISIBLE_DEVICES='' run 77 repro --subject "$subject" "$line"
 says 'sees no device'
 FAKE_MEMORY=1000 run 77 repro --subject "$subject" "$line"
@@ -56,7 +57,7 @@ says 'bytes device'
 
 FAULT=on_cpu bad 'say "device": "cuda" too' repro --subject "$subject" "$line"
 FAULT=on_moon bad 'known: host, cuda' repro --subject "$subject" "$line"
-# A process cannot be given it.
+# A kernel in a process of its own cannot be given device memory.
 cat >program <<'END'
 #!/bin/sh
 read hello

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Libraries that exit, crash, hang, register handlers, start threads, change control registers and write to descriptors
-# when they are loaded, asked or called, as a plugin in C++ and as a library in C: the judge's exit code, reports and run
-# file are its own, and it says what the library did.
+# Libraries that exit, crash, hang, register handlers, start threads, change control registers and write to
+# descriptors when they are loaded, asked or called, as a plugin in C++ and as a library in C. The judge's
+# exit code, reports and run file are unaffected, and it says what the library did.
 # usage: hostile_test.sh SAMESTATE PLUGIN SOURCE_DIR
 set -uo pipefail
 
@@ -89,7 +89,8 @@ for door in "${doors[@]}"; do
   ! kill -0 "$(cat orphan)" 2>/dev/null || complain 'orphan: a process of the kernel goes on'
   rm -f orphan
 
-  # Control registers: a failure of gate environment that names the field, and no other verdict than the kernel's own.
+  # Changed control registers are a failure of the gate environment that names the field, and the kernel's own
+  # verdict is not changed otherwise.
   for what in 'rounding|rounding toward plus infinity' 'ftz|flush-to-zero (FTZ) on' 'daz|denormals-are-zero (DAZ) on' \
     'masks|exceptions unmasked' 'x87|x87 precision of 53 bits' 'rounding_at_load|rounding toward plus infinity' \
     'ftz_at_load|flush-to-zero (FTZ) on, denormals-are-zero (DAZ) on'; do
@@ -104,7 +105,8 @@ for door in "${doors[@]}"; do
   [[ "$(grep '"verdict":"fail"' many.jsonl | grep -vc '"gate":"environment"')" -eq 0 ]] ||
     complain 'a changed environment reached another verdict'
 
-  # SIGTERM and SIGHUP, while a kernel hangs: the reports are written and its processes ended, within ten seconds.
+  # After SIGTERM and SIGHUP, while a kernel hangs, the reports are written and the kernel's processes ended
+  # within ten seconds.
   for signal in TERM HUP INT; do
     set -m # or what runs in the background ignores the interrupt
     HOSTILE=hang_in_call "$samestate" gate $door --max-cases 60 --threads 2 --jsonl hung.jsonl --junit hung.xml \
@@ -141,7 +143,7 @@ for name in trial partial; do
 done
 [[ -z "$(find . -name '.samestate-*')" ]] || complain 'left a file under a fresh name'
 
-# Without any of the three standard descriptors.
+# The command runs without any of the three standard descriptors.
 around=(bash -c 'exec "$@" <&- >&- 2>&-' bash)
 attempt gate ${doors[0]} --max-cases 5 --jsonl closed.jsonl --junit closed.xml
 [[ $code -eq 0 ]] || complain "descriptors 0 to 2 closed: exit $code"

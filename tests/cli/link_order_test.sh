@@ -4,7 +4,7 @@
 # proofs' version. usage: link_order_test.sh SAMESTATE ORACLES.a PROOFS.a
 set -euo pipefail
 
-# Names and sizes of the functions that a linker takes from any unit.
+# Prints names and sizes of the functions that a linker takes from any unit.
 weak() { nm -S --defined-only "$1" 2>/dev/null | awk '$3 == "W" { print $4, $2 }' | sort -u; }
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT

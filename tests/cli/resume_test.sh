@@ -17,7 +17,8 @@ run 0 "${search[@]}"
 run 0 "${search[@]}" --resume
 says '4 checkpoint'
 
-# A search that ended before its checkpoint held anything is begun, from no file, an empty one and half a first line.
+# A search that ended before its checkpoint contained anything begins anew, from no file, an empty one and
+# half a first line.
 head -c 20 cases.txt >half.txt
 : >empty.txt
 for file in absent empty half; do
@@ -67,7 +68,7 @@ bad '2 runs' "${gate[@]}" --jsonl twice.jsonl --resume
 bad 'sweep run' "${gate[@]}" --jsonl sweep.jsonl --resume
 bad "max-cases '2' '3'" gate --system rms_norm --max-cases 3 --jsonl whole.jsonl --resume
 bad '--resume' gate --system l2norm --max-cases 2 --jsonl whole.jsonl --resume
-# One that is empty or not there holds nothing yet: the run begins, and says so.
+# A file that is empty or does not exist contains nothing yet: the run begins, and says so.
 : >empty.jsonl
 for file in empty absent; do
   run 0 "${gate[@]}" --jsonl $file.jsonl --resume

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# `samestate tolerance` on every system: figures in order (measured below what a correct kernel may have), a plain test
-# that the kernel passes, --json, --table; and that a figure means something: a contract with more rounding has more of it.
+# `samestate tolerance` on every system: figures are in order (measured below what a correct kernel may have),
+# a plain test passes the kernel, --json and --table work, and a figure means something: a contract with more
+# rounding has larger errors.
 # usage: tolerance_test.sh SAMESTATE
 set -uo pipefail
 
 source "$(dirname "$0")/prelude.sh"
-# field NAME FILE: the first number of that name.
+# field NAME FILE: prints the first number of that name.
 field() { grep -m1 -oE "\"$1\": [^,}]*" "$2" | sed 's/.*: //'; }
 less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a + 0 <= b + 0) }'; }
 
-# Every system with a kernel here.
+# Covers every system with a kernel on this machine.
 for line in $("$samestate" list kernels --json | grep -oE '"kernel": "cpu\.[^"]*"' | cut -d'"' -f4); do
   system="$(cut -d. -f2 <<<"$line")"
   form="$(cut -d. -f3 <<<"$line")"
   attempt tolerance "v1 $system form=$form T=12" --kernel "$line" --seeds 2 --mutants 0 --json
-  # A kernel of another contract than fp32, or limits of its own.
+  # The kernel has another contract than fp32, or limits of its own.
   [[ $code -eq 0 ]] || { grep -q "samestate: $line\|contract" err || complain "exit $code"; continue; }
   says '"rtol"'
   echo "$system" >>covered
@@ -65,7 +66,7 @@ run 0 tolerance 'v1 gated_delta_rule contract=tf32_fused T=20 dk=4 dv=4' --seeds
 says 'tight known none'
 says 'gated_delta_rule form=chunked contract=tf32_fused'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
-# All tokens in the chunk of one rank.
+# All tokens are in the chunk of one rank.
 run 0 tolerance 'v1 retention form=sequence_parallel ranks=2 T=20 dk=4 dv=4' --seeds 1
 says 'mutants right values'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
@@ -73,7 +74,8 @@ says 'mutants right values'
 bad 'law' tolerance 'v1 retention law=split'
 run 0 tolerance 'v1 rms_norm form=fused T=16 D=64 contract=bf16' --mutants 10s
 says 'assert_close'
-# No tight test is wider than the one that no correct kernel fails: of an output that is rounded once it would be.
+# No tight test is wider than the one that no correct kernel fails, which it would be for an output that is
+# rounded once.
 run 0 tolerance 'v1 rms_norm form=fused T=16 D=64 contract=bf16' --mutants 0 --json
 less "$(field atol out)" "$(field bound_atol out)" || complain 'the tight atol is above the safe one'
 less "$(field rms_ratio out)" "$(field bound_rms_ratio out)" || complain 'the tight RMS ratio is above the safe one'
@@ -101,7 +103,7 @@ for norm in max rms rel; do
     says 'observed final_state: is as expected'
   done
 done
-# Seeds side by side give what they give one after the other.
+# Seeds that run at once give the same result as one after the other.
 run 0 tolerance "$case" --seeds 3 --threads 1 --mutants 0
 cp out one
 run 0 tolerance "$case" --seeds 3 --threads 3 --mutants 0

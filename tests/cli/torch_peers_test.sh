@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Public kernels that need torch (docs/lookup/peers.md): Hugging Face's functions in fp32 and 16 bits, flash-linear-attention's in
-# Triton's interpreter, a hundred cases each. Of packages that are not there the part is skipped, with the reason; nothing
-# is installed, since torch is gigabytes: SAMESTATE_TORCH_PYTHON names a Python that has it.
+# Public kernels that need torch (docs/lookup/peers.md): Hugging Face's functions in fp32 and 16 bits,
+# flash-linear-attention's in Triton's interpreter, with a hundred cases each. If a package is not installed,
+# its part is skipped with the reason; nothing is installed, since torch takes gigabytes:
+# SAMESTATE_TORCH_PYTHON names a Python that has it.
 # usage: torch_peers_test.sh SAMESTATE PYTHON
 set -uo pipefail
 
@@ -13,7 +14,7 @@ patience=3000
 export PYTHONPATH="$here/../../python" SAMESTATE_PYTHON="$python" PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 
 parts=0
-# has MODULE...: whether the Python imports them all
+# has MODULE...: succeeds if the Python imports all of them
 has() {
   local said
   if said="$("$python" -c "import importlib; [importlib.import_module(m) for m in '$*'.split()]" 2>&1)"; then
@@ -23,7 +24,7 @@ has() {
   printf 'skipped: %s: %s\n' "$*" "$(tail -1 <<<"$said")"
   return 1
 }
-# passes SPEC [ARGUMENT...]: of a hundred cases none fails, and most are judged
+# passes SPEC [ARGUMENT...]: checks that of a hundred cases none fails, and most are judged
 passes() {
   local spec="$1"
   shift

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A release's files as their users meet them: the wheel, the .deb and the tarball, of a command that is built already. Each is
-# installed where PATH leads to neither the build nor a compiler, holds the command, what that reads, its pages and its libraries
-# with their licences, and judges a kernel in Python. What cannot be built says what is missing. Skipped, with the reason, where
-# no wheel can be built.
+# A release's files as their users meet them: the wheel, the .deb and the tarball of a command that is built
+# already. Each is installed where PATH leads to neither the build nor a compiler, and contains the command,
+# the data that it reads, its pages and its libraries with their licences, and judges a kernel in Python. A
+# part that cannot be built says what is missing. Skipped, with the reason, if no wheel can be built.
 # usage: wheel_test.sh SAMESTATE PYTHON BUILD FOLDER: FOLDER keeps the environment from one run to the next
 set -uo pipefail
 
@@ -31,7 +31,7 @@ wheel() {
   mkdir -p "$1"
   pip wheel --quiet --no-deps --no-build-isolation -w "$1" "${@:2}" "$root/python" >err || complain 'no wheel'
 }
-# inside PATH COMMAND...: with that PATH and no other variable that leads to the build or a compiler.
+# inside PATH COMMAND...: runs it with that PATH and no other variable that leads to the build or a compiler.
 python_path=
 inside() {
   checks=$((checks + 1))
@@ -49,7 +49,8 @@ def l2(x):
 END
 sed 's/return (/return np.float32(1.01) * (/' mine.py >wrong.py
 
-# used WHAT PATH SHARE: the command that PATH leads to judges a right kernel and a wrong one, has the corpus, and SHARE its pages.
+# used WHAT PATH SHARE: checks that the command that PATH leads to judges a correct kernel and a wrong one,
+# has the corpus, and that SHARE has its pages.
 used() {
   inside "$2" samestate --version
   [[ $code -eq 0 && "$(cat out)" == "$("$samestate" --version)" ]] || complain "$1: it is not the command"
