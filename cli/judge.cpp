@@ -112,9 +112,9 @@ Command add_judge(CLI::App& app) {
       reports->timeout = seconds_of("--timeout", *timeout);
       if (has_captured_calls(*file)) return judge_captured_folder(*reports, *captured);
       if (captured->any())
-        throw Error(
-            *file +
-            ": there is no calls.jsonl in it; the options of captured calls need a folder that samestate.capture wrote");
+        throw Error(*file +
+                    ": there is no calls.jsonl in it; the options of captured calls need a folder that "
+                    "samestate.capture wrote");
       return judge_folder(*reports);
     }
     if (captured->any())
@@ -125,7 +125,8 @@ Command add_judge(CLI::App& app) {
     if (const std::filesystem::path parent = std::filesystem::absolute(*file).parent_path();
         std::filesystem::path(*file).filename().string().starts_with("call-") && has_captured_calls(parent))
       throw Error(
-          fmt::format("{}: this is a call that samestate.capture recorded, and calls.jsonl in its folder describes it; run "
+          fmt::format("{}: this is a call that samestate.capture recorded, and calls.jsonl in its folder "
+                      "describes it; run "
                       "samestate judge {}",
                       *file, shell_quoted(parent.string())));
     const auto judged = [&] {

@@ -73,7 +73,8 @@ CapturedFolder declared(const fs::path& folder, const CapturedOptions& options) 
         const nlohmann::json number =
             nlohmann::json::parse(epsilon->second, nullptr, /*allow_exceptions=*/false);
         if (!number.is_number())
-          throw Error(fmt::format("--l2norm-epsilon {}: write a number, such as 1e-6", quote(epsilon->second, 40)));
+          throw Error(
+              fmt::format("--l2norm-epsilon {}: write a number, such as 1e-6", quote(epsilon->second, 40)));
         json["conventions"]["l2norm_epsilon"] = number;
       }
       function.declaration = captured_declaration(json.dump());
@@ -215,7 +216,8 @@ void add_captured_options(CLI::App& app, CapturedOptions& options) {
       ->check(named())
       ->group(group);
   app.add_option("--budget", options.budget,
-                 "time of one core for each call; a call that takes longer is judged in part, and its result says which part")
+                 "time of one core for each call; a call that takes longer is judged in part, and its result "
+                 "says which part")
       ->capture_default_str()
       ->group(group);
 }
@@ -224,10 +226,10 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
   const fs::path path(folder.folder);
   const CapturedFolder found = declared(path, options);
   if (found.calls.empty()) {
-    fmt::print(
-        stderr,
-        "samestate: {}: no call was recorded: the function was never called, or not through the name that capture replaced\n",
-        folder.folder);
+    fmt::print(stderr,
+               "samestate: {}: no call was recorded: the function was never called, or not through the name "
+               "that capture replaced\n",
+               folder.folder);
     return kVacuous;
   }
   const double budget = seconds_of("--budget", options.budget);

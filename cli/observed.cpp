@@ -39,8 +39,9 @@ std::string answer_sentence(const ObservedAnswer& a, const Study& study) {
       pair ? fmt::format("{} and {} differ by {:.3g}", record.kernel, study.other, a.expected)
            : fmt::format("{} has {:.3g}", record.kernel, a.expected);
   const std::string of =
-      study.failure.empty() ? made + times_of(a.observed, a.expected)
-                            : fmt::format("{} fails, so its errors say nothing about what to expect", record.kernel);
+      study.failure.empty()
+          ? made + times_of(a.observed, a.expected)
+          : fmt::format("{} fails, so its errors say nothing about what to expect", record.kernel);
   const std::string who =
       pair ? "two correct kernels" : fmt::format("a correct kernel of {}", record.contract);
   const std::string most = fmt::format("{} may {} {:.3g}{}", who, pair ? "differ by" : "have", a.allowed,

@@ -70,13 +70,14 @@ int run_report(const ReportOptions& options) {
     input.sources.push_back({name, read_json_lines(path)});
     const RecordFile& content = input.sources.back().content;
     if (content.runs.empty() && content.points.empty() && content.records.empty() && content.timings.empty())
-      throw Error(path + ": there is no run in it; name a JSON Lines file that gate, fuzz, sweep or bench wrote");
+      throw Error(path +
+                  ": there is no run in it; name a JSON Lines file that gate, fuzz, sweep or bench wrote");
     for (const std::string& sentence : shortcomings(content))
       fmt::print(stderr, "samestate: {}: {}\n", path, sentence);
     if (content.cut_lines > 0) {
       cut += content.cut_lines;
-      fmt::print(stderr, "samestate: {}: {} line(s) are cut off in the middle; the complete ones are shown\n", path,
-                 content.cut_lines);
+      fmt::print(stderr, "samestate: {}: {} line(s) are cut off in the middle; the complete ones are shown\n",
+                 path, content.cut_lines);
     }
     if (content.points.empty() && content.records.empty() && content.timings.empty())
       fmt::print(stderr, "samestate: {}: it contains no case, no point and no timing\n", path);
@@ -115,7 +116,8 @@ int run_report(const ReportOptions& options) {
 Command add_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
   app.footer(
-      "Reads what `sweep`, `gate --jsonl`, `fuzz` and `bench --jsonl` recorded. It computes nothing again, so "
+      "Reads what `sweep`, `gate --jsonl`, `fuzz` and `bench --jsonl` recorded. It computes nothing again, "
+      "so "
       "that a report can be made on a machine without the kernels. It writes index.html (a single file that "
       "opens from disk), the numbers as CSV and JSON, and the plots as SVG.\n\n"
       "  samestate sweep && samestate report out/sweep.jsonl out/gate.jsonl --out out/report\n"
@@ -128,15 +130,19 @@ Command add_report(CLI::App& app) {
       "kernels have changed since they were timed. timings.csv contains all of them.\n\n"
       "The exit code is 0 if the report was written, 2 for bad input, and 3 if the files contain no case, no "
       "point and no timing.");
-  app.add_option("files", options->files, "JSON Lines files that sweep, gate, fuzz or bench wrote")->required();
+  app.add_option("files", options->files, "JSON Lines files that sweep, gate, fuzz or bench wrote")
+      ->required();
   app.add_option("--out", options->out, "the folder to write to")->capture_default_str();
-  app.add_option("--title", options->title, "heading of the page, which says what was recorded")->capture_default_str();
-  app.add_option("--mutants", options->mutants, "add the table of mutants from this output of `samestate mutants --json`");
-  app.add_option("--equations", options->equations, "add the ledger from this output of `samestate equations --json`");
-  app.add_option(
-      "--evidence", options->evidence,
-      "show all recorded runs on devices in this folder (default: those of this build, for the kernels in the "
-      "files)");
+  app.add_option("--title", options->title, "heading of the page, which says what was recorded")
+      ->capture_default_str();
+  app.add_option("--mutants", options->mutants,
+                 "add the table of mutants from this output of `samestate mutants --json`");
+  app.add_option("--equations", options->equations,
+                 "add the ledger from this output of `samestate equations --json`");
+  app.add_option("--evidence", options->evidence,
+                 "show all recorded runs on devices in this folder (default: those of this build, for the "
+                 "kernels in the "
+                 "files)");
   app.add_flag("--no-evidence", options->no_evidence, "leave the recorded runs out");
   app.add_flag("--no-plots", options->no_plots, "make tables only; this does not need gnuplot");
   return [options] { return run_report(*options); };

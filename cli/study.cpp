@@ -84,7 +84,8 @@ void hold_against(OneSeed& one, const TolerancesOfCase& other) {
     output.limit.rms += at->limit.rms;
     output.limit.row += at->limit.row;
     output.worst_case += at->worst_case;
-    output.predicted = std::hypot(output.predicted, at->predicted);  // the two kernels' roundings are independent
+    output.predicted =
+        std::hypot(output.predicted, at->predicted);  // the two kernels' roundings are independent
     output.limit.element += at->limit.element;
     output.measured = {};
   }

@@ -69,8 +69,8 @@ std::string nothing_tried(const Case& c, const BlindSpot& blind) {
     return fmt::format("all {} mutants that were tried give the right values on these data{}", blind.tried,
                        left);
   if (blind.unreached == blind.all)
-    return fmt::format("there was no time for any of the {} mutants of {}; give more with --mutants", blind.all,
-                       c.system);
+    return fmt::format("there was no time for any of the {} mutants of {}; give more with --mutants",
+                       blind.all, c.system);
   return fmt::format("none of the {} mutants of {} applies to a case of form={} contract={}{}",
                      blind.all - blind.unreached, c.system, c.form, c.contract, left);
 }
@@ -113,7 +113,8 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind, s
   const std::string beside = pair ? "other" : "expected";
   if (!study.failure.empty()) {
     out += fmt::format(
-        "plain tests, as tight as this kernel allows: none, because the kernel fails, and a test made from its "
+        "plain tests, as tight as this kernel allows: none, because the kernel fails, and a test made from "
+        "its "
         "errors would pass it\n  {}\n",
         study.failure);
   } else {
@@ -255,8 +256,7 @@ std::string table_text(const Case& c, const KernelTable& table, const StudyOptio
     if (interrupted()) break;
     const Study study = study_of(other, table, options);
     const bool fails = !study.failure.empty();
-    if (fails)
-      failures += fmt::format("fails, so no test is made from it: {}: {}\n", changed, study.failure);
+    if (fails) failures += fmt::format("fails, so no test is made from it: {}: {}\n", changed, study.failure);
     if (!study.vacuous.empty()) vacuous += fmt::format("vacuous: {}: {}\n", changed, study.vacuous);
     judged = judged || study.vacuous.empty();
     for (const Measured& m : study.outputs) {
@@ -277,10 +277,10 @@ std::string table_text(const Case& c, const KernelTable& table, const StudyOptio
   if (json) return with_code(code, list.dump(2) + "\n");
   return with_code(
       code,
-      fmt::format(
-          "case      {}\n{}RMS and element are the largest that were measured over {} seed(s); predicted and at "
-          "most come from the bound; rtol, atol and RMS ratio allow {:g} times what was measured.\n",
-          format_case(c), aligned(rows, columns), options.seeds, kRoom) +
+      fmt::format("case      {}\n{}RMS and element are the largest that were measured over {} seed(s); "
+                  "predicted and at "
+                  "most come from the bound; rtol, atol and RMS ratio allow {:g} times what was measured.\n",
+                  format_case(c), aligned(rows, columns), options.seeds, kRoom) +
           failures + vacuous);
 }
 
@@ -349,7 +349,8 @@ Command add_tolerance(CLI::App& app) {
       "share of the mutants that such a test lets pass on these data.\n\n"
       "  samestate tolerance 'v1 gated_delta_rule T=256 Hv=2 dk=64 contract=bf16'\n"
       "  samestate tolerance 'v1 rms_norm form=fused T=64 D=128 contract=bf16' --json\n"
-      "  samestate tolerance 'v1 retention T=64 dk=32' --table          for other T, chunk, width and contract\n"
+      "  samestate tolerance 'v1 retention T=64 dk=32' --table          for other T, chunk, width and "
+      "contract\n"
       "  samestate tolerance LINE --observed 0.02                       is an error of 0.02 right?\n"
       "  samestate tolerance LINE --against form=recurrent --observed 0.02\n\n"
       "A case of a few thousand tokens and channels takes some seconds per seed, and the mutants take up to "
@@ -361,10 +362,12 @@ Command add_tolerance(CLI::App& app) {
   app.add_option("--kernel", options->kernel, "measure this kernel instead of the one that the line names")
       ->check(named());
   add_plugin_option(app, options->plugins);
-  app.add_option("--seeds", options->seeds, "number of seeds of the data, beginning with the seed of the line")
+  app.add_option("--seeds", options->seeds,
+                 "number of seeds of the data, beginning with the seed of the line")
       ->capture_default_str()
       ->check(CLI::Range(1, 10000));
-  app.add_option("--mutants", options->mutants, "time for running the mutants (0: run none)")->capture_default_str();
+  app.add_option("--mutants", options->mutants, "time for running the mutants (0: run none)")
+      ->capture_default_str();
   app.add_option(
          "--observed", options->observed,
          "an error that you measured, either ERROR of the first output or OUTPUT=ERROR (repeatable); says "
@@ -373,16 +376,18 @@ Command add_tolerance(CLI::App& app) {
       ->allow_extra_args(false)
       ->check(named());
   app.add_option("--norm", options->norm,
-                 "how --observed was measured: max, the largest error of an element; rms, the root of the errors' mean "
+                 "how --observed was measured: max, the largest error of an element; rms, the root of the "
+                 "errors' mean "
                  "square; rel, the 2-norm of the errors divided by that of the output")
       ->capture_default_str()
       ->check(CLI::IsMember({"max", "rms", "rel"}));
-  app.add_option(
-         "--against", options->against,
-         "compare with a second kernel on the same data instead of with the equations; give the keys in which "
-         "its line differs, such as 'form=recurrent contract=fp32'")
+  app.add_option("--against", options->against,
+                 "compare with a second kernel on the same data instead of with the equations; give the keys "
+                 "in which "
+                 "its line differs, such as 'form=recurrent contract=fp32'")
       ->check(named());
-  app.add_flag("--table", options->table, "print a row for the line and for other values of T, chunk, width and contract");
+  app.add_flag("--table", options->table,
+               "print a row for the line and for other values of T, chunk, width and contract");
   app.add_flag("--json", options->json, "machine-readable");
   app.add_option("--threads", options->threads, "number of seeds that run at once")
       ->capture_default_str()

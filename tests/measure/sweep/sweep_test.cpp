@@ -82,7 +82,8 @@ TEST(SweepPlan, NamesWhatThereIsNot) {
   EXPECT_NE(error_of({true, "wrong", "", ""}).find("known: chunk, dendritic"), std::string::npos);
   EXPECT_NE(error_of(only("wrong")).find("no such system"), std::string::npos);
   EXPECT_EQ(lacking(error_of(only("rms_norm")), "rms_norm chunked"), "");
-  EXPECT_NE(error_of({true, "", "", "cpu.retention.recurrent"}).find("not a chunked kernel"), std::string::npos);
+  EXPECT_NE(error_of({true, "", "", "cpu.retention.recurrent"}).find("not a chunked kernel"),
+            std::string::npos);
   EXPECT_NE(error_of({true, "", "", "cpu.selective_scan.blelloch"}).find("not a chunked kernel"),
             std::string::npos);
   EXPECT_NE(error_of({true, "", "", "wrong"}).find("no such kernel"), std::string::npos);
