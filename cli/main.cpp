@@ -77,17 +77,17 @@ int main(int argc, char** argv) {
       "samestate checks linear-attention kernels against float64 and multiprecision references of the "
       "equations they\n"
       "implement, within error bounds that are derived, not tuned.\n\n"
-      "  samestate gate                        check every kernel of this build, as CI does\n"
+      "  samestate gate                        check every kernel, as CI does\n"
       "  samestate gate --plugin mine.so       check the kernels of a plugin of yours\n"
-      "  samestate gate --shard 0/4 ..         check a quarter; samestate merge joins the four\n"
-      "  samestate fuzz --budget 5m            search with fresh cases; shrink a failure to one line\n"
-      "  samestate repro 'v1 retention T=65'   run one case and show everything about it\n"
+      "  samestate gate --shard 0/4 ..         check a quarter; merge joins the four\n"
+      "  samestate fuzz --budget 5m            search for failures and shrink them\n"
+      "  samestate repro 'v1 retention T=65'   run one case and explain its verdict\n"
       "  samestate explain twin                explain a word of the output\n"
-      "  samestate card --kernel NAME          find out what a kernel rounds: its contract\n"
-      "  samestate tolerance 'v1 retention'    say which error to expect, and which rtol and atol to use\n"
-      "  samestate goldens                     check the references against public model code\n"
-      "  samestate equations --verdict erratum show the documents' errors, with counterexamples\n"
-      "  samestate list kernels                list the kernels and the evidence for them\n\n"
+      "  samestate card --kernel NAME          read from outputs what a kernel rounds\n"
+      "  samestate tolerance 'v1 retention'    say which rtol and atol to test with\n"
+      "  samestate goldens                     check references against public code\n"
+      "  samestate equations --verdict erratum  show the documents' errors, with counterexamples\n"
+      "  samestate list kernels                list kernels and their evidence\n\n"
       "Exit codes: 0 pass, 1 numerical failure, 2 bad input, 3 vacuous or too little covered, 4 flaky, 5 "
       "crash,\n"
       "77 nothing could run on this machine.");
@@ -118,8 +118,7 @@ int main(int argc, char** argv) {
       cli::add_identities);
   add("sweep", "measure the error against chunk, length, decay, condition and width", cli::add_sweep);
   add("report", "make one HTML page of recorded runs: error curves, verdicts and evidence", cli::add_report);
-  add("merge", "join the files of a gate's, fuzz's, sweep's or mutants' shards, with the run's verdict",
-      cli::add_merge);
+  add("merge", "join the shards of a gate, fuzz, sweep or mutants run into one result", cli::add_merge);
   add("scale", "compute how long a run would take on a given number of ranks", cli::add_scale);
   add("compare", "show what changed between two recorded runs, case by case", cli::add_compare);
   add("board", "put recorded gates of many kernels into one table, with what changed", cli::add_board);
