@@ -67,7 +67,7 @@ throws|5|ValueError: no
 signal|5|signal 11
 exit|5|exit code 0
 hangs|5|no answer after 4 s, and it was killed; --start-timeout gives the first call of a variant longer
-garbage|5|which is no message
+garbage|5|which is not a message
 floods|5|longer than
 closes|5|no answer after 4 s
 wrong_id|5|lacks "id"
