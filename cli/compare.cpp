@@ -38,7 +38,8 @@ Command add_compare(CLI::App& app) {
       "are counted and do not\n"
       "count as gone. Differences in seeds, shards and options are named.");
   app.add_option("before", options->before, "the JSON Lines file of a gate, fuzz or sweep")->required();
-  app.add_option("after", options->after, "the JSON Lines file of a later run; the two are compared")->required();
+  app.add_option("after", options->after, "the JSON Lines file of a later run; the two are compared")
+      ->required();
   app.add_option("--factor", options->factor, "a ratio may grow by this factor")
       ->capture_default_str()
       ->check(number_in(1.0, 1e12));
