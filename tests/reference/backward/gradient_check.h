@@ -202,12 +202,13 @@ void expect_gradients(const GradientCheck<Forward>& check, const Backward& backw
                          check.template directions<Decimal50>(backward),
                          check.template differences<Decimal50>(backward)};
   const char* ways[] = {"elements", "directions", "differences"};
+  const int call = testing::UnitTest::GetInstance()->current_test_info()->result()->test_property_count() / 6;
   for (int i = 0; i < 3; ++i) {
     EXPECT_LE(of64[i], float64) << ways[i];
     EXPECT_LE(of50[i], 1e-45) << ways[i];
-    testing::Test::RecordProperty(std::string("float64_") + ways[i], std::to_string(of64[i] * 1e16) + "e-16");
-    testing::Test::RecordProperty(std::string("fifty_digits_") + ways[i],
-                                  std::to_string(of50[i] * 1e50) + "e-50");
+    const std::string name = std::string(ways[i]) + "_" + std::to_string(call);
+    testing::Test::RecordProperty(name + "_float64", std::to_string(of64[i] * 1e16) + "e-16");
+    testing::Test::RecordProperty(name + "_fifty_digits", std::to_string(of50[i] * 1e50) + "e-50");
   }
 }
 
