@@ -25,6 +25,32 @@ template <class Scalar>
   return dl;
 }
 
+namespace detail {
+
+/// The cotangent of a router's probabilities, [T, N], zeros if nothing reads them. Throws Error unless it and
+/// d_weights, [T, K], fit the routing.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> router_cotangent(const Routing<Scalar>& routing, const Matrix<Scalar>& d_weights,
+                                              const Matrix<Scalar>& d_probabilities) {
+  const Index T = routing.probabilities.rows();
+  const Index N = routing.probabilities.cols();
+  const Index K = routing.experts.cols();
+  require_selection(routing.experts, T, N);
+  const bool fits =
+      d_probabilities.size() == 0 || (d_probabilities.rows() == T && d_probabilities.cols() == N);
+  if (d_weights.rows() != T || d_weights.cols() != K || !fits) {
+    throw Error("router: the cotangent of the weights is " + std::to_string(d_weights.rows()) + " x " +
+                std::to_string(d_weights.cols()) + " for " + std::to_string(T) + " x " + std::to_string(K) +
+                ", that of the probabilities " + std::to_string(d_probabilities.rows()) + " x " +
+                std::to_string(d_probabilities.cols()) + " for " + std::to_string(T) + " x " +
+                std::to_string(N));
+  }
+  if (d_probabilities.size() != 0) return d_probabilities;
+  return Matrix<Scalar>::Zero(T, N);
+}
+
+}  // namespace detail
+
 /// The gradient of the logits. d_weights: [T, K] of the chosen experts' weights; d_probabilities: [T, N] of
 /// the router's probabilities, or 0 x 0 if nothing reads them (the auxiliary loss does). Renormalised weights
 /// are a softmax of the chosen logits, since the softmax over all experts cancels: dl = w (dw - <w, dw>)
@@ -35,20 +61,8 @@ template <class Scalar>
                                             const Matrix<Scalar>& d_weights,
                                             const Matrix<Scalar>& d_probabilities = {}) {
   const Index T = routing.probabilities.rows();
-  const Index N = routing.probabilities.cols();
   const Index K = routing.experts.cols();
-  require_selection(routing.experts, T, N);
-  const bool fits =
-      d_probabilities.size() == 0 || (d_probabilities.rows() == T && d_probabilities.cols() == N);
-  if (d_weights.rows() != T || d_weights.cols() != K || !fits) {
-    throw Error("route_backward: the cotangent of the weights is " + std::to_string(d_weights.rows()) +
-                " x " + std::to_string(d_weights.cols()) + " for " + std::to_string(T) + " x " +
-                std::to_string(K) + ", that of the probabilities " + std::to_string(d_probabilities.rows()) +
-                " x " + std::to_string(d_probabilities.cols()) + " for " + std::to_string(T) + " x " +
-                std::to_string(N));
-  }
-  Matrix<Scalar> dp =
-      d_probabilities.size() != 0 ? d_probabilities : Matrix<Scalar>(Matrix<Scalar>::Zero(T, N));
+  Matrix<Scalar> dp = detail::router_cotangent(routing, d_weights, d_probabilities);
   const bool literal = mode == TopKWeights::literal;
   for (Index t = 0; literal && t < T; ++t) {
     for (Index r = 0; r < K; ++r) dp(t, routing.experts(t, r)) += d_weights(t, r);
@@ -60,6 +74,26 @@ template <class Scalar>
     for (Index r = 0; r < K; ++r) dl(t, routing.experts(t, r)) += chosen(t, r);
   }
   return dl;
+}
+
+/// The gradient of the logits for DeepSeek-V3's router: with s = sigma(logits) and w = scaling s / sum s over
+/// the chosen, ds = scaling (dw - <w, dw> / scaling) / sum s there, plus d_scores, and dl = ds s (1 - s). The
+/// bias of the choice has no gradient. d_scores: [T, N] of s, or 0 x 0. Throws Error if the sizes disagree.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> route_group_limited_backward(const Routing<Scalar>& routing,
+                                                          const Scalar& scaling,
+                                                          const Matrix<Scalar>& d_weights,
+                                                          const Matrix<Scalar>& d_scores = {}) {
+  const Matrix<Scalar>& s = routing.probabilities;
+  Matrix<Scalar> ds = detail::router_cotangent(routing, d_weights, d_scores);
+  for (Index t = 0; t < s.rows(); ++t) {
+    Scalar sum(0);
+    for (Index r = 0; r < d_weights.cols(); ++r) sum += s(t, routing.experts(t, r));
+    const Scalar along = routing.weights.row(t).cwiseProduct(d_weights.row(t)).sum();
+    for (Index r = 0; r < d_weights.cols(); ++r)
+      ds(t, routing.experts(t, r)) += (scaling * d_weights(t, r) - along) / sum;
+  }
+  return ds.cwiseProduct(logistic_slope(routing.logits));
 }
 
 /// The gradient of the router's probabilities for auxiliary_loss, whose own cotangent is d_loss: alpha N f_i

@@ -304,8 +304,8 @@ std::vector<Identity> backward_identities() {
        "D^T k",
        equal, []<class Scalar>(std::uint64_t seed) { return reverse_of_inner_product_step<Scalar>(seed); }},
       {"TTT-5a", "backward_ridge_step", "test_time_training",
-       "reverse of retention = a step on the ridge loss from D with the target 0: dS = gamma D",
-       equal, []<class Scalar>(std::uint64_t seed) { return reverse_of_ridge_step<Scalar>(seed); }},
+       "reverse of retention = a step on the ridge loss from D with the target 0: dS = gamma D", equal,
+       []<class Scalar>(std::uint64_t seed) { return reverse_of_ridge_step<Scalar>(seed); }},
       {"DELTA-2a", "backward_squared_step", "test_time_training",
        "reverse of the delta rule = a step on the squared loss from D with the target 0: dS = D - eta k k^T "
        "D",

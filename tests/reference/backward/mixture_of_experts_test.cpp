@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/backward/mixture_of_experts.h"
+#include "reference/group_limited_router.h"
 #include "tests/reference/backward/gradient_check.h"
 
 namespace samestate {
@@ -47,6 +48,39 @@ TEST(RouterBackward, IsTheDerivative) {
       if (K < kExperts) expect_seen(check, route_reverse(K, other), "the other weights");
     }
   }
+}
+
+TEST(RouterBackward, GroupLimited) {
+  GroupLimitedRouter<double> router;
+  router.selection_bias = Vector<double>::LinSpaced(6, -0.2, 0.2);
+  router.groups = 3;
+  router.groups_kept = 2;
+  router.experts_per_token = 3;
+  router.scaling = 2.5;
+  const GradientCheck check({normal(kRouted, 6, 1)}, [&](const auto& x) {
+    using Scalar = ScalarOf<decltype(x)>;
+    const GroupLimitedRouter<Scalar> of{router.selection_bias.cast<Scalar>(), 3, 2, 3, Scalar(2.5)};
+    const auto r = route_group_limited(x[0], of);
+    return std::decay_t<decltype(x)>{r.weights, r.probabilities};
+  });
+  const auto backward = [&](double scaling) {
+    return [=](const auto& x, const auto& d) {
+      using Scalar = ScalarOf<decltype(x)>;
+      const GroupLimitedRouter<Scalar> of{router.selection_bias.cast<Scalar>(), 3, 2, 3, Scalar(2.5)};
+      return std::decay_t<decltype(x)>{
+          route_group_limited_backward(route_group_limited(x[0], of), Scalar(scaling), d[0], d[1])};
+    };
+  };
+  expect_gradients(check, backward(2.5));
+  expect_seen(check, backward(1.0), "the scaling");
+  expect_seen(
+      check,
+      [&](const auto& x, const auto& d) {
+        auto cut = d;
+        cut[1].setZero();
+        return backward(2.5)(x, cut);
+      },
+      "the cotangent of the scores");
 }
 
 // The weight of a single expert is 1 whatever the logits are: no gradient at all, bit for bit.
