@@ -77,9 +77,9 @@ inline constexpr PointRow kChunkBackwardRows[] = {
     {"dG_last", "<S, D> of the last token of a chunk: its products, and their sum."},
     {"dG_of_A", "dM o beta K K^T, before its row and column sums."},
     {"dG", "dG of each token, before the sum that makes dg of it."},
-    {"dv", "dv."},
-    {"dg", "dg."},
-    {"dbeta", "dbeta."},
+    {"dv", "dv of a value head, as it is written."},
+    {"dg", "dg, the sums of dG to the end of its chunk."},
+    {"dbeta", "dbeta, as it is written."},
     {"d_initial_state", "The gradient of the initial state."},
 };
 inline constexpr PointTable chunk_backward{"chunk_backward", PointTier::evaluation, kChunkBackwardRows};
