@@ -41,18 +41,22 @@ std::pair<GatedAttentionParameters<Scalar>, KeyValueCache<Scalar>> gated_of(cons
 }
 
 template <class Scalar>
-RotaryTables<Scalar> gated_tables() {
-  return rotary_tables(kPast, kNow, 2, Scalar(100));
+RotaryTables<Scalar> tables_from(Index position) {
+  return rotary_tables(position, kNow, 2, Scalar(100));
 }
 
-const auto kGatedBackward = [](const auto& x, const auto& d) {
-  using Scalar = ScalarOf<decltype(x)>;
-  const auto [p, cache] = gated_of(x);
-  const auto g = gated_attention_backward(x[0], p, gated_tables<Scalar>(), cache, d[0], {d[1], d[2]});
-  Tensors<Scalar> out{g.hidden};
-  kGatedFields(g.parameters, g.cache, test::FieldWriter<Scalar>(out));
-  return out;
-};
+/// For tokens that begin at `position`, which is kPast.
+auto gated_backward(Index position) {
+  return [position](const auto& x, const auto& d) {
+    using Scalar = ScalarOf<decltype(x)>;
+    const auto [p, cache] = gated_of(x);
+    const auto g =
+        gated_attention_backward(x[0], p, tables_from<Scalar>(position), cache, d[0], {d[1], d[2]});
+    Tensors<Scalar> out{g.hidden};
+    kGatedFields(g.parameters, g.cache, test::FieldWriter<Scalar>(out));
+    return out;
+  };
+}
 
 TEST(GatedAttentionBackward, IsTheDerivative) {
   const Tensors<double> inputs{normal(kNow, kModel, 1), normal(4 * 2 * 4, kModel, 2), normal(8, kModel, 3),
@@ -61,13 +65,14 @@ TEST(GatedAttentionBackward, IsTheDerivative) {
   const GradientCheck check(inputs, [](const auto& x) {
     using Scalar = ScalarOf<decltype(x)>;
     const auto [p, cache] = gated_of(x);
-    const auto y = gated_attention(x[0], p, gated_tables<Scalar>(), cache,
+    const auto y = gated_attention(x[0], p, tables_from<Scalar>(kPast), cache,
                                    [](const AttentionInputs<Scalar>& a) { return softmax_attention(a); });
     return Tensors<Scalar>{y.out, y.cache.k, y.cache.v};
   });
-  test::expect_gradients(check, kGatedBackward, test::kLayerResidual);
+  test::expect_gradients(check, gated_backward(kPast), test::kLayerResidual);
   for (const std::size_t which : {0, 1, 2})
-    test::expect_seen(check, test::without_cotangent(kGatedBackward, which), "a cotangent");
+    test::expect_seen(check, test::without_cotangent(gated_backward(kPast), which), "a cotangent");
+  test::expect_seen(check, gated_backward(kPast - 1), "the position");
 }
 
 const auto kLatentFields = [](auto& w, auto& past, auto&& visit) {
@@ -93,19 +98,17 @@ std::pair<LatentAttentionWeights<Scalar>, LatentCache<Scalar>> latent_weights_of
   return out;
 }
 
-template <class Scalar>
-RotaryTables<Scalar> latent_tables() {
-  return rotary_tables(kPast, kNow, 2, Scalar(100));
+auto latent_backward(Index position) {
+  return [position](const auto& x, const auto& d) {
+    using Scalar = ScalarOf<decltype(x)>;
+    const auto [w, past] = latent_weights_of(x);
+    const auto g =
+        latent_attention_backward(x[0], w, tables_from<Scalar>(position), d[0], past, {d[1], d[2]});
+    Tensors<Scalar> out{g.x};
+    kLatentFields(g.weights, g.past, test::FieldWriter<Scalar>(out));
+    return out;
+  };
 }
-
-const auto kLatentBackward = [](const auto& x, const auto& d) {
-  using Scalar = ScalarOf<decltype(x)>;
-  const auto [w, past] = latent_weights_of(x);
-  const auto g = latent_attention_backward(x[0], w, latent_tables<Scalar>(), d[0], past, {d[1], d[2]});
-  Tensors<Scalar> out{g.x};
-  kLatentFields(g.weights, g.past, test::FieldWriter<Scalar>(out));
-  return out;
-};
 
 TEST(LatentAttentionBackward, IsTheDerivativeOfEveryForm) {
   for (const bool compressed : {false, true}) {
@@ -123,12 +126,13 @@ TEST(LatentAttentionBackward, IsTheDerivativeOfEveryForm) {
       const GradientCheck check(inputs, [=](const auto& x) {
         using Scalar = ScalarOf<decltype(x)>;
         const auto [w, past] = latent_weights_of(x);
-        const auto y = latent_attention(x[0], w, latent_tables<Scalar>(), form, past);
+        const auto y = latent_attention(x[0], w, tables_from<Scalar>(kPast), form, past);
         return Tensors<Scalar>{y.y, y.cache.latent, y.cache.rotary_key};
       });
-      test::expect_gradients(check, kLatentBackward, test::kLayerResidual);
+      test::expect_gradients(check, latent_backward(kPast), test::kLayerResidual);
       for (const std::size_t which : {0, 1, 2})
-        test::expect_seen(check, test::without_cotangent(kLatentBackward, which), "a cotangent");
+        test::expect_seen(check, test::without_cotangent(latent_backward(kPast), which), "a cotangent");
+      test::expect_seen(check, latent_backward(kPast - 1), "the position");
     }
   }
 }

@@ -43,16 +43,6 @@ class FieldWriter {
   Tensors<Scalar>& to_;
 };
 
-/// Lets the seeing of a lost gradient be repeated for each one: `backward` with tensor `which` set to 0.
-template <class Backward>
-[[nodiscard]] auto without_gradient(Backward backward, std::size_t which) {
-  return [=](const auto& x, const auto& d) {
-    auto out = backward(x, d);
-    out.at(which).setZero();
-    return out;
-  };
-}
-
 /// `backward` on cotangents of which tensor `which` is set to 0.
 template <class Backward>
 [[nodiscard]] auto without_cotangent(Backward backward, std::size_t which) {

@@ -52,17 +52,22 @@ TEST(MambaBackward, IsTheDerivative) {
       const auto y = mamba(x[0], w, cache);
       return std::decay_t<decltype(x)>{y.out, y.cache.convolution, y.cache.state};
     });
-    const auto backward = [=](const auto& x, const auto& d) {
-      using Scalar = ScalarOf<decltype(x)>;
-      const auto [w, cache] = mamba_of(x, mode);
-      const auto g = mamba_backward<Scalar>(x[0], w, cache, {d[0], {d[1], d[2]}});
-      Tensors<Scalar> out{g.hidden};
-      kMambaFields(g.weights, g.cache, test::FieldWriter<Scalar>(out));
-      return out;
+    const auto with = [](Discretisation used) {
+      return [used](const auto& x, const auto& d) {
+        using Scalar = ScalarOf<decltype(x)>;
+        const auto [w, cache] = mamba_of(x, used);
+        const auto g = mamba_backward<Scalar>(x[0], w, cache, {d[0], {d[1], d[2]}});
+        Tensors<Scalar> out{g.hidden};
+        kMambaFields(g.weights, g.cache, test::FieldWriter<Scalar>(out));
+        return out;
+      };
     };
-    test::expect_gradients(check, backward, test::kLayerResidual);
+    test::expect_gradients(check, with(mode), test::kLayerResidual);
     for (const std::size_t which : {0, 1, 2})
-      test::expect_seen(check, test::without_cotangent(backward, which), "a cotangent");
+      test::expect_seen(check, test::without_cotangent(with(mode), which), "a cotangent");
+    test::expect_seen(
+        check, with(mode == Discretisation::euler ? Discretisation::zero_order_hold : Discretisation::euler),
+        "the other discretisation");
   }
 }
 
