@@ -2,8 +2,9 @@
 # Included by optimized/CMakeLists.txt after samestate_optimized exists.
 # The flags that decide the device's code: part of each kernel's hash (cmake/kernel_sources.cmake), in builds without nvcc too.
 # CMake 3.25 knows no C++20 for CUDA. Native code for sm_90a, PTX for what comes after it.
-set(device_flags -std=c++20 -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_90,code=compute_90)
-set_property(GLOBAL PROPERTY SAMESTATE_DEVICE_FLAGS "${device_flags}")
+set(device_flags -std=c++20 -gencode=arch=compute_90a,code=sm_90a)
+set(ptx_flag -gencode=arch=compute_90,code=compute_90)
+set_property(GLOBAL PROPERTY SAMESTATE_DEVICE_FLAGS "${device_flags};${ptx_flag}")
 # Links to the few targets whose sources ask whether the kernels are there, so that all others compile alike with and without.
 add_library(samestate_has_cuda INTERFACE)
 if(NOT SAMESTATE_CUDA)
@@ -39,6 +40,6 @@ set_target_properties(samestate_optimized PROPERTIES CUDA_ARCHITECTURES OFF
   CUDA_COMPILER_LAUNCHER "sh;${PROJECT_SOURCE_DIR}/cmake/keep_messages.sh;${CMAKE_CUDA_COMPILER_LAUNCHER}")
 # 554: nvcc takes the constrained conversion of a view for one to itself.
 target_compile_options(samestate_optimized PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:${device_flags}
+  $<$<COMPILE_LANGUAGE:CUDA>:${device_flags} $<$<BOOL:${SAMESTATE_PTX}>:${ptx_flag}>
     --diag-suppress=554 -Werror=all-warnings -Xptxas=-v
     -Xcompiler=-Wall,-Wextra,-Wconversion,-Wno-sign-conversion,-Werror>)

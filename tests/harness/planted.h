@@ -90,4 +90,19 @@ class Copy {
   bool present_;
 };
 
+/// 3 is added to the elements of o for which test(arguments, coordinates) is true.
+template <class Test>
+Fault adds_where(Test test) {
+  return after([test](const Arguments& a) {
+    each(a.o, [&](float& x, const auto& at) {
+      if (test(a, at)) x += 3.0F;
+    });
+  });
+}
+
+/// Returns true if one of the lines has the words.
+inline bool says(const std::vector<std::string>& lines, const std::string& words) {
+  return std::ranges::any_of(lines, [&](const std::string& line) { return line.find(words) != line.npos; });
+}
+
 }  // namespace samestate::faulty

@@ -46,6 +46,30 @@ TEST(Mutants, AFaultHasOneMeaning) {
   }
 }
 
+// Every fault that any gate can see is planted once in what CI runs, and both forms of the rule have their share.
+TEST(Mutants, SmokeHasEveryFaultOnce) {
+  std::map<std::string, int> marked;
+  std::map<std::string, int> of_form;
+  for (const Mutant& m : all_mutants()) {
+    int& count = marked[m.fault];
+    if (!m.smoke) continue;
+    EXPECT_TRUE(m.equivalent.empty()) << m.name;
+    ++count;
+    if (m.system == "gated_delta_rule") ++of_form[m.form];
+  }
+  const std::set<std::string> slow{"sleeps", "long_sequence_tail_lost", "grid_of_65535"};
+  for (const auto& [fault, count] : marked) {
+    const bool visible = std::ranges::any_of(
+        all_mutants(), [&](const Mutant& m) { return m.fault == fault && m.equivalent.empty(); });
+    if (!visible || slow.contains(fault))
+      EXPECT_EQ(count, 0) << fault;
+    else
+      EXPECT_GE(count, 1) << fault;
+  }
+  EXPECT_GT(of_form["chunked"], 50);
+  EXPECT_GT(of_form["recurrent"], 40);
+}
+
 // `samestate mutants` has no --devices: none of them runs on one.
 TEST(Mutants, AllAreKernelsOfTheProcessor) {
   for (const Mutant& m : all_mutants()) {

@@ -16,6 +16,7 @@
 namespace samestate {
 namespace {
 
+using faulty::adds_where;
 using faulty::after;
 using faulty::before;
 using faulty::Copy;
@@ -46,14 +47,6 @@ struct Known {
   Fault fault;
 };
 
-template <class Test>
-Fault adds_where(Test test) {
-  return after([test](const Arguments& a) {
-    faulty::each(a.o, [&](float& x, const auto& at) {
-      if (test(a, at)) x += 3.0F;
-    });
-  });
-}
 /// g or beta through a copy with each element changed by its token.
 template <class Change>
 Fault gate(View<const float, 3> Arguments::*which, Change change) {

@@ -28,7 +28,7 @@ const RankHello kHello{"build", "gate", "here", ""};
 std::atomic<int>& jobs_run = *static_cast<std::atomic<int>*>(
     ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 
-Answer act(const std::string& text) {
+Answer answer_to(const std::string& text) {
   ++jobs_run;
   if (text == "segv") std::raise(SIGSEGV);
   if (text == "error") throw Error("no such thing");
@@ -40,7 +40,7 @@ Answer act(const std::string& text) {
   if (text == "slow") std::this_thread::sleep_for(5ms);
   return {text + "!", {}};
 }
-const JobRunner kRun = [](std::int64_t, const std::string& text) { return act(text); };
+const JobRunner kRun = [](std::int64_t, const std::string& text) { return answer_to(text); };
 
 void serve(RankLink& link) { serve_rank(link, kHello, kRun); }
 

@@ -13,7 +13,7 @@ namespace {
 
 using faulty::planted_table;
 
-struct Point {
+struct TwinPoint {
   const char* name;
   Format Contract::*field;
 };
@@ -21,7 +21,7 @@ struct Point {
 /// Those whose absence the gate must see by itself. One it need not: the tf32 of the inverse lies below the bf16 of T,
 /// which rounds it away but for one element in eight. v_decayed shows in the final states, of the run and of its pieces.
 /// tests/optimized/fused_contract_test.cpp measures both against the twin itself.
-constexpr Point kPoints[] = {
+constexpr TwinPoint kTwinPoints[] = {
     {"residual", &Contract::residual},  {"T", &Contract::T}, {"state_operand", &Contract::state_operand},
     {"v_new", &Contract::v_new},        {"P", &Contract::P}, {"output", &Contract::output},
     {"v_decayed", &Contract::v_decayed}};
@@ -39,7 +39,7 @@ std::string case_line(const char* regime) {
 }
 
 TEST(FusedTwinGate, KillsAKernelThatLeavesOutARoundingPoint) {
-  for (const Point& point : kPoints) {
+  for (const TwinPoint& point : kTwinPoints) {
     const faulty::Fault without = [&](const Kernel& base, const Arguments& a, Contract c) {
       c.*point.field = Format::fp32;
       return base.run(a, c);

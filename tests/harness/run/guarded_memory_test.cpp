@@ -77,9 +77,9 @@ TEST(GuardedMemory, OtherFaultsAreNotTaken) {
   GuardedMemory memory = one(10);
   memory.named("q", true);
   memory.close();
-  EXPECT_EXIT(std::raise(SIGSEGV), testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(std::raise(SIGSEGV), ::testing::KilledBySignal(SIGSEGV), "");
   volatile int* volatile nowhere = nullptr;
-  EXPECT_EXIT(*nowhere = 1, testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(*nowhere = 1, ::testing::KilledBySignal(SIGSEGV), "");
 }
 
 // The reservation of a tensor is the next one's.

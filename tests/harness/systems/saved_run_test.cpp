@@ -42,12 +42,12 @@ std::string complaint(const RunFile& file) {
   }
 }
 
-constexpr const char* kLine =
+constexpr const char* kSavedLine =
     "v1 gated_delta_rule chunk=16 T=33 B=2 Hk=2 Hv=4 dk=16 dv=8 contract=bf16 state=random";
 
 TEST(Exchange, DumpAndJudgeGiveTheSameRatio) {
   for (const char* line :
-       {kLine, "v1 gated_delta_rule form=recurrent T=9 dk=8 dv=4",
+       {kSavedLine, "v1 gated_delta_rule form=recurrent T=9 dk=8 dv=4",
         "v1 delta_rule chunk=16 T=40 dk=16 l2norm=1 layout=padded",
         "v1 retention form=parallel T=20 dk=8 regime=slow",
         "v1 linear_attention form=decode chunk=8 T=20 prefill=10 dk=8",
@@ -74,13 +74,13 @@ TEST(Exchange, DumpAndJudgeGiveTheSameRatio) {
 
 // Data are the file's: the seed that the line names is not read.
 TEST(Exchange, JudgesTheTensorsNotTheSeed) {
-  Dumped dumped = dump(kLine);
+  Dumped dumped = dump(kSavedLine);
   dumped.file.case_line += " seed=77";
   EXPECT_EQ(judge_run_file(dumped.file).judgement.ratio, dumped.record.judgement.ratio);
 }
 
 TEST(Exchange, TamperedOutputsFail) {
-  const Dumped dumped = dump(kLine);
+  const Dumped dumped = dump(kSavedLine);
   for (const char* name : {"o", "final_state"}) {
     for (double factor :
          {1.5, -1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
@@ -98,7 +98,7 @@ TEST(Exchange, TamperedOutputsFail) {
 
 // A file says as much of a fault as the run itself does.
 TEST(Exchange, AFileIsExplainedAsARunIs) {
-  for (const char* line : {kLine, "v1 rms_norm form=fused T=9 B=2 H=3 D=24"}) {
+  for (const char* line : {kSavedLine, "v1 rms_norm form=fused T=9 B=2 H=3 D=24"}) {
     RunFile file = dump(line).file;
     for (auto& [name, tensor] : file.tensors) {
       if (name == "o" || name == "output.y")
@@ -112,12 +112,12 @@ TEST(Exchange, AFileIsExplainedAsARunIs) {
     EXPECT_FALSE(e.patterns.empty()) << line;
   }
   Trace right;
-  (void)judge_run_file(dump(kLine).file, &right);
-  EXPECT_TRUE(explain(Resolved(parse_case(kLine)), right).differs.empty());
+  (void)judge_run_file(dump(kSavedLine).file, &right);
+  EXPECT_TRUE(explain(Resolved(parse_case(kSavedLine)), right).differs.empty());
 }
 
 TEST(Exchange, LineAndShapesMustAgree) {
-  const RunFile good = dump(kLine).file;
+  const RunFile good = dump(kSavedLine).file;
   EXPECT_EQ(complaint(good), "");
   const auto with_line = [&](const std::string& from, const std::string& to) {
     RunFile file = good;
@@ -157,7 +157,7 @@ TEST(Exchange, PackedFilesNeedTheirLengths) {
 }
 
 TEST(Exchange, InputsMustBeFiniteAndRepresentable) {
-  const RunFile good = dump(kLine).file;
+  const RunFile good = dump(kSavedLine).file;
   for (const char* name : {"q", "k", "v", "g", "beta", "initial_state"}) {
     for (double bad : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()}) {
       RunFile file = good;
@@ -176,7 +176,7 @@ TEST(Exchange, InputsMustBeFiniteAndRepresentable) {
 }
 
 TEST(Exchange, MissingTensorsAreErrors) {
-  const RunFile good = dump(kLine).file;
+  const RunFile good = dump(kSavedLine).file;
   for (const char* name : {"q", "k", "v", "o", "g", "beta", "initial_state", "final_state"}) {
     RunFile file = good;
     file.tensors.erase(name);
@@ -209,7 +209,7 @@ Record judged_again(const RunFile& file) {
   return out;
 }
 
-std::string stages_in(const Judgement& j) {
+std::string stage_verdicts_in(const Judgement& j) {
   std::string out;
   for (const StageFinding& s : j.stages)
     out += fmt::format("/{} {} {}", s.stage, name_of(s.verdict), s.ratio);
@@ -235,7 +235,7 @@ TEST(Exchange, EveryOperatorComesBackWithTheSameRatio) {
       EXPECT_EQ(back.judgement.ratio, dumped.record.judgement.ratio) << line;
       EXPECT_EQ(back.judgement.rows, dumped.record.judgement.rows) << line;
       EXPECT_EQ(back.kernel, kernel.name);
-      EXPECT_EQ(stages_in(back.judgement), stages_in(dumped.record.judgement)) << line;
+      EXPECT_EQ(stage_verdicts_in(back.judgement), stage_verdicts_in(dumped.record.judgement)) << line;
       const bool taps = line.ends_with("taps=1");
       EXPECT_EQ(taps, !back.judgement.stages.empty()) << line;
     }

@@ -16,7 +16,7 @@
 namespace samestate {
 namespace {
 
-constexpr Index kRows = 12;
+constexpr Index kSampleRows = 12;
 constexpr Index kColumns = 16;
 
 /// An oracle of one output y and 32 samples whose errors are normal, of standard deviation 0.01.
@@ -27,13 +27,13 @@ struct Model {
 
   explicit Model(int samples = kGatePolicy.samples) {
     oracle.exact["y"] = draw(1.0);
-    oracle.undecided["y"] = Matrix<bool>::Constant(kRows, 1, false);
-    errors.between["y"] = Matrix<double>::Constant(kRows, kColumns, 1e-6);
+    oracle.undecided["y"] = Matrix<bool>::Constant(kSampleRows, 1, false);
+    errors.between["y"] = Matrix<double>::Constant(kSampleRows, kColumns, 1e-6);
     for (int n = 0; n < samples; ++n) errors.samples.push_back({{"y", draw(0.01)}});
   }
   Matrix<double> draw(double size) {
     std::normal_distribution<double> normal(0.0, size);
-    return Matrix<double>::NullaryExpr(kRows, kColumns, [&] { return normal(engine); });
+    return Matrix<double>::NullaryExpr(kSampleRows, kColumns, [&] { return normal(engine); });
   }
   Judgement judge(const std::function<void(Matrix<double>&)>& fault = [](Matrix<double>&) {}) {
     Matrix<double> y = get(oracle.exact, "y") + draw(0.01);
