@@ -19,15 +19,15 @@
 namespace samestate {
 namespace {
 
-constexpr Index kHeadTokens = 27;
-constexpr Index kChunk = 8;
+constexpr Index kSampledTokens = 27;
+constexpr Index kSampledChunk = 8;
 
 /// Two value heads on one key head, and the cotangents of their outputs; all numbers are numbers of bf16.
-struct Case {
+struct SampledHeads {
   Heads<double> heads;
   std::vector<HeadCotangents<double>> d;
 
-  explicit Case(unsigned seed) {
+  explicit SampledHeads(unsigned seed) {
     std::mt19937_64 engine(seed);
     std::normal_distribution<double> normal;
     const auto draw = [&](Index rows, Index columns) {
@@ -39,14 +39,14 @@ struct Case {
       for (Index i = 0; i < x.size(); ++i) x.data()[i] = round_to(x.data()[i], Format::bf16);
       return x;
     };
-    heads.q.push_back(rounded(l2norm(draw(kHeadTokens, 16))));
-    heads.k.push_back(rounded(l2norm(draw(kHeadTokens, 16))));
+    heads.q.push_back(rounded(l2norm(draw(kSampledTokens, 16))));
+    heads.k.push_back(rounded(l2norm(draw(kSampledTokens, 16))));
     for (int h = 0; h < 2; ++h) {
-      heads.v.push_back(draw(kHeadTokens, 16));
-      heads.g.emplace_back(-(0.5 * draw(kHeadTokens, 1).array() - 2.0).exp().matrix());
-      heads.beta.emplace_back(logistic(draw(kHeadTokens, 1)));
+      heads.v.push_back(draw(kSampledTokens, 16));
+      heads.g.emplace_back(-(0.5 * draw(kSampledTokens, 1).array() - 2.0).exp().matrix());
+      heads.beta.emplace_back(logistic(draw(kSampledTokens, 1)));
       heads.initial_state.push_back(draw(16, 16));
-      d.push_back({draw(kHeadTokens, 16), draw(16, 16)});
+      d.push_back({draw(kSampledTokens, 16), draw(16, 16)});
     }
     heads.key_of = {0, 0};
     heads.scale = 0.25;
@@ -54,7 +54,7 @@ struct Case {
 };
 
 template <class Scalar>
-Heads<Scalar> cast(const Heads<double>& x) {
+Heads<Scalar> cast_heads(const Heads<double>& x) {
   const auto all = [](const auto& list) {
     std::vector<std::decay_t<decltype(list.front().template cast<Scalar>().eval())>> out;
     for (const auto& m : list) out.push_back(m.template cast<Scalar>());
@@ -66,14 +66,14 @@ Heads<Scalar> cast(const Heads<double>& x) {
 
 /// The gradients by name, as values. Sums of g are made as a kernel makes them.
 template <class Scalar>
-std::map<std::string, Matrix<double>> gradients(const Case& of) {
+std::map<std::string, Matrix<double>> sampled_gradients(const SampledHeads& of) {
   std::vector<HeadCotangents<Scalar>> d;
   for (const HeadCotangents<double>& c : of.d) d.push_back(c.cast<Scalar>());
-  const auto g =
-      heads_backward(cast<Scalar>(of.heads), d, [](Sequence<Scalar> x, const HeadCotangents<Scalar>& c) {
-        x.g = cumulative_decay(x.g);
-        return chunked_backward_parts<GatedDeltaRule>(x, c, kChunk);
-      });
+  const auto g = heads_backward(cast_heads<Scalar>(of.heads), d,
+                                [](Sequence<Scalar> x, const HeadCotangents<Scalar>& c) {
+                                  x.g = cumulative_decay(x.g);
+                                  return chunked_backward_parts<GatedDeltaRule>(x, c, kSampledChunk);
+                                });
   const auto values = [](const auto& m) {
     Matrix<double> out(m.rows(), m.cols());
     for (Index i = 0; i < m.size(); ++i) {
@@ -90,7 +90,7 @@ std::map<std::string, Matrix<double>> gradients(const Case& of) {
 }
 
 /// The points at which FLA's kernel keeps fp32; of the products only (e^G q)^T do takes tf32.
-SkippedPoints kept_in_fp32() {
+SkippedPoints points_in_fp32() {
   SkippedPoints out;
   for (const PointRow& row : points::chunk_backward.rows) {
     const bool sums = row.name.starts_with("dG") || row.name == "dg" || row.name == "dbeta" ||
@@ -102,13 +102,13 @@ SkippedPoints kept_in_fp32() {
 }
 
 TEST(SampledBackward, ASampleMeetsEveryPoint) {
-  const Case of(1);
+  const SampledHeads of(1);
   SampledModel model = SampledModel::sample(contract_named("bf16"), 1, 0);
   model.operand = Format::tf32_truncated;
   SkippedPoints met;
   {
     const SamplingScope scope(model, &met);
-    (void)gradients<Stored>(of);
+    (void)sampled_gradients<Stored>(of);
   }
   for (const PointRow& row : points::chunk_backward.rows)
     EXPECT_TRUE(met.has({points::chunk_backward, row})) << row.name;
@@ -117,10 +117,10 @@ TEST(SampledBackward, ASampleMeetsEveryPoint) {
 }
 
 TEST(SampledBackward, WithoutRoundingsItIsFloat64) {
-  const Case of(2);
+  const SampledHeads of(2);
   const SamplingScope scope(SampledModel{});
-  const auto exact = gradients<double>(of);
-  for (const auto& [name, is] : gradients<Stored>(of)) {
+  const auto exact = sampled_gradients<double>(of);
+  for (const auto& [name, is] : sampled_gradients<Stored>(of)) {
     EXPECT_LE((is - exact.at(name)).cwiseAbs().maxCoeff(), 1e-14 * exact.at(name).cwiseAbs().maxCoeff())
         << name;
   }
@@ -132,19 +132,19 @@ TEST(SampledBackward, WithoutRoundingsItIsFloat64) {
 TEST(SampledBackward, TheSpreadIsThatOfThePrototype) {
   const std::map<std::string, double> prototype = {{"dq", .0038}, {"dk", .0046},    {"dv", .0034},
                                                    {"dg", .0039}, {"dbeta", .0032}, {"dS0", .0009}};
-  const SkippedPoints fp32 = kept_in_fp32();
+  const SkippedPoints fp32 = points_in_fp32();
   std::map<std::string, double> spread;
   constexpr int kCases = 6, kSamples = 16;
   for (unsigned seed = 0; seed < kCases; ++seed) {
-    const Case of(10 + seed);
-    const auto exact = gradients<double>(of);
+    const SampledHeads of(10 + seed);
+    const auto exact = sampled_gradients<double>(of);
     std::map<std::string, double> squares;
     for (int n = 0; n < kSamples; ++n) {
       SampledModel model = SampledModel::sample(contract_named("bf16"), seed, n);
       model.operand = Format::tf32_truncated;
       model.skipped = &fp32;
       const SamplingScope scope(model);
-      for (const auto& [name, is] : gradients<Stochastic>(of))
+      for (const auto& [name, is] : sampled_gradients<Stochastic>(of))
         squares[name] += (is - exact.at(name)).squaredNorm();
     }
     for (const auto& [name, sum] : squares)
