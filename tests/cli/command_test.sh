@@ -269,7 +269,7 @@ bad 'GDN-17' equations --id GDN-99
 bad 'together' equations --document 000 --id RMS-5
 bad '--markdown' equations --json --markdown
 run 0 equations
-says '245 rows, '
+says '250 rows, '
 run 0 equations --markdown
 diff -q out "$docs/lookup/equations.md" >/dev/null ||
   complain 'docs/lookup/equations.md is not this page: samestate equations --markdown > docs/lookup/equations.md'
