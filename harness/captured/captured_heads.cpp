@@ -142,6 +142,10 @@ Sequence<double> CapturedHeads::sequence(std::int64_t n, std::int64_t h) const {
         rows_of("beta", h, shape_.Hv, 1).col(0).unaryExpr([&](double y) { return meant_by_beta(given, y); });
   if (!x.g.allFinite())
     throw CapturedMismatch(fmt::format("{} is below 0, but a decay is not", quote(run_.place("g"), 60)));
+  if (T > 0 && x.g.maxCoeff() > 0.0)
+    throw CapturedMismatch(
+        fmt::format("{} lets the state of head {} grow: a decay is at most 1, and its logarithm at most 0",
+                    quote(run_.place("g"), 60), h));
   if (shape_.l2norm) {
     x.q = given.normalised(x.q);
     x.k = given.normalised(x.k);

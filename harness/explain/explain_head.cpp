@@ -182,7 +182,7 @@ std::string second_chunk_text(const std::vector<Index>& wrong, Index chunk, Inde
   if (wrong.empty() || wrong.front() < chunk || wrong.front() >= 2 * chunk) return "";
   if (wrong.back() < std::min(2 * chunk, tokens) - 1) return "";
   return fmt::format(
-      "from the second chunk on: the first, which needs no carried state, is right; errors begin at token "
+      "from the second chunk on: the first chunk is right; errors begin at token "
       "{}, {}",
       wrong.front(),
       wrong.front() == chunk ? "the first of the second chunk"

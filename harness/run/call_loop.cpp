@@ -140,7 +140,8 @@ std::uint64_t turn_of(const RunOptions& options) { return options.of != nullptr 
 KernelCall one_call(const CallLoop& loop, const RunOptions& options, const Segment& segment,
                     std::int64_t tokens) {
   KernelCall call = loop.settings;
-  call.tokens = tokens;
+  // A packed call has the tokens of no sequence too.
+  call.tokens = loop.offsets.empty() ? tokens : tokens + options.lead + options.slack;
   call.set("chunk", static_cast<double>(segment.chunk));
   call.divides_heads = !segment.head_cuts.empty();
   const std::vector<Index>& cuts = call.divides_heads ? segment.head_cuts : segment.cuts;

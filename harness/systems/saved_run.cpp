@@ -57,6 +57,11 @@ void require_inputs(const Resolved& r, const std::vector<CaseTensor>& inputs) {
     const Format format = state ? r.contract->state : input_format(x.spec, *r.contract);
     for (std::size_t i = 0; i < x.data.size(); ++i) {
       const auto value = static_cast<double>(x.data[i]);
+      // The bounds are of states that do not grow.
+      if (r.system->of_family() && x.spec.name == "g" && value > 0.0)
+        refuse(
+            in_file(r.system->in_file.input, x.spec), i, value,
+            ": a log decay is at most 0; write it with the other sign, or as the logarithm of what decays");
       if (std::isfinite(value) && round_to(value, format) == value) continue;
       refuse(in_file(r.system->in_file.input, x.spec), i, value,
              std::isfinite(value) ? kNoInput : ": inputs must be finite");

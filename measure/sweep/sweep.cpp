@@ -388,7 +388,21 @@ std::vector<SweepCase> plan_sweep(const KernelTable& table, const SweepOptions& 
     if (!options.series.empty())
       throw Error("--series names an existing sweep, but --over makes one; leave one of them out");
     if (!options.kernel.empty()) chosen.system = table.row_named(options.kernel).system->name;
-    if (!options.from.empty()) chosen.system = parse_case(options.from).system;
+    if (!options.from.empty()) {
+      const Case from = parse_case(options.from);
+      if (!from.law.empty())
+        throw Error(
+            fmt::format("--case: law={} compares runs and has no error to measure; drop it", from.law));
+      chosen.system = from.system;
+    }
+    for (auto axis = options.over.begin(); axis != options.over.end(); ++axis) {
+      if (std::find_if(options.over.begin(), axis, [&](const SweepAxis& x) { return x.key == axis->key; }) !=
+          axis)
+        throw Error(
+            fmt::format("--over {}: given twice; list all values in one, as {}=1,2", axis->key, axis->key));
+    }
+    if (std::ranges::find(options.over, "law", &SweepAxis::key) != options.over.end())
+      throw Error("--over law: a law compares runs and has no error to measure; vary another key");
     return SweepPlan(table, chosen).points();
   }
   if (!options.system.empty()) require_swept(options.system);

@@ -348,7 +348,8 @@ class Subject:
                 return self._watched(request, positional, named)
         except Exception as error:
             seconds = LEDGER.seconds()
-            spent = seconds.get("kernel", 0.0) + seconds.get("tune", 0.0)
+            # A kernel on the host's arrays launches nothing: how busy the machine is decides nothing.
+            spent = 0.0 if self.device == "cpu" else seconds.get("kernel", 0.0) + seconds.get("tune", 0.0)
             try:
                 self._refusal = error, is_refusal(error, LEDGER.launches, spent)
             except Exception:  # its text or its frames cannot be obtained

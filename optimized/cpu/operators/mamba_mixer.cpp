@@ -6,7 +6,6 @@
 #include "optimized/cpu/operators/mixer_stages.h"
 #include "optimized/cpu/operators/selective_scan.h"
 #include "optimized/cpu/operators/state_space_duality.h"
-#include "reference/error.h"
 
 namespace samestate::cpu {
 namespace {
@@ -17,8 +16,11 @@ using mixer::part;
 /// EQUATIONS 5.10: the epsilon of the norms in public checkpoints.
 constexpr float kNormEpsilon = 1e-5F;
 
-void require_chunk(const OperatorArguments& call) {
-  if (call.chunk < 1) throw Error("chunk=" + std::to_string(call.chunk) + ": a chunk holds at least 1 token");
+/// Empty if the call has a chunk.
+Outcome chunked(const OperatorArguments& call) {
+  if (call.chunk >= 1) return {};
+  return {Outcome::Kind::unsupported, "chunk=" + std::to_string(call.chunk) +
+                                          ": this kernel goes in chunks of at least 1 token, as chunk=64"};
 }
 
 /// Copies a block of activations [B T, width] to a tap if the call asks for it.
@@ -73,7 +75,7 @@ void store_convolution_states(const OperatorArguments& call, const Block& taps, 
 }  // namespace
 
 Outcome mamba_mixer_chunks(const OperatorArguments& call, const Contract& contract) {
-  require_chunk(call);
+  if (Outcome outcome = chunked(call); outcome.kind != Outcome::Kind::ran) return outcome;
   const std::int64_t T = call.tokens;
   const std::int64_t Di = call.parameter("Di");
   const std::int64_t N = call.parameter("N");
@@ -127,7 +129,7 @@ Outcome mamba_mixer_chunks(const OperatorArguments& call, const Contract& contra
 }
 
 Outcome mamba2_mixer_chunks(const OperatorArguments& call, const Contract& contract) {
-  require_chunk(call);
+  if (Outcome outcome = chunked(call); outcome.kind != Outcome::Kind::ran) return outcome;
   const std::int64_t T = call.tokens;
   const std::int64_t H = call.parameter("H");
   const std::int64_t P = call.parameter("P");

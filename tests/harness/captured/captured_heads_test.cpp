@@ -88,6 +88,22 @@ TEST(CapturedHeads, TheContractIsThatOfTheDtypes) {
   EXPECT_NE(unlike(made).find("none of the contracts fp32, bf16"), std::string::npos);
 }
 
+// The bounds are of states that do not grow.
+TEST(CapturedHeads, AStateThatGrowsIsNotJudged) {
+  CapturedFolderOfCase made(kLine);
+  made.tensors.at("argument.g").values.back() = 0.5;
+  const CapturedFolder folder = made.write();
+  const CapturedRun run(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+  const CapturedHeads heads(run);
+  EXPECT_NO_THROW((void)heads.sequence(0, 0));
+  try {
+    (void)heads.sequence(1, 3);
+    ADD_FAILURE() << "a decay above 1 is taken";
+  } catch (const CapturedMismatch& error) {
+    EXPECT_EQ(lacking(error.what(), "argument.g head 3 at most"), "");
+  }
+}
+
 TEST(CapturedHeads, WhatIsNotTheDeclarationsCallIsSaid) {
   const auto changed = [](auto&& change) {
     CapturedFolderOfCase made(kLine);

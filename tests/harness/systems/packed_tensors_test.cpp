@@ -63,6 +63,24 @@ TEST(PackedTensors, RightKernelsPass) {
   }
 }
 
+// A kernel that goes over the tokens of its call meets the last sequence too.
+TEST(PackedTensors, ACallHasTheTokensOfNoSequenceToo) {
+  const auto right =
+      std::ranges::find(operator_kernels(), "cpu.short_convolution.scatter", &OperatorKernel::name);
+  ASSERT_NE(right, operator_kernels().end());
+  std::vector<OperatorKernel> rows{*right};
+  std::vector<std::int64_t> tokens;
+  rows[0].run = [&](const OperatorArguments& call, const Contract& contract) {
+    tokens.push_back(call.tokens);
+    return right->run(call, contract);
+  };
+  const KernelTable counted({}, rows);
+  const Case c = parse_case(
+      "v1 short_convolution form=packed lengths=3,2 unowned=1,2 kernel=cpu.short_convolution.scatter");
+  EXPECT_EQ(run_case(c, counted).judgement.verdict, Verdict::pass);
+  EXPECT_EQ(tokens, std::vector<std::int64_t>{8});
+}
+
 /// The outputs of a packed case are changed in one place of each sequence.
 TEST(PackedTensors, AWrongElementOfAnySequenceFailsAndIsPlaced) {
   const Case c =

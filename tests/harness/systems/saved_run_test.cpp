@@ -96,6 +96,17 @@ TEST(Exchange, TamperedOutputsFail) {
   EXPECT_EQ(judge_run_file(file).judgement.verdict, Verdict::fail);
 }
 
+TEST(Exchange, AStateThatGrowsIsRefused) {
+  RunFile file = dump(kSavedLine).file;
+  file.tensors.at("g").values[7] = 0.25;
+  try {
+    (void)judge_run_file(file);
+    ADD_FAILURE() << "a log decay above 0 is taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(lacking(error.what(), "'g' 7 0.25 at most"), "");
+  }
+}
+
 // A file says as much of a fault as the run itself does.
 TEST(Exchange, AFileIsExplainedAsARunIs) {
   for (const char* line : {kSavedLine, "v1 rms_norm form=fused T=9 B=2 H=3 D=24"}) {

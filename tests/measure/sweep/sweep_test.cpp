@@ -91,6 +91,20 @@ TEST(SweepPlan, NamesWhatThereIsNot) {
             std::string::npos);
 }
 
+TEST(SweepPlan, ALawHasNoErrorToMeasure) {
+  SweepOptions options;
+  options.from = "v1 retention T=16 dk=4 dv=4";
+  options.over = {axis_of("law=split")};
+  EXPECT_EQ(lacking(error_of(options), "--over law another key"), "");
+  options.over = {axis_of("dk=4,8")};
+  EXPECT_EQ(error_of(options), "");
+  options.over.push_back(axis_of("dk=2"));
+  EXPECT_EQ(lacking(error_of(options), "dk twice"), "");
+  options.over = {axis_of("dk=4,8")};
+  options.from += " law=split";
+  EXPECT_EQ(lacking(error_of(options), "--case law=split"), "");
+}
+
 TEST(SweepPlan, AKernelBringsItsOwnSystemOnly) {
   for (const SweepCase& point : plan_sweep(table(), {true, "", "", "cpu.selective_scan.chunked"})) {
     EXPECT_EQ(point.c.system, "selective_scan");
