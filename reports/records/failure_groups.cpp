@@ -178,6 +178,8 @@ std::string likely_cause(const Judgement& j) {
   }
   if (j.verdict == Verdict::crash || j.verdict == Verdict::timeout || j.verdict == Verdict::flaky)
     return fmt::format("{}: {}", name_of(j.verdict), without_numbers(j.reason));
+  if (j.reason.starts_with("within the bound, but the ratio was "))
+    return "the ratio grew since the baseline";
   if (j.gate == kBetweenDevices) return j.reason.substr(0, j.reason.find(':'));
   std::string_view gate = j.gate;
   if (gate.starts_with("segment ")) gate.remove_prefix(8);

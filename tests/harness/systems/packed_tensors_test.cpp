@@ -81,6 +81,18 @@ TEST(PackedTensors, ACallHasTheTokensOfNoSequenceToo) {
   EXPECT_EQ(tokens, std::vector<std::int64_t>{8});
 }
 
+// A kernel that has chunks alone does not take calls without.
+TEST(PackedTensors, AKernelOfChunksTakesNoCallWithout) {
+  for (const char* line :
+       {"v1 selective_scan form=packed chunk=0 lengths=3,0,2 kernel=cpu.selective_scan.chunked",
+        "v1 state_space_duality form=decode chunk=0 T=3 kernel=cpu.state_space_duality.chunked",
+        "v1 mamba_mixer form=packed chunk=0 lengths=3,2 kernel=cpu.mamba_mixer.chunked"}) {
+    const Judgement j = run_case(parse_case(line), table()).judgement;
+    EXPECT_EQ(j.verdict, Verdict::unsupported) << line;
+    EXPECT_NE(j.reason.find("chunk=0"), std::string::npos) << j.reason;
+  }
+}
+
 /// The outputs of a packed case are changed in one place of each sequence.
 TEST(PackedTensors, AWrongElementOfAnySequenceFailsAndIsPlaced) {
   const Case c =

@@ -53,6 +53,15 @@ TEST(FailureGroups, OneAKernelFormLawAndCauseWithTheFewestElementsAsItsExample) 
       "(only with l2norm=1)");
 }
 
+// A pass that is a failure beside its baseline is not blamed on roundings.
+TEST(FailureGroups, ARatioThatGrewIsSaidToHaveGrown) {
+  std::vector<Record> records{record(Verdict::fail, 0.4, "v1 a T=1")};
+  records.back().judgement.reason =
+      "within the bound, but the ratio was 0.1 in the baseline and may grow by 2";
+  EXPECT_NE(group_line(failure_groups(records).at(0)).find("the ratio grew since the baseline"),
+            std::string::npos);
+}
+
 // A key that a passing case has too is not a cause. The text after a stage's reason belongs to the whole, and
 // does not make a kind of its own.
 TEST(FailureGroups, AStageIsPartOfTheCause) {
