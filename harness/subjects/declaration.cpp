@@ -189,6 +189,13 @@ void require_conventions(const Declaration& declaration, bool family, bool pool)
     if (family && found != declaration.conventions.dtypes.end() && found->second != Dtype::fp32)
       refuse(of, fmt::format("\"dtypes\" of {} is what the contract says, or fp32", own));
   }
+  static constexpr std::array<std::string_view, 8> kFamily{
+      "q", "k", "v", "g", "beta", "o", "initial_state", "final_state"};
+  for (const auto& [tensor, dtype] : declaration.conventions.dtypes) {
+    if (family && std::ranges::find(kFamily, tensor) == kFamily.end())
+      refuse(of, fmt::format("\"dtypes\" names {}, but the tensors of {} are {}", quote(tensor, 60),
+                             declaration.system, fmt::join(kFamily, ", ")));
+  }
   for (const std::string& key : declaration.said) {
     const ConventionOf whose = convention_named(key)->of;
     if (whose == ConventionOf::pool && !pool)

@@ -81,6 +81,8 @@ TEST(Declaration, ConventionsThatASystemHasNoUseForAreNamed) {
   EXPECT_EQ(refused({"dtypes"}, false, false), "") << "of named tensors each has its own";
   EXPECT_NE(refused({"dtypes"}, true, false).find("\"dtypes\" of q is what the contract says"),
             std::string::npos);
+  d.conventions.dtypes = {{"G", Dtype::bf16}};
+  EXPECT_EQ(lacking(refused({"dtypes"}, true, false), "G initial_state"), "");
   d.conventions.dtypes = {{"q", Dtype::fp32}, {"g", Dtype::bf16}};
   EXPECT_EQ(refused({"dtypes"}, true, false), "");
   EXPECT_NE(refused({"state"}, false, true).find("recurrent family"), std::string::npos);
