@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -192,7 +193,9 @@ Case as_called(Case c, const KernelRow& kernel, const CallShape& call) {
                                  [](const CaseForm& row) { return row.packed; });
   c.form = call.lengths && form != kernel.system->forms.end() ? std::string(form->name) : kernel.form;
   c.lengths = call.lengths.value_or(std::vector<std::int64_t>());
-  c.T = call.tokens;
+  // Tokens of no sequence do not count.
+  c.T = call.lengths ? std::accumulate(call.lengths->begin(), call.lengths->end(), std::int64_t{0})
+                     : call.tokens;
   c.chunk = call.chunk;
   c.ranks = call.ranks;
   if (c.ranks == 1) c.cuts = Case{}.cuts;

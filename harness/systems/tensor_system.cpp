@@ -246,9 +246,13 @@ void fill_given(const Resolved& r, Trace& trace) {
 
 Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                             const JudgePolicy& policy, Trace* trace) const {
+  const std::string& native = kernels.named->form;
+  if (const CaseForm* called = form(native); called != nullptr && called->chunked && r.c.chunk < 1)
+    throw Unavailable({Outcome::Kind::unsupported,
+                       fmt::format("chunk={}: {} goes in chunks of at least 1 token; write chunk=64",
+                                   r.c.chunk, kernels.named->name)});
   std::vector<CaseTensor> given = inputs(r);
   round_inputs(given, kernels.named->formats);
-  const std::string& native = kernels.named->form;
   if (r.law != nullptr) {
     if (trace) trace->native = native;
     TensorSubject subject{

@@ -6,6 +6,7 @@
 #include "optimized/cpu/operators/mixer_stages.h"
 #include "optimized/cpu/operators/selective_scan.h"
 #include "optimized/cpu/operators/state_space_duality.h"
+#include "reference/error.h"
 
 namespace samestate::cpu {
 namespace {
@@ -16,11 +17,8 @@ using mixer::part;
 /// EQUATIONS 5.10: the epsilon of the norms in public checkpoints.
 constexpr float kNormEpsilon = 1e-5F;
 
-/// Empty if the call has a chunk.
-Outcome chunked(const OperatorArguments& call) {
-  if (call.chunk >= 1) return {};
-  return {Outcome::Kind::unsupported, "chunk=" + std::to_string(call.chunk) +
-                                          ": this kernel goes in chunks of at least 1 token, as chunk=64"};
+void require_chunk(const OperatorArguments& call) {
+  if (call.chunk < 1) throw Error("chunk=" + std::to_string(call.chunk) + ": a chunk holds at least 1 token");
 }
 
 /// Copies a block of activations [B T, width] to a tap if the call asks for it.
@@ -75,7 +73,7 @@ void store_convolution_states(const OperatorArguments& call, const Block& taps, 
 }  // namespace
 
 Outcome mamba_mixer_chunks(const OperatorArguments& call, const Contract& contract) {
-  if (Outcome outcome = chunked(call); outcome.kind != Outcome::Kind::ran) return outcome;
+  require_chunk(call);
   const std::int64_t T = call.tokens;
   const std::int64_t Di = call.parameter("Di");
   const std::int64_t N = call.parameter("N");
@@ -129,7 +127,7 @@ Outcome mamba_mixer_chunks(const OperatorArguments& call, const Contract& contra
 }
 
 Outcome mamba2_mixer_chunks(const OperatorArguments& call, const Contract& contract) {
-  if (Outcome outcome = chunked(call); outcome.kind != Outcome::Kind::ran) return outcome;
+  require_chunk(call);
   const std::int64_t T = call.tokens;
   const std::int64_t H = call.parameter("H");
   const std::int64_t P = call.parameter("P");

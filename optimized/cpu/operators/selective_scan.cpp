@@ -6,6 +6,7 @@
 
 #include "optimized/call.h"
 #include "optimized/cpu/operators/layer_parts.h"
+#include "reference/error.h"
 
 namespace samestate::cpu {
 namespace {
@@ -166,9 +167,7 @@ void ChannelScan::by_tree(const ScanSequence& x, std::int64_t d) {
 }
 
 Outcome selective_scan_chunks(const OperatorArguments& call, const Contract& contract) {
-  if (call.chunk < 1)
-    return {Outcome::Kind::unsupported, "chunk=" + std::to_string(call.chunk) +
-                                            ": this kernel goes in chunks of at least 1 token, as chunk=64"};
+  if (call.chunk < 1) throw Error("chunk=" + std::to_string(call.chunk) + ": a chunk holds at least 1 token");
   return scan_channels(call, contract, [&](ChannelScan& scan, const ScanSequence& x, std::int64_t d) {
     scan.by_chunks(x, d, call.chunk);
   });

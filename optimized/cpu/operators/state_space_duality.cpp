@@ -6,6 +6,7 @@
 #include "optimized/call.h"
 #include "optimized/cpu/operators/layer_parts.h"
 #include "optimized/cpu/operators/selective_scan.h"
+#include "reference/error.h"
 
 namespace samestate::cpu {
 
@@ -75,9 +76,7 @@ void DualityChunks::step(const DualityHead& head, std::int64_t begin, std::int64
 }
 
 Outcome state_space_duality_chunks(const OperatorArguments& call, const Contract& contract) {
-  if (call.chunk < 1)
-    return {Outcome::Kind::unsupported, "chunk=" + std::to_string(call.chunk) +
-                                            ": this kernel goes in chunks of at least 1 token, as chunk=64"};
+  if (call.chunk < 1) throw Error("chunk=" + std::to_string(call.chunk) + ": a chunk holds at least 1 token");
   const std::int64_t H = call.parameter("H");
   const std::int64_t P = call.parameter("P");
   const std::int64_t N = call.parameter("N");

@@ -86,7 +86,9 @@ TEST(PackedTensors, AKernelOfChunksTakesNoCallWithout) {
   for (const char* line :
        {"v1 selective_scan form=packed chunk=0 lengths=3,0,2 kernel=cpu.selective_scan.chunked",
         "v1 state_space_duality form=decode chunk=0 T=3 kernel=cpu.state_space_duality.chunked",
-        "v1 mamba_mixer form=packed chunk=0 lengths=3,2 kernel=cpu.mamba_mixer.chunked"}) {
+        "v1 gated_delta_net form=packed chunk=0 lengths=3,2 kernel=cpu.gated_delta_net.chunked",
+        "v1 linear_attention_normalised form=decode chunk=0 T=3 "
+        "kernel=cpu.linear_attention_normalised.chunked"}) {
     const Judgement j = run_case(parse_case(line), table()).judgement;
     EXPECT_EQ(j.verdict, Verdict::unsupported) << line;
     EXPECT_NE(j.reason.find("chunk=0"), std::string::npos) << j.reason;
