@@ -29,7 +29,7 @@ from . import float_environment, interpreter, undeclared
 from .errors import DeclarationError, ReturnError, Unsupported, nearest, text_of
 from .ledger import LEDGER
 from .record import _sha256, _short, _where, about  # noqa: F401
-from .refusals import is_refusal
+from .refusals import is_refusal, may_launch
 
 FAMILY = ("gated_delta_rule", "delta_rule", "retention", "linear_attention")
 # As `samestate list conventions` prints them, the default first. Declarations are also read where there is no
@@ -348,8 +348,8 @@ class Subject:
                 return self._watched(request, positional, named)
         except Exception as error:
             seconds = LEDGER.seconds()
-            # A kernel on the host's arrays launches nothing: how busy the machine is decides nothing.
-            spent = 0.0 if self.device == "cpu" else seconds.get("kernel", 0.0) + seconds.get("tune", 0.0)
+            # Where nothing can be launched unseen, how busy the machine is decides nothing.
+            spent = 0.0 if self.device == "cpu" and not may_launch() else seconds.get("kernel", 0.0) + seconds.get("tune", 0.0)
             try:
                 self._refusal = error, is_refusal(error, LEDGER.launches, spent)
             except Exception:  # its text or its frames cannot be obtained

@@ -393,7 +393,7 @@ TEST(Neighbours, SayThatNoContractExplainsAScale) {
   const Record record = run_case(c, table, 1, &trace);
   const Neighbours none = neighbours_of(Resolved(c), trace, 20.0);
   EXPECT_TRUE(none.passes.empty()) << none.text();
-  EXPECT_NE(none.text().find("no contract"), std::string::npos);
+  EXPECT_NE(none.text().find("no other contract"), std::string::npos);
 }
 
 }  // namespace

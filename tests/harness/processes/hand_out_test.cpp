@@ -12,6 +12,8 @@
 #include <set>
 #include <thread>
 
+#include "tests/facts.h"
+
 #include "reference/error.h"
 #include "tests/harness/processes/rank_hub.h"
 
@@ -205,10 +207,10 @@ TEST(HandOut, RanksThatAreNotAlikeAreRefusedByNumber) {
   const auto as = [](RankHello hello) {
     return [hello](RankLink& link) { serve_rank(link, link.rank() == 2 ? hello : kHello, kRun); };
   };
-  EXPECT_EQ(error_of(as({"build", "gate --seed 2", "there", ""})),
-            "rank 2 on there: was started as 'gate --seed 2', and rank 0 as 'gate': one command for all");
-  EXPECT_EQ(error_of(as({"other", "gate", "there", ""})),
-            "rank 2 on there: runs other, and rank 0 build: start the same samestate and plugins on all");
+  EXPECT_EQ(lacking(error_of(as({"build", "gate --seed 2", "there", ""})),
+                    "rank 2 there: 'gate --seed 2', rank 0 'gate'"),
+            "");
+  EXPECT_EQ(lacking(error_of(as({"other", "gate", "there", ""})), "rank 2 there: other, rank 0 build"), "");
   EXPECT_EQ(error_of(as({"build", "gate", "there", "mine.so: not there"})),
             "rank 2 on there: mine.so: not there");
 }

@@ -175,12 +175,13 @@ TEST(Exchange, InputsMustBeFiniteAndRepresentable) {
       file.tensors.at(name).values[5] = bad;
       EXPECT_NE(complaint(file).find(name), std::string::npos) << name << ": " << complaint(file);
     }
-    // 1/3 is in no format; the first 24 bits of it are in fp32, which bf16 inputs are not.
+    // 1/3 is in no format; the first 24 bits of it are in fp32, which bf16 inputs are not. A gate is below 0.
+    const float third = std::string_view(name) == "g" ? -1.0F / 3 : 1.0F / 3;
     RunFile file = good;
     file.tensors.at(name).dtype = DType::f64;
-    file.tensors.at(name).values[5] = 1.0 / 3;
+    file.tensors.at(name).values[5] = third < 0 ? -1.0 / 3 : 1.0 / 3;
     EXPECT_NE(complaint(file).find(name), std::string::npos) << name << ": " << complaint(file);
-    file.tensors.at(name).values[5] = static_cast<double>(1.0F / 3);
+    file.tensors.at(name).values[5] = static_cast<double>(third);
     const bool bf16 = std::string_view("qkv").find(name) != std::string_view::npos;
     EXPECT_EQ(complaint(file).find(name) != std::string::npos, bf16) << name << ": " << complaint(file);
   }
