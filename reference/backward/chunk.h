@@ -139,7 +139,7 @@ struct ForwardChunk {
   }
 };
 
-/// What goes back through scores and state: dN, dq, dk' and dG of one chunk, and D of the chunk before.
+/// The gradients that pass through scores and state: dN, dq, dk' and dG of one chunk, and D of the chunk before.
 template <class System, class Scalar>
 struct ReverseThroughState {
   Matrix<Scalar> dN;      ///< [L, dv]
@@ -178,7 +178,7 @@ struct ReverseThroughState {
   }
 };
 
-/// What goes back through T and A, the delta correction.
+/// These gradients pass through T and A, the delta correction.
 template <class System, class Scalar>
 struct ReverseThroughInverse {
   Matrix<Scalar> dv;         ///< [L, dv]

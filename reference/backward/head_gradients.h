@@ -6,7 +6,7 @@
 #include "reference/error.h"
 #include "reference/rounding_point.h"
 
-/// What the backward pass of one head takes and returns. A cotangent of a tensor is the derivative of the
+/// This header declares the arguments and results of the backward pass of one head. A cotangent of a tensor is the derivative of the
 /// loss by it; those of the outputs come in, and those of the inputs, the gradients, go out.
 namespace samestate {
 

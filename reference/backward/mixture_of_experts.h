@@ -127,7 +127,7 @@ struct ExpertGradients {
   Matrix<Scalar> x;
 };
 
-/// Of E(x) = x W^T + b; dy: [n, D]. The bias has a gradient if it exists.
+/// Returns the gradients of E(x) = x W^T + b; dy: [n, D]. The bias has a gradient if it exists.
 template <class Scalar>
 [[nodiscard]] ExpertGradients<LinearExpert<Scalar>, Scalar> expert_backward(
     const LinearExpert<Scalar>& expert, const Matrix<Scalar>& x, const Matrix<Scalar>& dy) {
@@ -145,7 +145,7 @@ inline constexpr PointRow kExpertsBackwardRows[] = {
 inline constexpr PointTable experts_backward{"experts_backward", PointTier::equation, kExpertsBackwardRows};
 }  // namespace points
 
-/// Of E(x) = W_down (silu(W_gate x) * W_up x): with h the hidden row, dh = dy W_down, dup = dh silu(gate),
+/// Returns the gradients of E(x) = W_down (silu(W_gate x) * W_up x): with h the hidden row, dh = dy W_down, dup = dh silu(gate),
 /// dgate = dh up silu'(gate), dx = dgate W_gate + dup W_up. dy: [n, D].
 template <class Scalar>
 [[nodiscard]] ExpertGradients<SwiGluExpert<Scalar>, Scalar> expert_backward(

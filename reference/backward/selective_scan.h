@@ -16,7 +16,7 @@
 /// and behind the gate, out = y silu(z): dy = dout silu(z), dz = dout y silu'(z).
 namespace samestate {
 
-/// What goes out in the shapes of a SelectiveScan; `skip` and `z` are empty where the call has none.
+/// The gradients have the shapes of a SelectiveScan; `skip` and `z` are empty where the call has none.
 template <class Scalar>
 using SelectiveScanGradients = SelectiveScan<Scalar>;
 
@@ -27,7 +27,7 @@ struct InputFactorSlopes {
   Scalar A;
 };
 
-/// Of Delta: 1 and 0. Of (e^x - 1) / A with x = Delta A: e^x, and Delta^2 s(x) with s(x) = (e^x - (e^x - 1) /
+/// The derivatives of Delta are 1 and 0. Those of (e^x - 1) / A with x = Delta A are e^x and Delta^2 s(x) with s(x) = (e^x - (e^x - 1) /
 /// x) / x. Near 0 all digits of s would cancel, so for |x| < 1 it is the series sum_{n>=1} n x^{n-1} / (n +
 /// 1)!, whose terms fall below any working precision here within 100.
 template <class Scalar>

@@ -70,7 +70,7 @@ TEST(Companion, APlanHasNoCaseThatItsKernelCannotMake) {
   }
 }
 
-// None of the kernels from which the gate's score is made is left out.
+// The plan leaves out no kernel from which the gate's score is made.
 TEST(Companion, NoMutantOrKernelOfTheProcessorStandsAlone) {
   for (const Mutant& m : all_mutants()) {
     const KernelTable table = m.table();

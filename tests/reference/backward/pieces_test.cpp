@@ -254,7 +254,7 @@ TEST(PiecesBackward, ShortConvolution) {
         };
         expect_seen(check, without_state, "the cotangent of the state");
         const auto without_pass_through = [&](const auto& x, const auto& d) {
-          // What the handed-on state takes from the old one where T < W - 1.
+          // The handed-on state takes these columns from the old one where T < W - 1.
           auto out = backward(x, d);
           if (T < 3) out[3].bottomRows(3 - T) -= d[1].topRows(3 - T);
           return out;
