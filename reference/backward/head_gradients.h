@@ -6,8 +6,9 @@
 #include "reference/error.h"
 #include "reference/rounding_point.h"
 
-/// This header declares the arguments and results of the backward pass of one head. A cotangent of a tensor is the derivative of the
-/// loss by it; those of the outputs come in, and those of the inputs, the gradients, go out.
+/// This header declares the arguments and results of the backward pass of one head. A cotangent of a tensor
+/// is the derivative of the loss by it; those of the outputs come in, and those of the inputs, the gradients,
+/// go out.
 namespace samestate {
 
 namespace points {

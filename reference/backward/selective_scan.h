@@ -27,9 +27,9 @@ struct InputFactorSlopes {
   Scalar A;
 };
 
-/// The derivatives of Delta are 1 and 0. Those of (e^x - 1) / A with x = Delta A are e^x and Delta^2 s(x) with s(x) = (e^x - (e^x - 1) /
-/// x) / x. Near 0 all digits of s would cancel, so for |x| < 1 it is the series sum_{n>=1} n x^{n-1} / (n +
-/// 1)!, whose terms fall below any working precision here within 100.
+/// The derivatives of Delta are 1 and 0. Those of (e^x - 1) / A with x = Delta A are e^x and Delta^2 s(x)
+/// with s(x) = (e^x - (e^x - 1) / x) / x. Near 0 all digits of s would cancel, so for |x| < 1 it is the
+/// series sum_{n>=1} n x^{n-1} / (n + 1)!, whose terms fall below any working precision here within 100.
 template <class Scalar>
 [[nodiscard]] InputFactorSlopes<Scalar> input_factor_slopes(const Scalar& delta, const Scalar& A,
                                                             Discretisation mode) {
