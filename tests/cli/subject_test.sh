@@ -13,10 +13,10 @@ name=mine.gated_delta_rule.recurrent
 line="v1 gated_delta_rule form=recurrent T=9 Hk=2 Hv=4 dk=8 dv=4 state=random kernel=$name"
 
 # The subject's own loops are slow at the sizes of models.
-sizes='T=..128 dk=..64 dv=..64'
-# gates CODE CONVENTIONS: runs some hundred cases of a correct kernel.
+sizes='T=..64 dk=..32 dv=..32 Hv=..8'
+# gates CODE CONVENTIONS: runs some cases of a correct kernel.
 gates() {
-  run "$1" gate --subject "$subject none '$2'" --kernel "$name" --where "$sizes" --max-cases 120
+  run "$1" gate --subject "$subject none '$2'" --kernel "$name" --where "$sizes" --max-cases 60
 }
 gates 0 '{}'
 says 'pass'
@@ -27,7 +27,7 @@ gates 0 '{"beta":"logit","heads":"interleaved","state_argument":"in_place"}'
 gates 0 '{"scale":"folded","heads":"repeated","state_argument":"required"}'
 gates 0 '{"scale":"dk","cu_seqlens":"int32"}'
 gates 0 '{"scale":"dv","dtypes":{"g":"bf16","beta":"bf16"}}'
-run 0 gate --subject "$subject strided" --kernel "$name" --where "$sizes" --max-cases 200 --layout padded,mixed,fused,permuted
+run 0 gate --subject "$subject strided" --kernel "$name" --where "$sizes" --max-cases 100 --layout padded,mixed,fused,permuted
 says 'pass'
 
 # Declarations that are not the kernel's: with each of these it would compute something else.
@@ -90,7 +90,7 @@ ON_CUDA=1 run 5 gate --subject "$subject signal" --kernel "$name" --where "$size
 grep -qE '^100 cases, 0 judged: crash [0-9]+, skipped [0-9]+$' out || complain "signal: $(head -1 out)"
 # Nothing is skipped: every case is the subject's, and the next case has a working subject again.
 for fault in grows seals seals_writes puts_back; do
-  run 1 gate --subject "$subject $fault" --kernel "$name" --max-cases 20
+  run 1 gate --subject "$subject $fault" --kernel "$name" --where "$sizes" --max-cases 20
   grep -q '^20 cases, 20 judged: fail 20$' out || complain "$fault: $(head -1 out)"
 done
 bad '1048586 characters 200' gate --subject "$subject long_name" --max-cases 4
@@ -117,11 +117,11 @@ PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$package" bad "there is no file mine.py" g
 grep -q 'signal 9' err && complain 'says signal 9 of a process that said why it ends'
 # Offsets that do not fit 32 bits, for tokens, sequences, heads, states and bytes: rows that are far apart
 # show each.
-run 0 gate --subject "$subject strided" --kernel "$name" --layout far --max-cases 60
+run 0 gate --subject "$subject strided" --kernel "$name" --where "$sizes" --layout far --max-cases 30
 says 'pass'
 for fault in token32 batch32 head32 slot32 byte32; do
   run 0 gate --subject "$subject $fault" --kernel "$name" --where "$sizes" --layout dense,padded --max-cases 30
-  run 1 gate --subject "$subject $fault" --kernel "$name" --layout far --max-cases 60
+  run 1 gate --subject "$subject $fault" --kernel "$name" --where "$sizes" --layout far --max-cases 30
   grep -qE '(wrote|page) outside' out || complain "$fault: does not say where"
 done
 # The first call compiles or tunes: its time counts as that of the start and not of a case, while a later
