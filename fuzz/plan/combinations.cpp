@@ -1,6 +1,7 @@
 #include "fuzz/plan/combinations.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <iterator>
 #include <utility>
 
@@ -12,13 +13,18 @@ Combinations::Combinations(const std::vector<Factor>& factors, int strength) : g
     counts_.push_back(std::ssize(factor.levels));
   }
   std::int64_t size = 0;
-  const auto put = [&](std::vector<std::size_t> of) {
+  const auto put = [&](std::initializer_list<std::size_t> of) {
+    Group group{.count = of.size(), .begin = size};
+    std::copy(of.begin(), of.end(), group.factors.begin());
     std::int64_t product = 1;
-    for (const std::size_t f : of) {
+    for (std::size_t i = group.count; i-- > 0;) {
+      const std::size_t f = group.factors[i];
+      group.strides[i] = product;
       product *= counts_[f];
-      groups_of_[f].push_back(groups_.size());
+      group.of_law = group.of_law || f == law_;
     }
-    groups_.push_back({std::move(of), size});
+    for (const std::size_t f : of) groups_of_[f].push_back(groups_.size());
+    groups_.push_back(group);
     size += product;
   };
   for (std::size_t a = 0; a < factors.size(); ++a) {
@@ -30,31 +36,30 @@ Combinations::Combinations(const std::vector<Factor>& factors, int strength) : g
   met_.resize(static_cast<std::size_t>(size));
 }
 
-bool Combinations::shows(const Group& group, const std::vector<int>& levels) const {
-  return law_ == kNone || levels[law_] <= 0 ||
-         std::find(group.factors.begin(), group.factors.end(), law_) != group.factors.end();
-}
-
-std::int64_t Combinations::index(const Group& group, const std::vector<int>& levels) const {
-  if (!shows(group, levels)) return -1;
-  std::int64_t at = 0;
-  for (const std::size_t f : group.factors) {
-    if (levels[f] < 0) return -1;
-    at = at * counts_[f] + levels[f];
+std::int64_t Combinations::index(const Group& group, const std::vector<int>& levels) {
+  std::int64_t at = group.begin;
+  for (std::size_t i = 0; i < group.count; ++i) {
+    const int level = levels[group.factors[i]];
+    if (level < 0) return -1;
+    at += level * group.strides[i];
   }
-  return group.begin + at;
+  return at;
 }
 
 std::int64_t Combinations::fresh(const std::vector<int>& levels) const {
+  const bool all = without_law(levels);
   return std::count_if(groups_.begin(), groups_.end(), [&](const Group& group) {
+    if (!all && !group.of_law) return false;
     const std::int64_t at = index(group, levels);
     return at >= 0 && !met_[static_cast<std::size_t>(at)];
   });
 }
 
 std::vector<std::int64_t> Combinations::of(const std::vector<int>& levels) const {
+  const bool all = without_law(levels);
   std::vector<std::int64_t> out;
   for (const Group& group : groups_) {
+    if (!all && !group.of_law) continue;
     if (const std::int64_t at = index(group, levels); at >= 0) out.push_back(at);
   }
   return out;
@@ -62,9 +67,8 @@ std::vector<std::int64_t> Combinations::of(const std::vector<int>& levels) const
 
 std::int64_t Combinations::add(const std::vector<int>& levels) {
   std::int64_t fresh = 0;
-  for (const Group& group : groups_) {
-    const std::int64_t at = index(group, levels);
-    if (at < 0 || met_[static_cast<std::size_t>(at)]) continue;
+  for (const std::int64_t at : of(levels)) {
+    if (met_[static_cast<std::size_t>(at)]) continue;
     met_[static_cast<std::size_t>(at)] = true;
     ++fresh;
   }
@@ -74,22 +78,23 @@ std::int64_t Combinations::add(const std::vector<int>& levels) {
 
 std::vector<std::int64_t> Combinations::gains(const std::vector<int>& levels, std::size_t factor) const {
   const std::int64_t count = counts_[factor];
+  const bool all = without_law(levels);
   std::vector<std::int64_t> fresh(static_cast<std::size_t>(count));
   for (const std::size_t g : groups_of_[factor]) {
     const Group& group = groups_[g];
-    std::int64_t at = 0, stride = 1;  // of level 0, and from one level to the next
-    bool whole = shows(group, levels);
-    for (const std::size_t f : group.factors) {
-      if (f != factor && levels[f] < 0) {
-        whole = false;
-        break;
+    if (!all && !group.of_law) continue;
+    std::int64_t at = group.begin, stride = 1;  // of level 0, and from one level to the next
+    bool whole = true;
+    for (std::size_t i = 0; i < group.count && whole; ++i) {
+      if (const std::size_t f = group.factors[i]; f == factor) {
+        stride = group.strides[i];
+      } else {
+        whole = levels[f] >= 0;
+        at += levels[f] * group.strides[i];
       }
-      at = at * counts_[f] + (f == factor ? 0 : levels[f]);
-      stride = f == factor ? 1 : stride * (f > factor ? counts_[f] : 1);
     }
     for (std::int64_t level = 0; whole && level < count; ++level)
-      fresh[static_cast<std::size_t>(level)] +=
-          !met_[static_cast<std::size_t>(group.begin + at + level * stride)];
+      fresh[static_cast<std::size_t>(level)] += !met_[static_cast<std::size_t>(at + level * stride)];
   }
   if (factor == law_) {  // what the case shows without a law is lost with one
     std::vector<int> without = levels;
@@ -113,9 +118,9 @@ std::vector<int> Combinations::levels(std::int64_t combination) const {
                                       [](std::int64_t at, const Group& group) { return at < group.begin; });
   const Group& group = *std::prev(after);
   std::int64_t rest = combination - group.begin;
-  for (auto f = group.factors.rbegin(); f != group.factors.rend(); ++f) {
-    out[*f] = static_cast<int>(rest % counts_[*f]);
-    rest /= counts_[*f];
+  for (std::size_t i = 0; i < group.count; ++i) {
+    out[group.factors[i]] = static_cast<int>(rest / group.strides[i]);
+    rest %= group.strides[i];
   }
   return out;
 }

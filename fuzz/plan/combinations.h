@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -34,12 +36,17 @@ class Combinations {
 
  private:
   struct Group {
-    std::vector<std::size_t> factors;
+    std::array<std::size_t, 3> factors{};
+    std::array<std::int64_t, 3> strides{};  ///< from one level of a factor to its next
+    std::size_t count = 0;                  ///< of the factors
+    bool of_law = false;
     std::int64_t begin = 0;
   };
-  [[nodiscard]] std::int64_t index(const Group& group, const std::vector<int>& levels) const;
-  /// Whether a case of these levels shows anything of a group.
-  [[nodiscard]] bool shows(const Group& group, const std::vector<int>& levels) const;
+  [[nodiscard]] static std::int64_t index(const Group& group, const std::vector<int>& levels);
+  /// Returns true if a case of these levels shows something of groups that the law has no part in.
+  [[nodiscard]] bool without_law(const std::vector<int>& levels) const {
+    return law_ == kNone || levels[law_] <= 0;
+  }
 
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::size_t law_ = kNone;           ///< the factor that Factor::compares is of

@@ -41,22 +41,22 @@ Factor named(std::string name, const Named& values, std::string Case::*member, s
 /// A key with values of its own.
 Factor of_key(const Key& key, const System& system) {
   Factor f{std::string(key.name), {}, std::max<std::int64_t>(key.odds, 2)};
-  std::vector<std::string> put, printed;  // put: empty for the default, which a case starts from
+  std::vector<std::string> put, values;  // put: empty for the default, which a case starts from
   const auto add = [&](std::string_view value) {
     Case c = system.standard();
     if (!value.empty()) key.parse(c, value);
-    const int known = index_of(printed, key.print(c));
+    const int known = index_of(values, key.value(c));
     if (known >= 0) {
       f.levels[static_cast<std::size_t>(known)] = put[static_cast<std::size_t>(known)] = value;
       return;
     }
     f.levels.push_back(value.empty() ? "default" : std::string(value));
-    printed.push_back(key.print(c));
+    values.push_back(key.value(c));
     put.emplace_back(value);
   };
   add("");
   for (const std::string_view value : key.values) add(value);
-  f.level = [row = &key, printed](const Case& c) { return index_of(printed, row->print(c)); };
+  f.level = [row = &key, values](const Case& c) { return index_of(values, row->value(c)); };
   f.put = [row = &key, put](Case& c, int level, const Dice&) {
     if (const std::string& value = put[static_cast<std::size_t>(level)]; !value.empty()) row->parse(c, value);
   };
@@ -261,7 +261,7 @@ bool afford(Case& c, const KernelRow& kernel, const std::vector<Factor>& factors
     // A law's runs and a far tensor's pages cost more than any size is worth, where nobody asked for them.
     const std::string_view name = factors[i].name;
     if (name == "law" && !dice.one_in(4)) c.law.clear();
-    if (name == "layout" && !dice.one_in(4)) c.layout = start_of(kernel).layout;
+    if (name == "layout" && !dice.one_in(4)) c.layout = Case{}.layout;
   }
   work = work_of(kernel, c);
   constexpr int kSteps = 60;

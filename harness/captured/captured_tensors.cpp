@@ -81,7 +81,7 @@ CapturedTensors::CapturedTensors(const std::filesystem::path& folder, const Capt
       c.chunk = static_cast<std::int64_t>(std::clamp(std::get<double>(chunk->second), 1.0, 1048576.0));
     find(Resolved(c));
     std::vector<std::string> keys{"B", "T"};
-    for (const auto& [key, unused] : c.parameters) keys.push_back(key);
+    for (const auto& [key, unused] : c.parameters) keys.emplace_back(key);
     // A size that one shape shows may be what makes another possible: until nothing is new.
     for (std::set<std::string> known;;) {
       const std::size_t before = known.size();
@@ -186,7 +186,7 @@ void CapturedTensors::require_values(const Case& c, const CapturedWords& words) 
   for (const auto& [size, value] : c.parameters) {
     const auto found = call_.values.find(size);
     if (found == call_.values.end() || found->second != CapturedValue(static_cast<double>(value))) continue;
-    read.push_back(size);
+    read.emplace_back(size);
   }
   require_values_read(call_, function_, read, words.ignored);
 }

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "oracles/systems/sizes.h"
 #include "reference/contract.h"
 
 namespace samestate {
@@ -50,7 +50,7 @@ struct Case {
   std::string kernel;   ///< empty: the CPU kernel of this system
   std::uint64_t seed = 0;
   /// The sizes that the system alone has (System::sizes), all of them.
-  std::map<std::string, std::int64_t, std::less<>> parameters;
+  Sizes parameters;
 
   bool operator==(const Case&) const = default;
 };

@@ -152,7 +152,7 @@ std::vector<std::string> tensor_places(const Resolved& r, const TensorDifference
 /// Which of an output's heads are wrong, of one whose rows are those of a token's heads or of heads' states, where they
 /// are not all.
 std::vector<std::string> tensor_heads(const TensorSpec& spec, const TensorDifference& d) {
-  const std::vector<Index>& shape = spec.shape;
+  const Extents& shape = spec.shape;
   if (shape.size() < 3) return {};
   // [T, H, d]; [H, dk, dv], [P, H, dk, dv]
   const bool state = spec.axis == Axis::state;
