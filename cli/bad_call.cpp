@@ -44,7 +44,7 @@ const CLI::App* verb_of(const CLI::App& app, std::string_view word) {
   return nullptr;
 }
 
-/// Handles a positional word where the verb takes none, or no more: the parser's error names it last.
+/// Handles a positional word for which the verb has no place left. The parser's error names it last.
 std::string no_place(const CLI::App& verb, const std::string& word) {
   const std::vector<std::string> known = long_options(verb);
   std::vector<std::string> ways;
@@ -52,14 +52,14 @@ std::string no_place(const CLI::App& verb, const std::string& word) {
     if (std::ranges::find(known, option) != known.end()) ways.push_back(fmt::format("{} {}", option, word));
   }
   if (word.starts_with("v1 "))
-    return "a case line stands in no place here; `samestate repro` and `tolerance` take one, `--where` of "
-           "gate "
-           "and fuzz its keys";
+    return "this verb does not take a case line; `samestate repro` and `tolerance` take one, and `--where` "
+           "of "
+           "gate and fuzz takes its keys";
   return fmt::format("'{}' belongs to no option{}{}", word, ways.empty() ? "" : "; perhaps ",
                      fmt::join(ways, " or "));
 }
 
-/// Returns the first required thing that was not given.
+/// Describes the first required argument that was not given.
 std::string missing(const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options()) {
     if (option->get_required() && option->count() == 0)

@@ -175,10 +175,10 @@ int run_bench(BenchCommand options) {
   cuda::use_product_library(options.products != "own");
 #endif
   if (options.trace.empty() && options.block != -1)
-    throw Error("--block says which block --trace is of; add --trace FILE");
+    throw Error("--block says which block --trace shows; add --trace FILE");
   if (!options.trace.empty() && !options.trace.ends_with(".json") && !options.trace.ends_with(".svg")) {
     throw Error("--trace " + options.trace +
-                ": a name ends in .json (events for Perfetto or chrome://tracing) or .svg (a picture)");
+                ": the name must end in .json (events for Perfetto or chrome://tracing) or .svg (a picture)");
   }
   const SubjectLog log(options.plugins);
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
@@ -221,11 +221,11 @@ int run_bench(BenchCommand options) {
   if (!options.trace.empty()) {
     if (cases.size() != 1) {
       throw Error(fmt::format(
-          "--trace is of one case, and {} fit; name it with --case, --kernel, --system or --filter",
+          "--trace shows one case, but {} fit; name it with --case, --kernel, --system or --filter",
           cases.size()));
     }
     if (devices && devices->all().size() > 1)
-      throw Error("--trace is of one device; name one, as --devices 0");
+      throw Error("--trace shows one device; name it, for example --devices 0");
     require_trace(*table.choose(Resolved(cases.front())).named);
     require_writable(options.trace);
   }
@@ -313,13 +313,13 @@ Command add_bench(CLI::App& app) {
   app.add_flag("--list", options->list, "print the case lines without timing them");
   app.add_flag("--sweep", options->sweep,
                "time each case with every variant of its kernel that supports it (list kernels --long)");
-  app.add_flag("--quick", options->plan.quick, "the smaller set of shapes");
+  app.add_flag("--quick", options->plan.quick, "time the smaller set of shapes");
   app.add_option("--seconds", options->bench.request.seconds, "seconds spent in timed calls for each case")
       ->capture_default_str()
       ->check(number_in(1e-3, 3600.0));
   app.add_option("--judge-heads", options->bench.judged_heads,
                  "number of heads of a case that the oracle judges, spread over all (0: all); for named "
-                 "tensors, of sequences")
+                 "tensors, the number of sequences")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   app.add_option("--threads", options->bench.threads, "threads for data and judging, and for a CPU kernel")
@@ -336,17 +336,16 @@ Command add_bench(CLI::App& app) {
   app.add_option("--peer-timeout", options->peer_timeout, "seconds that the peer may take for a case")
       ->capture_default_str()
       ->check(number_in(1e-2, 1e5));
-  app.add_option(
-         "--trace", options->trace,
-         "what the warps of one block waited for: FILE.json (events for Perfetto) or FILE.svg; of one case")
+  app.add_option("--trace", options->trace,
+                 "show what the warps of one block waited for, in one case: FILE.json (events for Perfetto) "
+                 "or FILE.svg")
       ->excludes("--sweep");
   app.add_option("--block", options->block,
                  "with --trace: the block of the launch (default: one that carries the state)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  app.add_option(
-         "--products", options->products,
-         "what multiplies plain matrices of named tensors on a device: library (cuBLASLt, where it is "
-         "there) or own")
+  app.add_option("--products", options->products,
+                 "what multiplies plain matrices of named tensors on a device: library (cuBLASLt, if it is "
+                 "installed) or own")
       ->capture_default_str()
       ->check(CLI::IsMember({"library", "own"}));
   app.add_option("--jsonl", options->jsonl, "append the timings to this file of records");

@@ -67,19 +67,20 @@ Command add_board(CLI::App& app) {
       "\n"
       "  samestate board peers                             Markdown, printed\n"
       "  samestate board peers --html board.html           one page\n"
-      "  samestate board peers --json > board.json         a digest: what is kept when the records are gone\n"
+      "  samestate board peers --json > board.json         a digest, to be kept in place of the records\n"
       "  samestate board board.json new --json > both.json    a digest with the runs in `new`, which replace "
       "their rows\n"
       "  samestate board peers --since board.json          and what changed since\n\n"
-      "Exit 0, 1 where something is worse than --since has it, 2 for bad input: a file that is no record, "
-      "damaged, or a folder\n"
+      "The exit code is 0, or 1 if something is worse than in --since, or 2 for bad input: a file that is "
+      "not a record "
+      "or is damaged, or a folder\n"
       "without a case.");
   app.add_option("folder", options->folders, "folders of records and digests, or digests")
       ->required()
       ->check(named());
   app.add_option("--since", options->since, "an older folder, or a digest of it: report what changed since")
       ->check(named());
-  app.add_option("--html", options->html, "write the page")->check(named());
+  app.add_option("--html", options->html, "write the table as a web page")->check(named());
   app.add_option("--markdown", options->markdown, "write the table as Markdown")->check(named());
   app.add_option("--title", options->title, "heading of the page")->capture_default_str();
   app.add_flag("--json", options->json, "machine-readable");

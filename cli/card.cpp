@@ -86,7 +86,7 @@ int run_card(const CardVerb& options) {
     runs.push_back(probe_apart([&] { return run_probe(table, probe); }, timeout));
   }
   if (interrupted()) {
-    fmt::print(stderr, "samestate: interrupted after {} of {} probes: no card is read\n", runs.size(),
+    fmt::print(stderr, "samestate: interrupted after {} of {} probes; no card is read\n", runs.size(),
                probes.size());
     return kVacuous;
   }
@@ -118,7 +118,7 @@ int run_card(const CardVerb& options) {
   if (!options.read.empty() && without > 0)
     fmt::print(
         stderr,
-        "samestate: --read {}: {} of {} probes have no outputs, so that what only they show is unknown\n",
+        "samestate: --read {}: {} of {} probes have no outputs, so what only they would show is unknown\n",
         options.read, without, card.probes.size());
   return card_holds(card) ? kPass : kFail;
 }

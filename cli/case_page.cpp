@@ -13,6 +13,7 @@
 #include "fixtures/run_file.h"
 #include "harness/processes/workers.h"
 #include "harness/systems/saved_run.h"
+#include "oracles/systems/operator.h"
 #include "reports/records/summary.h"
 
 namespace samestate::cli {
@@ -77,7 +78,8 @@ void add_record(Page& page, const Record& record) {
               j.actual - j.expected);
   }
   if (j.rows > 0 && !j.gate.starts_with("exact"))
-    page.line("rows      {} compared, relative RMS error of o {:.3g}", j.rows, j.relative_rms);
+    page.line("rows      {} compared, relative RMS error of {} {:.3g}", j.rows,
+              find_operator(record.system) != nullptr ? "the outputs" : "o", j.relative_rms);
   const char* title = "stages    ";
   for (const StageFinding& s : j.stages) {
     page.line("{}{:<16} {:<8} ratio {:.4g}{}", std::exchange(title, "          "), s.stage,

@@ -9,7 +9,7 @@
 /// returns the exit code. Only this floor prints, exits and reads the environment.
 namespace samestate::cli {
 
-/// HARNESS 3. Bad input gives 2 in every verb.
+/// The exit codes (HARNESS 3). Bad input gives 2 in every verb.
 enum Exit : int {
   kPass = 0,
   kFail = 1,
@@ -22,7 +22,8 @@ enum Exit : int {
 
 using Command = std::function<int()>;
 
-/// Tells whoever has a build of the judge alone, which has no mutants (all_mutants() is empty) and no proofs, how to have them.
+/// The remedy to name in a build that contains only the judge, without mutants (all_mutants() is empty) and
+/// proofs.
 inline constexpr const char* kWithEverything =
     "Build the command with -DSAMESTATE_JUDGE_ONLY=OFF (pip: -C cmake.define.SAMESTATE_JUDGE_ONLY=OFF) to "
     "have the mutants and "

@@ -37,9 +37,10 @@ Command add_compare(CLI::App& app) {
       "running, so that its closing line is missing. Cases that an incomplete record did not reach "
       "are counted and do not\n"
       "count as gone. Differences in seeds, shards and options are named.");
-  app.add_option("before", options->before, "JSON Lines of gate, fuzz or sweep")->required();
-  app.add_option("after", options->after, "the same of a later run: two are compared")->required();
-  app.add_option("--factor", options->factor, "a ratio may grow by this much")
+  app.add_option("before", options->before, "the JSON Lines file of a gate, fuzz or sweep")->required();
+  app.add_option("after", options->after, "the JSON Lines file of a later run; the two are compared")
+      ->required();
+  app.add_option("--factor", options->factor, "a ratio may grow by this factor")
       ->capture_default_str()
       ->check(number_in(1.0, 1e12));
   app.add_option("--kernels", options->kernels,
@@ -55,13 +56,13 @@ Command add_compare(CLI::App& app) {
     for (const auto& [path, file] :
          {std::pair{&options->before, &before}, std::pair{&options->after, &after}}) {
       if (file->records.empty() && file->points.empty())
-        throw Error(*path + ": no case in it; name a file that gate, fuzz or sweep wrote");
+        throw Error(*path + ": there is no case in it; name a file that gate, fuzz or sweep wrote");
     }
     if (!options->kernels.empty()) {
       const std::size_t at = options->kernels.find('=');
       if (at == std::string::npos || at == 0 || at + 1 == options->kernels.size())
         throw Error("--kernels " + options->kernels +
-                    ": OLD=NEW, as in my.gated_delta_rule.v1=my.gated_delta_rule.v2");
+                    ": write OLD=NEW, for example my.gated_delta_rule.v1=my.gated_delta_rule.v2");
       const std::string to = options->kernels.substr(at + 1);
       before = of_kernel(std::move(before), options->kernels.substr(0, at), to);
       after = of_kernel(std::move(after), to, to);

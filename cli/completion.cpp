@@ -9,19 +9,20 @@
 
 #include "cli/commands.h"
 
-/// Completion for three shells, written from the verbs and options that the parser knows.
+/// Completion for three shells, generated from the verbs and options that the parser knows.
 namespace samestate::cli {
 namespace {
 
-/// The words that shells complete after an option, or in the place of a verb's own argument.
+/// The words that a shell offers after an option, or as the verb's own argument.
 struct Values {
-  std::vector<std::string> words;  ///< those that the parser lets through
-  std::string listed;  ///< the topic of `samestate list` that has them, as kernels; empty: there is none
+  std::vector<std::string> words;  ///< the words that the parser accepts
+  std::string
+      listed;  ///< the topic of `samestate list` that prints them, such as kernels; empty if none does
   [[nodiscard]] bool files() const { return words.empty() && listed.empty(); }
 };
 
 struct OptionWords {
-  std::vector<std::string> names;  ///< with their hyphens
+  std::vector<std::string> names;  ///< the names with their hyphens
   std::string means;
   bool takes_value = false;
   Values values;
@@ -30,10 +31,10 @@ struct OptionWords {
 struct VerbWords {
   std::string name, means;
   std::vector<OptionWords> options;
-  Values argument;  ///< of the verb itself, as bash in `samestate completion bash`
+  Values argument;  ///< the argument of the verb itself, such as bash in `samestate completion bash`
 };
 
-/// The words between the braces of a type's name, which CLI::IsMember puts there.
+/// Returns the words between the braces of a type's name, where CLI::IsMember puts them.
 std::vector<std::string> members_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t begin = type.find('{'), end = type.find('}');
@@ -41,7 +42,7 @@ std::vector<std::string> members_of(const CLI::Option& option) {
   return CLI::detail::split(type.substr(begin + 1, end - begin - 1), ',');
 }
 
-/// The words that may stand for a summary: up to the first comma or colon, since a menu has little room.
+/// Shortens a summary to the part before the first comma or colon, because a menu has little room.
 std::string brief(const std::string& text) {
   const std::size_t end = text.find_first_of(",:;(", 12);
   return CLI::detail::trim_copy(text.substr(0, end));
@@ -62,7 +63,7 @@ OptionWords words_of(const CLI::Option& option, const std::vector<std::string>& 
 
 std::vector<VerbWords> words_of(const CLI::App& command) {
   const auto verbs = command.get_subcommands([](const CLI::App*) { return true; });
-  // An option --kernel takes what `samestate list kernels` prints.
+  // An option such as --kernel takes the names that `samestate list kernels` prints.
   std::vector<std::string> topics, names;
   for (const CLI::App* verb : verbs) {
     names.push_back(verb->get_name());
@@ -90,7 +91,7 @@ std::vector<std::string> all_names(const VerbWords& verb) {
 }
 
 constexpr const char* kHead = "samestate: verbs and options; written by `samestate completion {}`";
-/// A shell command that prints the first column of a listing, without its header.
+/// Formats a shell command that prints the first column of a listing without its header.
 constexpr const char* kListed = "samestate list {} 2>/dev/null | awk 'NR > 1 {{ print $1 }}'";
 
 std::string bash_words(const Values& values) {
@@ -123,7 +124,7 @@ std::string bash(const std::vector<VerbWords>& verbs) {
     free.insert(free.end(), options.begin(), options.end());
     out += fmt::format("      '{} '*) words='{}' ;;\n", verb.name, fmt::join(free, " "));
   }
-  // Where no word fits, readline's own completion offers file names (-o default).
+  // If no word fits, readline's own completion offers file names (-o default).
   return out +
          "    esac\n"
          "  fi\n"
@@ -132,7 +133,8 @@ std::string bash(const std::vector<VerbWords>& verbs) {
          "complete -o default -F _samestate samestate\n";
 }
 
-/// Text in single quotes of a shell, without what ends or divides a specification of zsh's _arguments.
+/// Removes characters from a text that would end or divide a specification of zsh's _arguments, for use in single
+/// quotes.
 std::string plain(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -145,7 +147,8 @@ std::string plain(const std::string& text) {
 std::string zsh_values(const Values& values) {
   if (values.files()) return ":value:_files";
   if (values.listed.empty()) return fmt::format(":value:({})", fmt::join(values.words, " "));
-  return fmt::format(":{0}: _samestate_listed {0}", values.listed);  // the space: called as it stands
+  return fmt::format(":{0}: _samestate_listed {0}",
+                     values.listed);  // after a space, _arguments adds no words
 }
 
 std::string zsh(const std::vector<VerbWords>& verbs) {
@@ -181,7 +184,8 @@ std::string zsh(const std::vector<VerbWords>& verbs) {
   return out +
          "  esac\n"
          "}\n"
-         // Sourced by `source <(..)` the file defines the completion; autoloaded from $fpath it is called.
+         // When the file is sourced with `source <(..)`, it defines the completion; when it is autoloaded from $fpath,
+         // it is called.
          "if [[ \"${funcstack[1]}\" == _samestate ]]; then _samestate \"$@\"; else compdef _samestate "
          "samestate; "
          "fi\n";
@@ -220,11 +224,11 @@ std::string fish(const std::vector<VerbWords>& verbs) {
 
 Command add_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
-  app.add_option("shell", *shell, "the shell that reads it")
+  app.add_option("shell", *shell, "the shell for which the script is printed")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   app.footer(
-      "An installed package has the three files where the shells look for them. To try one:\n\n"
+      "An installed package puts these scripts where the shells look for them. To try one:\n\n"
       "  source <(samestate completion bash)\n"
       "  source <(samestate completion zsh)           after `autoload -U compinit; compinit`\n"
       "  samestate completion fish | source\n");

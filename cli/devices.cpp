@@ -86,7 +86,7 @@ std::unique_ptr<Devices> devices_of(const std::string& asked, const KernelTable&
   std::vector<HostDevice> seen = look_for_devices();
   if (!all && seen.empty())
     throw Error(fmt::format(
-        "--devices {}: this process sees no CUDA device; leave the option out, or check nvidia-smi "
+        "--devices {}: this process sees no CUDA device; leave out the option, or check nvidia-smi "
         "and CUDA_VISIBLE_DEVICES",
         asked));
   std::vector<HostDevice> chosen;
@@ -126,7 +126,7 @@ void require_each_device(const Devices* devices) {
     throw Error("--each-device compares the devices of one host: leave it out, or start without mpirun");
   const std::size_t count = devices == nullptr ? 0 : devices->all().size();
   if (count < 2)
-    throw Error(fmt::format("--each-device: {} here, and two devices at least can be compared; leave it out",
+    throw Error(fmt::format("--each-device: {} here, but it compares at least two devices; leave it out",
                             count == 0 ? "no CUDA device is seen" : "one CUDA device is used"));
 }
 

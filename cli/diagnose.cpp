@@ -70,18 +70,19 @@ double usual_distance(const std::string& name) {
 std::string limits_page(const ProbedLimits& probed) {
   std::string page;
   if (!probed.by_values.empty())
-    page += fmt::format("refused   by its values, with some data of a size and not with others: {}\n",
+    page += fmt::format("refused   because of its values, with some data of a size but not with others: {}\n",
                         probed.by_values);
   if (!probed.refusal.empty())
-    page += fmt::format("refused   {} of the sizes and settings that were tried, with whatever data: {}\n",
+    page += fmt::format("refused   {} of the sizes and settings that were tried, with any data: {}\n",
                         probed.refused, probed.refusal);
   if (!probed.limits.empty())
-    page += fmt::format("limits    it takes calls with {}, and each refused one breaks {}{}\n",
+    page += fmt::format("limits    it takes calls with {}, and every refused call breaks {}{}\n",
                         fmt::join(probed.limits, " and "), probed.limits.size() == 1 ? "it" : "one of them",
                         probed.stopped ? ", of those that the time allowed" : "");
   else if (probed.refused > 0)
-    page += probed.took_any ? "limits    no sizes or settings tell what it refuses from what it takes\n"
-                            : "limits    it takes none of the sizes and settings that were tried\n";
+    page += probed.took_any ? "limits    no size or setting distinguishes the calls that it refuses from "
+                              "those that it takes\n"
+                            : "limits    it refused all sizes and settings that were tried\n";
   return page;
 }
 
@@ -102,24 +103,25 @@ std::string page_of(const KernelRow& kernel, const std::vector<DiagnosticCall>& 
                     reading_text(diagnosis.nearest), diagnosis.nearest.distance, kFits);
   if (diagnosis.fits.size() == 1 && diagnosis.fits.front().distance > usual_distance(calls.front().contract))
     page +=
-        "note      that is more than its roundings make: the conventions fit, and `samestate gate` judges "
+        "note      that is more than its roundings explain: the conventions fit, and `samestate gate` judges "
         "the values\n";
   if (!diagnosis.fits.empty() && diagnosis.strong_distance >= kFits)
     page += fmt::format(
-        "note      decays of e^-1 to e^-60 are not what that makes of them ({:.2g} off), and no limit of "
-        "exponents either:\n"
+        "note      with decays of e^-1 to e^-60 the outputs are {:.2g} off, and no limit of the exponents "
+        "explains that:\n"
         "          `samestate gate --kernel {} --regime strong` judges them\n",
         diagnosis.strong_distance, kernel.name);
-  if (diagnosis.fits.size() > 1) page += "          these cannot be told apart by the calls that ran\n";
+  if (diagnosis.fits.size() > 1) page += "          the calls that ran cannot tell these apart\n";
   if (diagnosis.fits.size() == 1) {
     const FoundReading& only = diagnosis.fits.front();
     if (const std::string declare = declaration_of(only); !declare.empty())
       page += fmt::format("declare   {}\n", declare);
     else if (!names_of(only).empty())
-      page += "declare   no convention says that: it is a defect, or the arguments are in another order\n";
+      page +=
+          "declare   no convention describes that: it is a defect, or the arguments are in another order\n";
   }
   if (!probed.limits.empty())
-    page += fmt::format("declare   \"limits\":{}, or ?limits={} behind the name of a Python function\n",
+    page += fmt::format("declare   \"limits\":{}, or ?limits={} after the name of a Python function\n",
                         limits_declaration(probed), fmt::join(probed.limits, ";"));
   return page;
 }
@@ -176,7 +178,8 @@ bool is_refused(const std::vector<DiagnosticCall>& calls, const std::vector<Prob
 }
 
 ProbedLimits probed_limits(const KernelTable& table, const KernelRow& kernel, double timeout) {
-  fmt::print(stderr, "samestate: it refuses a call: looking for the sizes and settings that it takes\n");
+  fmt::print(stderr,
+             "samestate: the kernel refuses a call; looking for the sizes and settings that it takes\n");
   const auto begin = std::chrono::steady_clock::now();
   note_interrupts();
   Workers one(case_runner(table), shared_process(1, timeout, kernel.device != "cpu"));
@@ -194,7 +197,7 @@ int run_diagnose(const DiagnoseOptions& options) {
   const KernelRow& kernel = chosen(table, options.kernel);
   if (!kernel.system->of_family())
     throw Error(
-        fmt::format("kernel {} computes {}: conventions are told apart in the recurrent family, "
+        fmt::format("kernel {} computes {}, but diagnose is only for the recurrent family, that is "
                     "gated_delta_rule, delta_rule, "
                     "retention and linear_attention; `samestate repro` explains a failure of any system",
                     kernel.name, kernel.system->name));

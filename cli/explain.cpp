@@ -28,11 +28,11 @@ namespace {
 
 struct ExplainOptions {
   std::vector<std::string> words;
-  std::string word;  ///< all of them, as in "worst at"
+  std::string word;  ///< the words joined, such as "worst at"
   bool json = false, markdown = false, case_line = false;
 };
 
-/// What a name is, and what it means.
+/// One meaning of a name, and the kind of thing that it names.
 struct Meaning {
   std::string kind, name, means;
 };
@@ -44,15 +44,16 @@ std::string meaning_of(Point point) {
                                   "a product and its result: operands in tf32, or the result in 16 bit"};
   const std::vector<std::string_view> systems = systems_of(point);
   const bool product = point.row().use == PointUse::product;
-  return fmt::format(
-      "{} It is {}, {}{}; a kernel that rounds nothing there promises contract={}+{}:fp32", point.row().means,
-      use[static_cast<std::size_t>(point.row().use)],
-      systems.empty() ? "in no form of a system by itself" : fmt::format("in {}", fmt::join(systems, ", ")),
-      point.row().of.empty() ? "" : fmt::format("; goes with {}", point.row().of), product ? "tf32" : "bf16",
-      point.name());
+  return fmt::format("{} It is {}, {}{}; a kernel that rounds nothing there promises contract={}+{}:fp32",
+                     point.row().means, use[static_cast<std::size_t>(point.row().use)],
+                     systems.empty() ? "which no system's form has by itself"
+                                     : fmt::format("in {}", fmt::join(systems, ", ")),
+                     point.row().of.empty() ? "" : fmt::format("; goes with {}", point.row().of),
+                     product ? "tf32" : "bf16", point.name());
 }
 
-/// Every table that has the name: a name may be a regime and a word of the glossary.
+/// Returns the meaning from every table that has the name, because a name may be both a regime and a word of the
+/// glossary, for example.
 std::vector<Meaning> meanings_of(const std::string& name) {
   std::vector<Meaning> out;
   if (const Word* word = word_named(name))
@@ -128,7 +129,7 @@ std::vector<Meaning> meanings_of(const std::string& name) {
   }
   for (const NotModelled& n : not_modelled()) add("bug", n.bug, fmt::format("no mutant: {}", n.reason));
   if (!out.empty()) return out;
-  // A gate of several words, as in segment row: what its words are.
+  // A gate of several words, such as "segment row", is explained word by word.
   std::istringstream parts(name);
   for (std::string part; parts >> part;)
     if (const Word* word = word_named(part); word != nullptr && part != name)
@@ -155,7 +156,7 @@ int run_explain(ExplainOptions options) {
         fmt::format("explain {}: no such word, contract, point, regime, law, system, form, key, size, edge, "
                     "bug or mutant{}; "
                     "`samestate explain` lists the words{}",
-                    options.word, near.empty() ? "" : fmt::format("; near: {}", fmt::join(near, ", ")),
+                    options.word, near.empty() ? "" : fmt::format("; nearest: {}", fmt::join(near, ", ")),
                     all_mutants().empty() ? "; this build has no mutants and no bugs" : ""));
   }
   if (options.json) {
@@ -174,13 +175,14 @@ int run_explain(ExplainOptions options) {
 Command add_explain(CLI::App& app) {
   auto options = std::make_shared<ExplainOptions>();
   app.footer(
-      "  samestate explain row          a word of a verdict\n"
-      "  samestate explain lambda       a term of a bound; also Bp, Bc, R, hard, twin, piece, vacuous ...\n"
-      "  samestate explain bf16         a contract, regime, law, system, form, key, size, edge or mutant by "
-      "its name\n"
-      "  samestate explain              all words\n\n"
-      "docs/lookup/words.md and docs/lookup/case-line.md are what --markdown and --case-line print.");
-  app.add_option("word", options->words, "the word or words to explain (default: the whole glossary)");
+      "  samestate explain row          explain a word of a verdict\n"
+      "  samestate explain lambda       explain a term of a bound; also Bp, Bc, R, hard, twin, piece ...\n"
+      "  samestate explain bf16         explain a contract, regime, law, system, form, key, size, edge or "
+      "mutant by its name\n"
+      "  samestate explain              print the whole glossary\n\n"
+      "The pages docs/lookup/words.md and docs/lookup/case-line.md are what --markdown and --case-line "
+      "print.");
+  app.add_option("word", options->words, "the word or words to explain (default: print the whole glossary)");
   app.add_flag("--json", options->json, "machine-readable");
   app.add_flag("--markdown", options->markdown, "print the page docs/lookup/words.md");
   app.add_flag("--case-line", options->case_line, "print the page docs/lookup/case-line.md");

@@ -22,18 +22,19 @@
 namespace samestate::cli {
 namespace {
 
-/// Where every run fails, differing bits say less than the wrong values do.
+/// Returns true for the rule that only the outputs' bits differ between runs. If every run fails, that says less than
+/// the wrong values do.
 bool says_less(const std::string& setting) {
   return setting.starts_with(fmt::format("{} in its bits", kNotDeterministic));
 }
 
-/// Runs of the same line differ, so that no other run says anything about a key.
+/// Returns true for a rule about runs of the same line that differ; no other run can then say anything about a key.
 bool is_of_runs(const std::string& setting) {
   return setting.starts_with(kNotDeterministic) || setting.starts_with(kByCount) ||
          setting.starts_with("fails in ");
 }
 
-/// A rule of a key or a setting, or of the order of runs.
+/// Returns true for a rule about a key, a setting or the order of runs.
 bool is_of_key(const std::string& pattern) {
   return pattern.starts_with("only with ") || pattern.starts_with("only where ") || is_of_runs(pattern) ||
          (pattern.starts_with("only ") && pattern.find(": passes with ") != pattern.npos);
@@ -41,7 +42,8 @@ bool is_of_key(const std::string& pattern) {
 
 std::string text_of(const Mutant& m) { return fmt::format("{}{}{})", m.summary, kOfMutant, m.name); }
 
-/// Returns true if the mutant passes each case that the kernel passes without one of its settings and that the mutant runs.
+/// Returns true if the mutant passes every case that the kernel passes without one of its settings, as far as the
+/// mutant can run it.
 bool passes_without(const Mutant& m, const std::vector<SettingRule>& settings, Reruns& reruns) {
   const KernelTable table = m.table();
   return std::ranges::all_of(settings, [&](const SettingRule& rule) {
@@ -50,30 +52,30 @@ bool passes_without(const Mutant& m, const std::vector<SettingRule>& settings, R
     c.kernel = m.kernel();
     try {
       return run_case(c, table).judgement.verdict != Verdict::fail;
-    } catch (const Error&) {  // of another form
+    } catch (const Error&) {  // the mutant has another form
       return true;
     }
   });
 }
 
-/// The explanation without mutants, which `like` has.
+/// Returns the explanation without mutants, and puts the mutants that give the same values into `like`.
 Explanation with_likeness(const Resolved& r, const Trace& trace, double seconds, Likeness& like) {
   Explanation e = explain(r, trace);
   like = mutants_like(r, trace, seconds);
   if (like.all > 0)
     e.tried.push_back(fmt::format("{} of {} mutants of {}{}", like.tried, like.all, r.c.system,
-                                  like.tried < like.all ? fmt::format(", in {:g} s", seconds) : ""));
+                                  like.tried < like.all ? fmt::format(" in {:g} s", seconds) : ""));
   return e;
 }
 
-/// The contract passes every failing case that it is tried on, or none could be.
+/// Returns true if every failing case on which the contract can be tried passes under it.
 bool passes_all(const std::string& own, const std::string& contract, const std::vector<Case>& failing,
                 const KernelTable& table, double seconds) {
   const ContractTrial trial = try_contract(own, contract, failing, table, seconds);
   return trial.passes && trial.complete;
 }
 
-/// Those near the case and under which `others` pass too.
+/// Returns the contracts near the case's under which `others` pass too.
 Neighbours tried_neighbours(const Resolved& r, const Trace& run, const std::vector<Case>& others,
                             const KernelTable& table, double seconds) {
   Neighbours near = neighbours_of(r, run, seconds / 2, interrupted);
@@ -95,7 +97,7 @@ Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double s
   for (const Mutant* m : like.mutants) known.push_back(text_of(*m));
   e.patterns.insert(e.patterns.begin(), known.begin(), known.end());
   if (all_mutants().empty() && !e.differs.empty())
-    e.patterns.emplace_back("(this build has no mutants, so no known mistake was looked for)");
+    e.patterns.emplace_back("(this build has no mutants, so it was not compared with known mistakes)");
   return e;
 }
 
@@ -112,17 +114,18 @@ Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelT
   KeyRules keys;
   if (!of_runs) keys = keys_that_matter(r.c, table, reruns);
   reruns.slice(1.0);
-  // In this order: what is known by name, what turns it on and off, what the values look like, and what says less.
+  // The order is: mistakes that are known by name, what turns the failure on and off, what the values look like, and
+  // last what says little.
   std::vector<std::string> first, turned_on, last;
   for (const SettingRule& rule : settings) (says_less(rule.text) ? last : turned_on).push_back(rule.text);
   for (const Mutant* m : like.mutants) {
-    // A failure that depends on a setting is not a mistake of the equation, which is there without the setting too.
+    // A failure that depends on a setting is not a mistake in the equation, which would also show without the setting.
     const bool fits = turned_on.empty() || (!of_runs && passes_without(*m, settings, reruns));
     (fits ? first : turned_on).push_back(text_of(*m));
   }
   const bool by_name = !like.mutants.empty();
   turned_on.insert(turned_on.end(), keys.rules.begin(), keys.rules.end());
-  // A fault that sizes or settings turn on and off is none of rounding.
+  // A fault that sizes or settings turn on and off is not a matter of rounding.
   if (turned_on.empty() && !by_name) {
     const std::vector<Case> near = others.empty() ? cases_near(r.c) : others;
     for (const ContractHint& hint : hints) {
@@ -152,7 +155,7 @@ void print_neighbours(const RunFile& file, double seconds, const KernelTable* ta
     fmt::print("contract  {}\n", neighbours_of(r, run, seconds, interrupted).text());
     return;
   }
-  // The kernel runs again, and may end its process.
+  // The kernel runs again, which may end its process.
   const JobResult done =
       run_apart([&] { return tried_neighbours(r, run, cases_near(r.c), *table, seconds).text(); },
                 2.0 * seconds, interrupted);
@@ -182,7 +185,7 @@ std::string looks_like(const Record& failed, const std::vector<Case>& others, co
         if (!e.patterns.empty() && e.patterns.front().find(kOfMutant) != std::string::npos)
           return e.patterns.front();
         if (e.patterns.empty() || !is_of_key(e.patterns.front())) {
-          // Where roundings stay within their bound, neither a place nor a setting is the cause.
+          // If the roundings stay within their bound, neither a place nor a setting is the cause.
           if (!trace.outputs.empty() && is_about_the_contract(r, record.judgement)) {
             const std::vector<Case> near = others.empty() ? cases_near(c) : others;
             const Neighbours found = tried_neighbours(r, trace, near, table, seconds / 4);
@@ -195,7 +198,7 @@ std::string looks_like(const Record& failed, const std::vector<Case>& others, co
                    ? e.patterns.front()
                    : fmt::format("{}; {}", e.patterns.front(), *values);
       },
-      2.0 * seconds, interrupted);  // runs that were begun in time may end later
+      2.0 * seconds, interrupted);  // runs that began in time may end later
   return done.kind == JobResult::Kind::answered ? done.text : "";
 }
 

@@ -9,13 +9,14 @@
 
 namespace samestate::cli {
 
-/// The explanation of a failing run, the mutants that give just these values at its head; starts none after `seconds`.
+/// Explains a failing run, with the mutants that give exactly these values first. It starts no mutant after `seconds`.
 [[nodiscard]] Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double seconds = 10.0);
 
-/// The same, with the settings and sizes without which the case passes, found by rerunning it with one key changed at a
-/// time: at most Reruns::kMost reruns in half of `seconds`, which Explanation::tried says. A mutant heads the list unless
-/// it fails without a setting without which the kernel passes. Contracts are named that pass all of `others` that were
-/// tried, failures of the same kernel in the same run; without any, of cases near this one.
+/// Explains a failing run like explain_with_mutants, and also finds settings and sizes without which the case passes,
+/// by rerunning it with one key changed at a time: at most Reruns::kMost reruns in half of `seconds`, which
+/// Explanation::tried reports. A mutant comes first unless it fails without a setting without which the kernel passes.
+/// A contract is named only if all cases of `others` that were tried pass under it; these are failures of the same
+/// kernel in the same run, or cases near this one if there are none.
 [[nodiscard]] Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelTable& table,
                                           const std::vector<Case>& others = {}, double seconds = 10.0);
 
@@ -25,7 +26,7 @@ namespace samestate::cli {
 [[nodiscard]] std::string looks_like(const Record& failed, const std::vector<Case>& others,
                                      const KernelTable& table, double seconds);
 
-/// The case with a card that gates: without the change card:nearest.
+/// Returns the case with its card as a gate, that is without the change card:nearest.
 [[nodiscard]] Case exactly(Case c);
 
 /// Prints the contracts near the run's under which it passes, searched for in this process, where an

@@ -80,7 +80,7 @@ void write_expected(const fs::path& path, const Case& c, const KernelTable& tabl
 int run_export(ExportOptions options) {
   // This comes before the plan is made, which takes a while.
   if (fs::exists(options.out) && (!fs::is_directory(options.out) || !fs::is_empty(options.out)))
-    throw Error(options.out + ": is there and no empty folder; name another");
+    throw Error(options.out + ": exists and is not an empty folder; name another");
   require_writable(fs::path(options.out) / "manifest.json");
   options.plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins, options.plan.filter);
@@ -88,7 +88,7 @@ int run_export(ExportOptions options) {
   const std::int64_t most = options.plan.max_cases;
   options.plan.max_cases = 0;
   std::vector<Case> cases;
-  std::map<std::string, std::string> forms;  ///< by line: of a kernel that has the case
+  std::map<std::string, std::string> forms;  ///< by line, the form of a kernel that runs the case
   std::int64_t of_devices = 0;
   for (const Case& c : plan_cases(table, options.plan)) {
     std::optional<Case> one = as_one_call(c);
@@ -97,7 +97,7 @@ int run_export(ExportOptions options) {
     if (!one) continue;
     const KernelRow& kernel = *table.choose(Resolved(c)).named;
     if (!within_limits(kernel, *one)) continue;
-    // The expected values come from a run, and not every machine has a device.
+    // Expected values come from a run, and not every machine has a GPU.
     if (options.expected && options.plan.device.empty() && kernel.device != "cpu") {
       ++of_devices;
       continue;
@@ -107,9 +107,12 @@ int run_export(ExportOptions options) {
   if (of_devices > 0)
     fmt::print(
         stderr,
-        "samestate: --expected: {} case(s) of kernels of a device left out; --device cuda takes them\n",
+        "samestate: --expected: {} case(s) of GPU kernels were left out; --device cuda includes them\n",
         of_devices);
-  if (cases.empty()) throw Error("no case of these filters is one call on dense tensors: nothing to write");
+  if (cases.empty())
+    throw Error(
+        "no case that fits these filters is a single call on dense tensors, so there is nothing to write; "
+        "give wider filters");
   const std::int64_t total = std::ssize(cases);
   fs::create_directories(options.out);
   nlohmann::ordered_json manifest{{"format", "samestate-export-1"},

@@ -29,7 +29,8 @@ CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins)
            ::setenv("SAMESTATE_START_TIMEOUT", std::to_string(seconds_of("--start-timeout", text)).c_str(),
                     1);
          },
-         "time for a subject to get ready, and for the first call of each variant: 90, 5m (120 s)")
+         "time that a subject may take to get ready, and for the first call of each variant: 90, 5m "
+         "(default: 120 s)")
       ->check([](const std::string& text) -> std::string {
         try {
           return seconds_of("", text) > 0 ? ""
@@ -40,14 +41,14 @@ CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins)
       });
   app.add_option_function<int>(
          "--subjects", [](int count) { ::setenv("SAMESTATE_SUBJECTS", std::to_string(count).c_str(), 1); },
-         "number of processes of a subject (default: one on a GPU, because each imports and compiles "
-         "the same; on the CPU as many as --threads)")
+         "number of processes of a subject (default: on a GPU one, because each process imports and "
+         "compiles the same code; on the CPU as many as --threads)")
       ->check(CLI::Range(1, 1024));
   app.add_option_function<std::string>(
          "--autotune", [](const std::string& how) { ::setenv(kAutotuneVariable, how.c_str(), 1); },
-         "how tuners of a Python subject choose: first takes the first configuration that runs, "
-         "untimed; cached lets them tune and keeps the result on disk; full lets them tune again "
-         "(default: first); a failure is repeated with the other setting")
+         "how the autotuners of a Python subject choose: first takes the first configuration that runs, "
+         "without timing it; cached lets them tune and keeps the result on disk; full lets them tune again "
+         "each time (default: first); a failure is repeated with the other setting")
       ->check(CLI::IsMember({"first", "cached", "full"}));
   return add_repeatable(
       app, "--plugin,--subject", plugins,
@@ -62,12 +63,13 @@ void add_filter_options(CLI::App& app, FilterOptions& options) {
   add("--contract", options.contract, "only these contracts: bf16, fp32,fp32_tree, bf16*");
   add("--regime", options.regime, "only these regimes of the data");
   add("--form", options.form, "only cases in these forms");
-  add("--law", options.law, "only these laws; none: only comparisons with the oracle; '*': every law");
+  add("--law", options.law,
+      "only cases of these laws; '*' means every law, and none means only comparisons with the oracle");
   add("--layout", options.layout, "only these layouts in memory: dense, padded, far");
   add("--where", options.where,
-      "only cases that fulfil this: T=64..4096, dk=128, 'Hv=2.. D=..512' (all must hold)");
+      "only cases that fulfil these conditions: T=64..4096, dk=128, 'Hv=2.. D=..512' (all must hold)");
   add("--exclude", options.exclude,
-      "no case that fulfils this: regime=measured, 'contract=bf16 T=4096..' (all must hold)");
+      "no case that fulfils these conditions: regime=measured, 'contract=bf16 T=4096..' (all must hold)");
 }
 
 CaseFilter filter_of(const FilterOptions& options) {
@@ -94,21 +96,19 @@ CaseFilter filter_of(const std::string& text) {
   try {
     app.parse(text);
   } catch (const CLI::ParseError& error) {
-    throw Error(fmt::format("filter {}: {}; a run file was changed", text, error.what()));
+    throw Error(fmt::format("filter {}: {}; the run file that holds it was changed", text, error.what()));
   }
   return filter_of(options);
 }
 
 const std::string& filter_help() {
   static const std::string text =
-      "Which cases: a condition is KEY=VALUE[,VALUE...], a KEY any of the case line "
-      "(docs/lookup/case-line.md) or a "
-      "size "
-      "of a system,\n"
-      "a VALUE a name, a pattern with * and ?, a number, a range 64..4096, 64.. or ..4096 with both ends, or "
-      "none.\n"
-      "Conditions in one text all hold together; --where given again narrows, --exclude given again drops "
-      "more.\n";
+      "Which cases: a condition is KEY=VALUE[,VALUE...]. KEY is a key of the case line "
+      "(docs/lookup/case-line.md) or a size of a system. VALUE is a name, a pattern with * and ?, a number, "
+      "or a range such as 64..4096, 64.. or ..4096, which includes its ends; none stands for a key that the "
+      "line does not contain. All conditions of one text must hold together. Each further --where selects "
+      "among the cases "
+      "that are left, and each further --exclude removes more of them.\n";
   return text;
 }
 

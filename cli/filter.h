@@ -29,7 +29,8 @@ void add_filter_options(CLI::App& app, FilterOptions& options);
 
 /// The help text of --shard for a verb whose plan ends.
 inline constexpr const char* kShardHelp =
-    "I/N: only part I of N, from 0; the parts take alike long (docs/do/shards.md), and `samestate merge` "
+    "I/N: only part I of N, from 0; the parts take about equally long (docs/do/shards.md), and `samestate "
+    "merge` "
     "joins "
     "them";
 
@@ -40,7 +41,7 @@ inline constexpr const char* kShardHelp =
 CLI::Option* add_repeatable(CLI::App& app, const std::string& name, std::vector<std::string>& values,
                             const std::string& help);
 
-/// The same for names and patterns, which `names` collects separated by commas (wanted_kernels).
+/// The same for names and patterns, which are collected in `names`, separated by commas (wanted_kernels).
 CLI::Option* add_names(CLI::App& app, const std::string& name, std::string& names, const std::string& help);
 
 /// Adds --plugin to the verbs that run kernels.

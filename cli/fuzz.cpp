@@ -35,8 +35,7 @@
 namespace samestate::cli {
 namespace {
 
-/// The number of distinct failures that are shrunk; a kernel that is wrong throughout has one in every
-/// corner.
+/// How many distinct failures are shrunk. A kernel that is wrong throughout has failures of many kinds.
 constexpr std::size_t kShrunkFailures = 12;
 
 struct FuzzOptions {
@@ -105,16 +104,16 @@ Verdict look_before(const KernelTable& table, const FuzzOptions& options, const 
   } else {
     record.judgement.verdict = Verdict::flaky;
     record.judgement.reason = fmt::format(
-        "failed in the search, and passes alone and behind the {} cases that ran before it", count);
+        "failed in the search, but passes alone and after the {} cases that ran before it", count);
   }
   std::FILE* const out = aside(options);
   fmt::print(out, "  {}: {}\n", record.kernel, judgement_line(record.judgement));
   if (again.repeated) {
-    fmt::print(
-        out,
-        "    only after {} other case(s) in one process, of the {} before it: the kernel keeps something "
-        "from call to call\n",
-        again.after.size(), count);
+    fmt::print(out,
+               "    only after {} other case(s) in the same process, of {} that ran before it: the kernel "
+               "keeps something "
+               "from one call to the next\n",
+               again.after.size(), count);
   }
   fmt::print(out, "    {}\n", command_of(options, record));
   return record.judgement.verdict;
@@ -149,7 +148,7 @@ VerdictCounts shrink_all(const KernelTable& table, const FuzzOptions& options, c
     }
     ShrinkOptions how;
     how.stop = interrupted;
-    // It runs where the failure was found: another device may be sound.
+    // The worker must use the device on which the failure was found, because another device may be sound.
     how.fresh = [&](const Case& c) { return worker.run_fresh(c, found.record.gpu); };
     const auto run = [&](const Case& c) { return worker.run_one(c, found.record.gpu); };
     how.budget = seconds_of("--shrink-budget", options.shrink_budget);
@@ -227,14 +226,14 @@ void complete(FuzzOptions& options) {
   search.budget = seconds_of("--budget", options.budget);
   search.workers.timeout = seconds_of("--timeout", options.timeout);
   (void)seconds_of("--shrink-budget", options.shrink_budget);
-  if (search.workers.timeout <= 0) throw Error("--timeout 0: a case needs some time");
+  if (search.workers.timeout <= 0) throw Error("--timeout 0: a case needs some time; give a number above 0");
   const Shard shard = shard_of(options.shard);
   search.shard = shard.index;
   search.shards = shard.count;
   search.filter.cases = filter_of(options.filter);
   search.build = SAMESTATE_VERSION;
   if (search.resume && !search.checkpoint.empty() && !is_begun_checkpoint(search.checkpoint)) {
-    fmt::print(stderr, "samestate: {}: no finished case to go on with, the search begins\n",
+    fmt::print(stderr, "samestate: {} contains no finished case, so the search begins anew\n",
                search.checkpoint.string());
     search.resume = false;
   }
@@ -253,7 +252,7 @@ void complete(FuzzOptions& options) {
 int print_plan(const KernelTable& table, const FuzzOptions& options) {
   const SearchOptions& search = options.search;
   if (search.max_cases == 0)
-    throw Error("--list: a search has no end of its own; say how far with --max-cases N");
+    throw Error("--list: a search has no end of its own; limit the list with --max-cases N");
   const CaseSource source(table, search.filter, search.seed);
   std::vector<std::string> lines;
   for (std::int64_t i = search.shard; i < search.max_cases; i += search.shards)
@@ -267,9 +266,12 @@ std::string why_ended(const SearchResult& result, const RunLines& lines, bool de
   for (const std::string& lost : {result.lost, lines.lost()}) {
     if (!lost.empty())
       return fmt::format(
-          "{}: the search ended there, what is in it is whole; --checkpoint goes on by --resume.", lost);
+          "{}: the search ended there, and what the file contains is complete; go on with --checkpoint and "
+          "--resume.",
+          lost);
   }
-  if (devices_lost) return "Every device was lost: the search ended there; --checkpoint goes on by --resume.";
+  if (devices_lost)
+    return "Every device was lost, which ended the search; go on with --checkpoint and --resume.";
   return interrupted() ? "Interrupted." : "";
 }
 
@@ -294,8 +296,8 @@ int run_fuzz(FuzzOptions options) {
                    wanted_kernels(table, search.filter.system, search.filter.device, search.filter.kernel));
   search.workers.devices = devices.get();
   if (serves()) return serve(options.plugins, job_runner(runner_of(table)), search.workers.devices);
-  // This is checked first, since a night's search is too late to learn that nothing can be kept; a corpus
-  // folder is only created for what is found.
+  // This is checked first, because the end of a long search is too late to learn that nothing can be kept. The folder
+  // of the corpus is only created when something is found.
   if (!options.corpus.empty()) require_writable(std::filesystem::path(options.corpus) / "found.txt");
   if (!search.checkpoint.empty()) require_writable(search.checkpoint);
   search.ranks = hand_out(options.plugins);
@@ -347,7 +349,7 @@ int run_fuzz(FuzzOptions options) {
   end.exit = judge_search(outcome, end.remarks);
   for (const std::string& remark : end.remarks) fmt::print(stderr, "samestate: {}\n", remark);
   lines.finish(end);
-  // If a file could not be written, the result is not a pass, but earlier findings stand.
+  // If a file could not be written, the result is not a pass, but failures that were found still count.
   const bool lost = !result.lost.empty() || !lines.lost().empty();
   if (lost && (end.exit == kPass || end.exit == kVacuous)) end.exit = kUsage;
   if (options.json) fmt::print("{}", search_json(result.counts, shrunk, end));

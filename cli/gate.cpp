@@ -124,7 +124,7 @@ void require_cuda(const std::vector<Case>& cases, const KernelTable& table) {
   const auto of_cuda = [&](const Case& c) { return planned_record(c, table).device == "cuda"; };
   if (std::none_of(cases.begin(), cases.end(), of_cuda))
     throw Error(
-        "--each-device: no case of this plan is of a cuda kernel: --device cuda, or --kernel, chooses them");
+        "--each-device: no case of this plan has a cuda kernel; choose one with --device cuda or --kernel");
 }
 
 /// Says how many devices had cases, and how many cases were run on each.
@@ -149,7 +149,7 @@ std::string legend(const Plan& plan) {
   return out;
 }
 
-/// With `why`, prints beside each line the plan's list that it comes from and the reason for that list.
+/// With `why`, prints after each line the plan's list that it comes from and the reason for that list.
 int print_plan(const Plan& plan, bool json, bool why) {
   if (json) {
     // The cost of a case in the plan's unit, so that every shard or machine can be given the same amount.
@@ -178,7 +178,7 @@ int run_gate(GateOptions options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const double budget = seconds_of("--budget", options.budget);
   if (options.why && !options.list)
-    throw Error("--why says from which list of the plan each line of --list comes: add --list");
+    throw Error("--why names the list of the plan that each line of --list comes from: add --list");
   require_different({{"--jsonl", options.jsonl},
                      {"--junit", options.junit},
                      {"--markdown", options.markdown},
@@ -223,7 +223,7 @@ int run_gate(GateOptions options) {
   if (options.resume) {
     earlier = go_on_with(options.jsonl, result.run, plan.numbers);
     if (earlier.records.empty())
-      fmt::print(stderr, "samestate: {}: no judged case to go on with, all {} are run\n", options.jsonl,
+      fmt::print(stderr, "samestate: {} contains no judged case, so all {} cases are run\n", options.jsonl,
                  result.run.planned);
   }
   RunLines lines(options.jsonl, result.run,
@@ -287,30 +287,30 @@ Command add_gate(CLI::App& app) {
   app.footer(
       "The plan has a budget of time, which its kernels share: about 100 seconds of judging on two cores, "
       "times --effort.\n"
-      "At least half of it goes to ordinary calls: public models as they are trained and served. The rest "
-      "goes to edge\n"
-      "cases, a set that has each pair of choices and each boundary of each size, and drawn cases. The "
-      "corpus comes\n"
-      "first. The same options give the same cases on every machine. Failures are shown by kernel, form, law "
-      "and\n"
-      "likely cause, with the command that repeats an example of each.\n\n"
+      "At least half of it goes to ordinary calls: public models as they are trained and served. The rest is "
+      "shared by\n"
+      "edge cases, by a set that contains every pair of choices and every boundary of each size, and by "
+      "random cases. The\n"
+      "cases of --corpus run first. The same options give the same cases on every machine. Failures are "
+      "grouped by kernel,\n"
+      "form, law and likely cause, each with the command that repeats an example.\n\n"
       "  samestate gate --system retention --effort 10\n"
       "  samestate gate --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --junit gate.xml\n"
       "  samestate gate --contract bf16 --where 'T=64..4096' --exclude regime=measured --fail-fast\n"
       "  samestate gate --shard 0/4 --jsonl part-0.jsonl        the first of four jobs; `samestate merge "
       "part-*.jsonl`\n"
       "                                                         then gives the verdict of one\n"
-      "  samestate gate --jsonl gate.jsonl --resume             after a crash of the machine: what it does "
-      "not hold yet\n"
+      "  samestate gate --jsonl gate.jsonl --resume             after a crash of the machine: runs the cases "
+      "that the file does not contain yet\n"
       "  mpirun -n 64 samestate gate --jsonl gate.jsonl         on all cores of several machines "
       "(docs/do/mpi.md)\n"
       "  samestate gate --device cuda --devices 0,2             two GPUs of this host share the cases; "
-      "without it all do\n"
-      "  samestate gate --device cuda --each-device             every GPU runs each case: the same bits "
-      "(docs/do/devices.md)\n"
+      "without --devices, all of them do\n"
+      "  samestate gate --device cuda --each-device             every GPU runs each case, and all must "
+      "return the same bits (docs/do/devices.md)\n"
       "  samestate gate --system retention --list | samestate repro -\n"
-      "  samestate gate --system retention --list --why         beside each line the list that it comes "
-      "from, which repro passes over\n\n" +
+      "  samestate gate --system retention --list --why         prints with each line the list that it "
+      "comes from, as a comment that repro ignores\n\n" +
       filter_help());
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
       ->check(named());
@@ -319,26 +319,27 @@ Command add_gate(CLI::App& app) {
   app.add_option("--junit", options->junit, "write JUnit XML")->check(named());
   app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first")->check(named());
   app.add_option("--coverage", options->coverage,
-                 "write as JSON which pairs of contract, regime, form, law, sizes and settings were judged, "
+                 "write to this JSON file which pairs of contract, regime, form, law, sizes and settings "
+                 "were judged, "
                  "by kernel")
       ->check(named());
-  app.add_option("--corpus", options->corpus, "replay the cases of this folder first")->check(named());
+  app.add_option("--corpus", options->corpus, "first replay the cases in this folder")->check(named());
   app.add_option("--baseline", options->baseline, "fail if a ratio has grown since this file was written")
       ->check(named());
   app.add_option("--baseline-factor", options->baseline_factor,
-                 "growth that fails, where the ratio is above 0.1 now")
+                 "fail if a ratio has grown by more than this factor and is now above 0.1")
       ->capture_default_str()
       ->check(number_in(1.0, 1e9));
   app.add_option("--write-baseline", options->new_baseline, "write the ratios of this run, if it passes")
       ->check(named());
-  app.add_option(
-         "--least-judged", options->least_judged,
-         "share of a kernel's planned cases that must be judged, those outside its declared limits left out")
+  app.add_option("--least-judged", options->least_judged,
+                 "share of a kernel's planned cases that must be judged; cases outside its declared limits "
+                 "do not count")
       ->capture_default_str()
       ->check(number_in(0.0, 1.0));
   app.add_option(
          "--compiles", options->plan.compiles,
-         "how many times a kernel may be compiled that is compiled anew for other sizes or settings: sizes "
+         "how often a kernel may be compiled if it is compiled anew for other sizes or settings: sizes "
          "of "
          "public models come first, and cases of other sizes are given these (0: as often as the plan asks; "
          "default: up to 24 times, within the first 210 s)")
@@ -347,15 +348,15 @@ Command add_gate(CLI::App& app) {
   app.add_option("--budget", options->budget,
                  "start no further case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
       ->capture_default_str();
-  app.add_option(
-         "--effort", options->plan.plan.effort,
-         "multiplies the time of the plan; from 10 on it has every triple of choices, however long they take")
+  app.add_option("--effort", options->plan.plan.effort,
+                 "multiplies the time of the plan; from 10 on, the plan contains every triple of choices, "
+                 "however long they take")
       ->capture_default_str()
       ->check(number_in(0.0, 1e4));
   app.add_option("--max-cases", options->plan.plan.max_cases,
-                 "at most this many cases, evenly spread over the plan (0: all)")
+                 "run at most this many cases, evenly spread over the plan (0: all)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  app.add_option("--seed", options->plan.plan.seed, "seed of the seeded cases")
+  app.add_option("--seed", options->plan.plan.seed, "seed of the random cases")
       ->check(seed_number())
       ->capture_default_str();
   app.add_option("--device", options->plan.plan.device, "only kernels of this device: cpu or cuda")
@@ -369,13 +370,14 @@ Command add_gate(CLI::App& app) {
   app.add_flag("--each-device", options->each_device, kEachDeviceHelp);
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
   app.add_flag("--list", options->list, "print the case lines without running them");
-  app.add_flag("--why", options->why,
-               "with --list: name the list of the plan that each line comes from, and say once what the list "
-               "adds and the faults that it is there for (with --json: list and why of each line)");
+  app.add_flag(
+      "--why", options->why,
+      "with --list: name the list of the plan that each line comes from, and say once what that list "
+      "adds and which faults it can find (with --json: the list and the reason of each line)");
   app.add_flag("--strict", options->plan.strict, kStrictHelp);
   app.add_flag(
       "--timings", options->timings,
-      "end with where the seconds of the cases went: start, waiting, compile, tune, copy, kernel, passing, "
+      "end with a table of where the cases' time went: start, waiting, compile, tune, copy, kernel, passing, "
       "judge (samestate explain WORD)");
   app.add_flag("--fail-fast", options->fail_fast, "start no further case after the first failure");
   app.add_flag("--json", options->json, "print JSON instead of the summary; also with --list");

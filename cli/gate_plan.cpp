@@ -27,7 +27,7 @@ namespace {
 Plan whole_plan(const PlanOptions& options, const KernelTable& table) {
   PlanOptions all = options;
   all.max_cases = 0;
-  // A reader that waits for the list through a pipe is told as well.
+  // Readers that wait for the list through a pipe get a message as well.
   static constexpr std::chrono::seconds kPatience(30);
   all.planned = [last = std::chrono::steady_clock::now(), &options](std::size_t done,
                                                                     std::size_t of) mutable {
@@ -35,7 +35,9 @@ Plan whole_plan(const PlanOptions& options, const KernelTable& table) {
     if (done == of || (done > 0 ? now - last < kPatience : options.effort < kTriples)) return;
     last = now;
     fmt::print(stderr, "samestate: planning, {} of {} kernels{}\n", done, of,
-               options.effort < kTriples ? "" : "; every triple of choices takes up to minutes a kernel");
+               options.effort < kTriples
+                   ? ""
+                   : "; covering every triple of choices takes up to some minutes per kernel");
   };
   all.stop = interrupted;
   return plan_of(table, all);
@@ -57,8 +59,8 @@ void read(const RunPart& part, const std::string& name, Number& value) {
   const std::string& text = found->second;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size())
-    throw Error(
-        fmt::format("the run of the files had --{} '{}', which is no number: they were changed", name, text));
+    throw Error(fmt::format(
+        "the run in the files has --{} '{}', which is not a number; the files were changed", name, text));
 }
 
 void read(const RunPart& part, const std::string& name, std::string& value) {
@@ -79,7 +81,7 @@ std::string not_promised(const CaseFilter& filter, const Plan& plan) {
         promised.insert(contract);
       }
     }
-    return fmt::format(": {} {} {} only; a row that is to be judged under another must promise it",
+    return fmt::format(": {} {} only {}; a row must promise a contract to be judged under it",
                        plan.kernels.size() == 1 ? plan.kernels.front().kernel->name : "these kernels",
                        plan.kernels.size() == 1 ? "promises" : "promise", fmt::join(promised, ", "));
   }
@@ -101,9 +103,9 @@ std::string beyond_sizes(const KeyCondition& condition, const System& system) {
   const auto all = [&](auto&& out) { return std::ranges::all_of(condition.any, out); };
   using Value = KeyCondition::Value;
   if (all([&](const Value& v) { return v.range && v.least > most; }))
-    return fmt::format("{} of {} ends at {}", condition.key, system.name, size->most);
+    return fmt::format("{} of {} is at most {}", condition.key, system.name, size->most);
   if (all([&](const Value& v) { return v.range && v.most < least; }))
-    return fmt::format("{} of {} begins at {}", condition.key, system.name, size->least);
+    return fmt::format("{} of {} is at least {}", condition.key, system.name, size->least);
   return "";
 }
 
@@ -164,7 +166,7 @@ GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
   if (total == 0 && !options.plan.filter.empty()) {
     std::string why = not_promised(options.plan.filter, plan);
     if (why.empty()) why = beyond_all_sizes(options.plan.filter, plan);
-    if (why.empty()) why = ": `samestate gate --list` with fewer conditions shows what there is";
+    if (why.empty()) why = "; `samestate gate --list` with fewer conditions shows what there is";
     throw Error(fmt::format("no case of the plan fits {}{}", options.plan.filter.text(), why));
   }
   const std::int64_t most = options.plan.max_cases;

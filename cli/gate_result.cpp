@@ -32,8 +32,9 @@
 namespace samestate::cli {
 namespace {
 
-/// Kinds of failures that are run again to say what they look like: so many, and more of them, within the time of so many,
-/// until as many look like a known mutant; and the seconds that one may take.
+/// How many kinds of failures are run again to explain them. At least kExplainedKinds are, and up to
+/// kMostExplainedKinds within the same total time until kExplainedKinds of them look like a known mutant. The seconds
+/// are those for one kind.
 constexpr std::size_t kExplainedKinds = 5;
 constexpr std::size_t kMostExplainedKinds = 12;
 constexpr double kExplainSeconds = 12.0;
@@ -50,7 +51,7 @@ std::vector<Case> other_failures(const std::vector<Record>& records, const Recor
         r.after.empty())
       failed.push_back(&r);
   }
-  constexpr std::size_t kMost = 24;  // the change does not apply to some
+  constexpr std::size_t kMost = 24;  // enough even though a contract's change does not apply to all of them
   std::vector<const Record*> worst = failed;
   std::ranges::stable_sort(
       worst, [](const Record* a, const Record* b) { return a->judgement.ratio > b->judgement.ratio; });
@@ -71,8 +72,8 @@ std::vector<Case> other_failures(const std::vector<Record>& records, const Recor
 
 std::string why_left(std::int64_t ran, std::int64_t left, bool stopped_by_failure, const std::string& lost) {
   if (!lost.empty())
-    return fmt::format("{}: it holds what ended before that, {} of {} cases were left.", lost, left,
-                       ran + left);
+    return fmt::format("{}: it contains the cases that ended before that; {} of {} cases were left.", lost,
+                       left, ran + left);
   if (left + ran == 0 && interrupted()) return "Interrupted while the cases were planned: none was run.";
   if (left == 0) return "";
   const char* why = interrupted()        ? "Interrupted before"
@@ -91,8 +92,8 @@ std::string coverage_text(const PlanCoverage& coverage, bool whole) {
 void count_as_grown(Record& record, double before, double factor) {
   record.judgement.verdict = Verdict::fail;
   record.judgement.reason = fmt::format(
-      "within the bound, but the ratio was {:.4g} in the baseline, and {:g} times "
-      "that is the most",
+      "within the bound, but the ratio was {:.4g} in the baseline and may grow by a "
+      "factor of at most {:g}",
       before, factor);
 }
 
@@ -137,7 +138,8 @@ void judge_gate(GateResult& result) {
   RunEnd& end = result.end;
   end.exit = gate_verdict(result, end.remarks);
   if (end.exit == kPass && !result.baseline.empty() && end.compared == 0) {
-    end.remarks.push_back(fmt::format("no case of this run is in {}: nothing was compared", result.baseline));
+    end.remarks.push_back(
+        fmt::format("no case of this run is in {}, so nothing was compared", result.baseline));
     end.exit = kVacuous;
   }
 }

@@ -17,7 +17,7 @@ namespace samestate::cli {
 /// The files to which the results of a gate are written, and their formats.
 struct GateReports {
   std::string junit, markdown, coverage, baseline;  ///< `baseline`: to be written
-  bool json = false;  ///< printed instead of the summary, the rest of which then goes to stderr
+  bool json = false;  ///< print JSON instead of the summary; other messages then go to stderr
 };
 
 /// The result of a gate, whether one process ran it or `merge` joined it from its shards.
@@ -37,7 +37,7 @@ struct GateResult {
   std::string baseline;                ///< its name, if there was one
 };
 
-/// Why `left` cases were not run out of `ran` and `left`; `lost` is that of RunLines. Empty if none was left.
+/// Says why `left` of the `ran` + `left` cases were not run; `lost` is that of RunLines. Empty if none was left.
 [[nodiscard]] std::string why_left(std::int64_t ran, std::int64_t left, bool stopped_by_failure,
                                    const std::string& lost);
 
@@ -54,11 +54,11 @@ void count_as_grown(Record& record, double before, double factor);
 void count_refusals(GateResult& result,
                     const std::function<std::string(const std::string& kernel)>& limits_of);
 
-/// Says of the example of each kind of failure what it looks like, where nothing said it yet; to end.looks_like too.
-/// `fast`: in fewer seconds.
+/// Explains an example of each kind of failure that has no explanation yet, and appends the explanation to
+/// end.looks_like too. With `fast` it takes fewer seconds.
 void explain_kinds(GateResult& result, const KernelTable& table, bool fast = false);
 
-/// Sets the exit code, and the remarks that say why the result is not a pass if no case does.
+/// Sets the exit code, and adds the remarks that say why the result is not a pass although no case failed.
 void judge_gate(GateResult& result);
 
 /// Ends the run file, writes the reports and prints the summary. If one cannot be written, for example

@@ -40,7 +40,7 @@ void GateRun::run(std::span<const Case> cases, std::span<const std::int64_t> num
   for (const std::size_t i : ran.not_compiled) {
     const std::string kernel = planned_record(cases[i], table_).kernel;
     ++not_compiled_[kernel];
-    started[i] = true;  // nobody waits for it
+    started[i] = true;  // nobody waits for this case
   }
   for (std::size_t i = 0; i < cases.size(); ++i) {
     if (!started[i]) ++not_started_[planned_record(cases[i], table_).kernel];
@@ -50,9 +50,10 @@ void GateRun::run(std::span<const Case> cases, std::span<const std::int64_t> num
 std::vector<std::string> GateRun::not_compiled() const {
   std::vector<std::string> out;
   for (const auto& [kernel, cases] : not_compiled_)
-    out.push_back(fmt::format(
-        "{}: no variant was compiled after {:g} s, which left {} out; --compiles N takes as long as N take",
-        kernel, options_.campaign.compiling, counted(cases, "case")));
+    out.push_back(
+        fmt::format("{}: no variant was compiled after {:g} s, which left out {}; --compiles N compiles N, "
+                    "however long that takes",
+                    kernel, options_.campaign.compiling, counted(cases, "case")));
   return out;
 }
 

@@ -14,13 +14,13 @@ namespace {
 /// With a larger share of vacuous cases the gate says that it covered too little.
 constexpr double kVacuousShare = 0.05;
 
-/// The same limit if at least kPairsJudged of the pairs that the plan owes were judged nevertheless: a few
-/// more vacuous cases then depend on what was drawn. Above it the bounds are too often vacuous even then,
-/// since the smallest cases alone may cover a pair.
+/// The limit if at least kPairsJudged of the pairs that the plan must cover were judged: whether there are a few more
+/// vacuous cases then depends on which cases were drawn. Above this limit the bounds are too often vacuous even so,
+/// because the smallest cases alone may cover a pair.
 constexpr double kVacuousShareOfPairs = 0.1;
 constexpr double kPairsJudged = 0.99;
 
-/// With fewer cases than this a share says nothing: one of 8 is 12 %.
+/// With fewer cases than this, a share says nothing: one case of 8 is already 12 %.
 constexpr double kLeastForAShare = 20.0;
 
 }  // namespace
@@ -43,8 +43,8 @@ int gate_verdict(const GateResult& result, std::vector<std::string>& remarks) {
   const double most = pairs ? kVacuousShareOfPairs : kVacuousShare;
   if (all >= kLeastForAShare && vacuous > most * all) {
     remarks.push_back(fmt::format(
-        "{:.0f} of {:.0f} cases that expect more than zeros were vacuous, more than {:.0f} %: too "
-        "little was covered; another --contract or --regime, or more cases (--effort, --max-cases)",
+        "{:.0f} of {:.0f} cases that expect more than zeros were vacuous, more than {:.0f} %, so too "
+        "little was covered; try another --contract or --regime, or more cases (--effort, --max-cases)",
         vacuous, all, 100 * most));
     return kVacuous;
   }
@@ -53,7 +53,7 @@ int gate_verdict(const GateResult& result, std::vector<std::string>& remarks) {
       too_little(judged_shares(result.records, result.end.not_started), result.least_judged);
   for (const std::string& sentence : few | std::views::take(kShown)) remarks.push_back(sentence);
   if (few.size() > kShown) {
-    remarks.push_back(fmt::format("and so {} kernels more{}", few.size() - kShown,
+    remarks.push_back(fmt::format("the same holds for {} more kernels{}", few.size() - kShown,
                                   result.left > 0 ? ", since the run ended before their cases began" : ""));
   }
   return stopped || !few.empty() ? kVacuous : kPass;

@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::size_t kDescriptionColumn = 26;  // where descriptions begin
 constexpr std::size_t kBelowExample = 6;        // where the comment of an example does that stands below it
-/// A line that begins behind so many blanks goes on with the comment or the description above it.
+/// A line that begins with at least this many blanks continues the comment or the description above it.
 constexpr std::size_t kGoesOnBehind = 9;
 
-/// "  left    right", the right part wrapped, on a line of its own where the left one is too long.
+/// Formats "  left    right" and wraps the right part, which gets a line of its own if the left part is too long.
 std::string beside_each_other(const std::string& left, std::string_view right, std::size_t column) {
   std::string out = "  " + left;
   if (right.empty()) return out + "\n";
@@ -26,7 +26,7 @@ std::string beside_each_other(const std::string& left, std::string_view right, s
   return out + wrapped(right, kHelpColumns, column, column) + "\n";
 }
 
-/// The words of a command; a case line in quotes is one.
+/// Splits a command into words; a case line in quotes is one word.
 std::vector<std::string> arguments_of(std::string_view command) {
   std::vector<std::string> out;
   bool quoted = false, fresh = true;
@@ -43,7 +43,8 @@ std::vector<std::string> arguments_of(std::string_view command) {
   return out;
 }
 
-/// A command over several lines, each but the last with a backslash at its end, so that a shell takes it as it stands.
+/// Breaks a command over several lines, each but the last with a backslash at its end, so that a shell accepts it as it
+/// stands.
 std::string continued(std::string_view command, std::size_t begin) {
   std::string out;
   std::size_t column = begin;
@@ -89,7 +90,8 @@ struct HelpRow {
 HelpRow help_row(std::string_view line) {
   HelpRow row{.indent = line.find_first_not_of(' ')};
   line.remove_prefix(row.indent);
-  // A case line in quotes has single blanks alone, so that the first two are the gap.
+  // A case line in quotes contains only single blanks, so the first double blank is the gap between command and
+  // comment.
   const std::size_t gap = line.find("  ");
   row.left = line.substr(0, gap);
   if (gap == line.npos) return row;

@@ -4,14 +4,15 @@
 #include <string>
 #include <string_view>
 
-/// How --help is laid out.
+/// The layout of --help.
 namespace samestate::cli {
 
-/// Columns that a line of --help has at most.
+/// The maximum number of columns in a line of --help.
 inline constexpr std::size_t kHelpColumns = 80;
 
-/// --help in kHelpColumns columns, whatever its texts were written in: paragraphs and descriptions are wrapped between
-/// words, and an example, a line that begins with blanks and a command, has its comment below it where both do not fit.
+/// Lays out --help in kHelpColumns columns, however its texts were written: paragraphs and descriptions are wrapped
+/// between words. An example is a line that begins with blanks and a command; its comment goes below it if both do not
+/// fit on one line.
 class HelpFormatter : public CLI::Formatter {
  public:
   [[nodiscard]] std::string make_option(const CLI::Option* option, bool is_positional) const override;
@@ -21,8 +22,8 @@ class HelpFormatter : public CLI::Formatter {
   [[nodiscard]] std::string make_footer(const CLI::App* app) const override;
 };
 
-/// A text of paragraphs, lists and examples in kHelpColumns columns. Lines that follow each other without blanks before
-/// them are one paragraph.
+/// Lays out a text of paragraphs, lists and examples in kHelpColumns columns. Consecutive lines that do not begin with
+/// blanks form one paragraph.
 [[nodiscard]] std::string help_text(std::string_view text);
 
 }  // namespace samestate::cli

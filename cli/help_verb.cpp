@@ -66,7 +66,7 @@ Command add_help(CLI::App& app) {
   return [&app, options] {
     const CLI::App& command = *app.get_parent();
     if (options->man && !options->verb.empty())
-      throw Error(fmt::format("help {} --man: there is one manual page for all verbs; leave {} out",
+      throw Error(fmt::format("help {} --man: there is one manual page for all verbs; leave out {}",
                               options->verb, options->verb));
     if (options->man) {
       fmt::print("{}", man_page(command, SAMESTATE_VERSION));

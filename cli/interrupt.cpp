@@ -27,7 +27,7 @@ extern "C" void note_interrupt(int signal) {
   }
   if (times == 2 && ::getpid() == owner) {
     constexpr char kText[] =
-        "\nsamestate: ending; what was found is being written (once more ends at once, without it)\n";
+        "\nsamestate: ending; the results are being written (interrupt again to end at once without them)\n";
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
   }
 }

@@ -23,7 +23,7 @@
 namespace samestate::cli {
 namespace {
 
-/// The tensors that a run file of a case holds, a line each.
+/// Prints one line for each tensor that a run file of the case contains.
 int print_tensors(const std::string& line) {
   const Resolved r(parse_case(line));
   for (const NamedShape& tensor : tensors_in_file(r))
@@ -32,7 +32,8 @@ int print_tensors(const std::string& line) {
   return kPass;
 }
 
-/// Values are judged as they stand although they are seldom meant: a decay that grows, a strength outside of [0, 2].
+/// Returns remarks about inputs that are judged as they stand although they are seldom intended: a decay that grows, or
+/// a strength outside of [0, 2].
 std::vector<std::string> unusual_inputs(const RunFile& run) {
   std::vector<std::string> notes;
   const auto range = [&](const char* name, double least, double most, const char* meant) {
@@ -75,9 +76,9 @@ Command add_judge(CLI::App& app) {
       "here with the options of a subject.\n"
       "\n"
       "  samestate judge run.safetensors\n"
-      "  samestate judge --tensors 'v1 rms_norm form=fused T=8'      which tensors, of which "
+      "  samestate judge --tensors 'v1 rms_norm form=fused T=8'      show which tensors it needs, of which "
       "shape\n"
-      "  samestate judge calls                       real calls that samestate.capture recorded\n"
+      "  samestate judge calls                       judge real calls, recorded by samestate.capture\n"
       "  samestate judge calls --system gated_delta_rule --form chunked --contract bf16 --state vk "
       "--decay linear\n"
       "  samestate judge --flashinfer-bench DIR --solution FILE      a Solution, its traces "
@@ -111,20 +112,21 @@ Command add_judge(CLI::App& app) {
       reports->timeout = seconds_of("--timeout", *timeout);
       if (has_captured_calls(*file)) return judge_captured_folder(*reports, *captured);
       if (captured->any())
-        throw Error(
-            *file +
-            ": no calls.jsonl in it: options of captured calls are of a folder that samestate.capture wrote");
+        throw Error(*file +
+                    ": there is no calls.jsonl in it; the options of captured calls need a folder that "
+                    "samestate.capture wrote");
       return judge_folder(*reports);
     }
     if (captured->any())
-      throw Error("options of captured calls are of a folder that samestate.capture wrote");
+      throw Error("the options of captured calls need a folder that samestate.capture wrote");
     if (!reports->jsonl.empty() || !reports->junit.empty() || !reports->markdown.empty())
-      throw Error("--jsonl, --junit and --markdown are of a folder: one file has --json");
-    // A person who has a folder of calls tries one of its files first.
+      throw Error("--jsonl, --junit and --markdown need a folder; for a single file, use --json");
+    // A user who has a folder of calls may try one of its files first.
     if (const std::filesystem::path parent = std::filesystem::absolute(*file).parent_path();
         std::filesystem::path(*file).filename().string().starts_with("call-") && has_captured_calls(parent))
       throw Error(
-          fmt::format("{}: a call that samestate.capture recorded, which its folder's calls.jsonl describes: "
+          fmt::format("{}: this is a call that samestate.capture recorded, and calls.jsonl in its folder "
+                      "describes it; run "
                       "samestate judge {}",
                       *file, shell_quoted(parent.string())));
     const auto judged = [&] {

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The functions of the folder, with what the command line says of them.
+/// Returns the folder's calls, with the declarations of their functions as the command line changes them.
 CapturedFolder declared(const fs::path& folder, const CapturedOptions& options) {
   CapturedFolder out = read_captured(folder);
   const std::string path = folder.string();
@@ -39,12 +39,12 @@ CapturedFolder declared(const fs::path& folder, const CapturedOptions& options) 
     }
   }
   if (options.system.empty() != options.form.empty())
-    throw Error("--system and --form are said together: what the function computes, and how");
+    throw Error("give --system and --form together: what the function computes, and in which form");
   std::map<std::string, std::string, std::less<>> arguments;
   for (const std::string& pair : options.arguments) {
     const std::size_t equals = pair.find('=');
     if (equals == 0 || equals == pair.npos || equals + 1 == pair.size())
-      throw Error(fmt::format("--argument {}: OURS=THEIRS, as q=query", quote(pair, 60)));
+      throw Error(fmt::format("--argument {}: write OURS=THEIRS, for example q=query", quote(pair, 60)));
     arguments[pair.substr(0, equals)] = pair.substr(equals + 1);
   }
   for (auto& [name, function] : out.functions) {
@@ -54,13 +54,13 @@ CapturedFolder declared(const fs::path& folder, const CapturedOptions& options) 
     if (options.system.empty()) {
       if (!function.declaration)
         throw Error(
-            fmt::format("{}: nobody said what {} computes: --system gated_delta_rule --form chunked and its "
-                        "conventions, or `python3 -m samestate.capture --declare {} --adapter NAME`",
+            fmt::format("{}: it is not declared what {} computes; give --system and --form, and its "
+                        "conventions, or run `python3 -m samestate.capture --declare {} --adapter NAME`",
                         path, name, path));
       if (!options.conventions.empty())
         throw Error(fmt::format(
-            "--{} of {}, which was declared when it was captured: say --system and --form too, for "
-            "a declaration of your own",
+            "--{}: {} was declared when it was captured; give --system and --form too to replace that "
+            "declaration",
             options.conventions.begin()->first, name));
     } else {
       nlohmann::json json{{"name", fmt::format("captured.{}.{}", options.system, options.form)},
@@ -73,7 +73,8 @@ CapturedFolder declared(const fs::path& folder, const CapturedOptions& options) 
         const nlohmann::json number =
             nlohmann::json::parse(epsilon->second, nullptr, /*allow_exceptions=*/false);
         if (!number.is_number())
-          throw Error(fmt::format("--l2norm-epsilon {}: a number, as 1e-6", quote(epsilon->second, 40)));
+          throw Error(
+              fmt::format("--l2norm-epsilon {}: write a number, such as 1e-6", quote(epsilon->second, 40)));
         json["conventions"]["l2norm_epsilon"] = number;
       }
       function.declaration = captured_declaration(json.dump());
@@ -85,7 +86,8 @@ CapturedFolder declared(const fs::path& folder, const CapturedOptions& options) 
   return out;
 }
 
-/// "o: max abs 3e-7 at sequence 0, head 1, token 2, column 3; relative RMS 2e-7; a right kernel: max abs 1e-6, ..".
+/// Returns lines such as "o: max abs 3e-7 at sequence 0, head 1, token 2, column 3; relative RMS 2e-7; a right kernel:
+/// max abs 1e-6, ..".
 std::string numbers_line(const std::map<std::string, double>& numbers, const std::string& prefix) {
   const auto of = [&](const std::string& name) { return numbers.at(prefix + name); };
   if (!numbers.contains(prefix + "max_abs")) return "";
@@ -108,8 +110,8 @@ std::string numbers_line(const std::map<std::string, double>& numbers, const std
   return out;
 }
 
-/// Describes what the gate that failed compares, with its own error and limit: allowed values are of all heads
-/// together, of which one may have a far smaller limit.
+/// Describes what the failing gate compares, with its own error and limit. The allowed values above it are those of all
+/// heads together, and one head may have a far smaller limit.
 std::string gate_text(const Judgement& j) {
   if (!(j.bound > 0.0) || j.worst.head < 0) return "";
   const std::string head = fmt::format("sequence {}, head {}", j.worst.sequence, j.worst.head);
@@ -127,7 +129,7 @@ std::string gate_text(const Judgement& j) {
                          : "";
 }
 
-/// Says behind the reason of a failure what the values look like, of calls that are short enough to be looked at whole.
+/// Appends to the reason of a failure what the values look like, if the call is short enough to be evaluated in full.
 void explain_call(Judgement& judgement, const fs::path& folder, const CapturedCall& call,
                   const CapturedFunction& function, const CapturedWords& words) {
   constexpr double kSeconds = 5.0;
@@ -140,7 +142,7 @@ void explain_call(Judgement& judgement, const fs::path& folder, const CapturedCa
     const Explanation e = explain_with_mutants(Resolved(parse_case(run->case_line)), trace, kSeconds);
     if (!e.patterns.empty()) judgement.reason += "; it looks like this: " + e.patterns.front();
   } catch (const Error&) {
-    return;  // an input that the contract's own kernels are not given: judged as it is, and not explained
+    return;  // the contract's own kernels do not take such an input, so the failure is not explained
   }
 }
 
@@ -214,7 +216,8 @@ void add_captured_options(CLI::App& app, CapturedOptions& options) {
       ->check(named())
       ->group(group);
   app.add_option("--budget", options.budget,
-                 "of one core a call; a call that takes longer is judged in part, and says which")
+                 "time of one core for each call; a call that takes longer is judged in part, and its result "
+                 "says which part")
       ->capture_default_str()
       ->group(group);
 }
@@ -223,10 +226,10 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
   const fs::path path(folder.folder);
   const CapturedFolder found = declared(path, options);
   if (found.calls.empty()) {
-    fmt::print(
-        stderr,
-        "samestate: {}: no call was recorded: the function was never called, or not where it was replaced\n",
-        folder.folder);
+    fmt::print(stderr,
+               "samestate: {}: no call was recorded: the function was never called, or not through the name "
+               "that capture replaced\n",
+               folder.folder);
     return kVacuous;
   }
   const double budget = seconds_of("--budget", options.budget);
@@ -251,7 +254,7 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
     } catch (const Error& error) {
       unread = error.what();
     }
-    // A file that is cut or gone says nothing of the others.
+    // A file that is cut off or missing says nothing about the other calls.
     if (!unread.empty()) {
       damaged.push_back(call.file), complaints.push_back(unread);
       continue;
@@ -280,7 +283,7 @@ int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOption
   if (cases.empty()) throw Error(complaints.front());
   for (const std::string& complaint : complaints) fmt::print(stderr, "samestate: {}\n", complaint);
   JudgeFolderOptions how = folder;
-  how.nothing_judged = kVacuous;  // there were calls, and nothing was shown of any
+  how.nothing_judged = kVacuous;  // there were calls, but none was judged
   if (!damaged.empty())
     how.damaged = fmt::format("{} of {} calls cannot be read: {}", damaged.size(), found.calls.size(),
                               fmt::join(damaged, " "));

@@ -24,9 +24,9 @@ struct CapturedOptions {
 
 void add_captured_options(CLI::App& app, CapturedOptions& options);
 
-/// Judges every call of the folder: a paragraph a call, gate's reports and exit codes; 3 where no call was what its declaration
-/// says. Throws Error: a manifest or a file that is damaged, calls of a function that nobody declared, options that
-/// contradict a declaration.
+/// Judges every call of the folder and prints a paragraph for each, with the gate's reports and exit codes; returns 3
+/// if no call was what its declaration says. Throws Error for a manifest or file that is damaged, calls of a function
+/// that is not declared, and options that contradict a declaration.
 [[nodiscard]] int judge_captured_folder(const JudgeFolderOptions& folder, const CapturedOptions& options);
 
 }  // namespace samestate::cli

@@ -49,7 +49,7 @@ bool is_written(const RunFile& run) {
   return false;
 }
 
-/// What is known of a file's record before it is read.
+/// Returns what is known about a file's record before the file is read.
 Record record_for(const ManifestEntry& entry) {
   const Resolved r(parse_case(entry.line));
   Record record;
@@ -61,7 +61,7 @@ Record record_for(const ManifestEntry& entry) {
   return record;
 }
 
-/// Numbers between processes, bit for bit.
+/// Writes numbers as text for another process, such that they are read back bit for bit.
 std::string numbers_text(const std::map<std::string, double>& numbers) {
   std::string out;
   for (const auto& [name, value] : numbers)
@@ -165,12 +165,12 @@ int judge_folder(const JudgeFolderOptions& options) {
   for (const ManifestEntry& entry : entries) {
     const std::string path = (folder / entry.file).string();
     if (!fs::is_regular_file(path))
-      throw Error(fmt::format("{}: the manifest names it, and it is not there", path));
+      throw Error(fmt::format("{}: the manifest names this file, but it does not exist", path));
     cases.push_back({record_for(entry), path,
                      [path, entry, strict = options.strict](Record& record) -> std::map<std::string, double> {
                        RunFile file = read_run_file(path, named_shapes);
                        if (without_kernel(file.case_line) != entry.line)
-                         throw Error(fmt::format("{}: its case is not the manifest's", path));
+                         throw Error(fmt::format("{}: its case differs from that of the manifest", path));
                        if (!is_written(file)) {
                          record.judgement.verdict = Verdict::unsupported;
                          record.judgement.reason =

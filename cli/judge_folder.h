@@ -11,23 +11,23 @@
 
 namespace samestate::cli {
 
-/// Of `samestate judge` for a folder.
+/// The options of `samestate judge` for a folder.
 struct JudgeFolderOptions {
   std::string folder, jsonl, junit, markdown, commit;
-  double timeout = 0.0;  ///< seconds a file
+  double timeout = 0.0;  ///< seconds for each file
   bool json = false, strict = false;
-  int nothing_judged = 77;  ///< exit code where no case was judged, and none was vacuous
+  int nothing_judged = 77;  ///< the exit code if no case was judged and none was vacuous
   std::string damaged =
-      {};  ///< files that are no cases, since they cannot be read: bad input if nothing is worse
+      {};  ///< a remark about files that cannot be read, which are bad input if nothing is worse
 };
 
-/// A file of a folder that is to be judged.
+/// A file of a folder to be judged.
 struct FolderCase {
   Record record;     ///< what is known of it before it is read
-  std::string path;  ///< of the file, behind the reason of what does not pass
-  /// In a process of its own: judgement and seconds of the record; returns what else was measured, by name.
+  std::string path;  ///< the path of the file, appended to the reason of a verdict that is not a pass
+  /// Runs in a process of its own and sets the record's judgement and seconds; returns other measurements by name.
   std::function<std::map<std::string, double>(Record&)> judge;
-  std::string call = {};  ///< of a recorded call: the name of its file
+  std::string call = {};  ///< for a recorded call, the name of its file
 };
 
 struct JudgedCase {
@@ -43,13 +43,14 @@ struct JudgedFolder {
   [[nodiscard]] std::vector<Record> records() const;
 };
 
-/// Judges cases one after the other, each in a process of its own within its time, and writes the reports that are asked
-/// for. `end.exit` is the gate's code of what was judged.
+/// Judges the cases one after the other, each in a process of its own with a time limit, and writes the requested
+/// reports. `end.exit` is the gate's exit code for the judged cases.
 [[nodiscard]] JudgedFolder judge_cases(const JudgeFolderOptions& options, std::vector<FolderCase> cases);
 
-/// Judges every file of the folder's manifest (`samestate export`): gate's summary, reports and exit codes. A file whose
-/// outputs are all NaN has not been written and is unsupported. Throws Error: no manifest, one of another format, a name
-/// that leaves the folder, a file that is missing or of another case than its line.
+/// Judges every file in the folder's manifest (`samestate export`), with the gate's summary, reports and exit codes. A
+/// file whose outputs are all NaN has not been written and is unsupported. Throws Error if there is no manifest, if it
+/// has another format or names a file outside the folder, and if a file is missing or belongs to another case than its
+/// line.
 [[nodiscard]] int judge_folder(const JudgeFolderOptions& options);
 
 }  // namespace samestate::cli

@@ -33,12 +33,13 @@ void learn_by_calls(KernelTable& table, GatePlanOptions& options, double timeout
           fmt::format("{}: {} calls in {:.0f} s showed that it is compiled anew for {}, in up to {:.1f} s",
                       row->name, found.calls, seconds.count(), fmt::join(found.keys, ", "), found.compile));
     }
-    // A size that the declaration speaks of, and that is refused inside it, fails its cases.
+    // If a call is refused although the declaration says that the size is allowed, its cases fail.
     const std::string text = row->limits.text();
     if (found.limits.empty() ||
         std::ranges::any_of(found.limits, [&](const auto& limit) { return names_key(text, limit); }))
       continue;
-    // After few calls several conditions tell the refused ones apart: T <= 64 does so as well as T % 16 = 0.
+    // After only a few calls, several conditions may separate the refused ones from the others: T <= 64 as well as T %
+    // 16 = 0.
     constexpr double kProbeSeconds = 40.0;
     const auto probing = std::chrono::steady_clock::now();
     const ProbedLimits probed = probe_limits(

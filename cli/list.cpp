@@ -259,8 +259,8 @@ void print(const Listing& listing, bool json) {
   fmt::print("{}", aligned(rows, columns_of_stdout()));
 }
 
-/// A block a convention: what it is about and whose declarations have it, then what the subject is given under each value, the
-/// default first. At most 80 columns.
+/// Prints a block for each convention: what it is about and which declarations have it, then what the subject is given
+/// under each value, beginning with the default. Lines have at most 80 columns.
 void print_conventions() {
   constexpr std::size_t kColumns = 80, kValues = 15;
   for (const Convention& row : conventions()) {
@@ -302,10 +302,10 @@ Command add_list(CLI::App& app) {
     std::string evidence = data_folder("evidence");
   };
   auto options = std::make_shared<Options>();
-  app.add_option(
-         "what", options->what,
-         "systems, forms, kernels, contracts, points, laws, regimes, keys of a case line, conventions of a "
-         "declaration, mutants, or coverage: what there is of each system")
+  app.add_option("what", options->what,
+                 "what to list: systems, forms, kernels, contracts, points, laws, regimes, keys of a case "
+                 "line, conventions "
+                 "of a declaration, mutants, or coverage, which counts what each system has")
       ->capture_default_str()
       ->check(CLI::IsMember({"systems", "forms", "kernels", "contracts", "points", "laws", "regimes", "keys",
                              "conventions", "mutants", "coverage"}))
@@ -313,9 +313,10 @@ Command add_list(CLI::App& app) {
   app.add_flag("--json", options->json, "machine-readable");
   app.add_flag(
       "--long", options->variants,
-      "kernels of the recurrent family: what each chooses among by contract and shape, first fit; "
-      "contracts: the rounding points, the values that they take, and the value of each in every contract");
-  app.add_option("--evidence", options->evidence, "a folder of recorded runs on devices");
+      "for kernels, the variants among which each kernel of the recurrent family chooses by contract and "
+      "shape; for "
+      "contracts, the rounding points, the values that they take, and the value of each in every contract");
+  app.add_option("--evidence", options->evidence, "read recorded runs on devices from this folder");
   add_plugin_option(app, options->plugins);
   return [options] {
     const std::string& what = options->what;
@@ -351,7 +352,7 @@ Command add_list(CLI::App& app) {
                                                                        : list_regimes();
     print(listing, options->json);
     if (all_mutants().empty() && (what == "mutants" || what == "kernels" || what == "coverage"))
-      fmt::print(stderr, "samestate: this build is of the judge alone. {}.\n", kWithEverything);
+      fmt::print(stderr, "samestate: this build contains the judge only. {}.\n", kWithEverything);
     return static_cast<int>(kPass);
   };
 }

@@ -9,13 +9,14 @@ namespace samestate::cli {
 struct Listing {
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
-  /// A column of names of systems: where there are many, people read how many.
+  /// A column of system names; if there are many, people see only their number.
   std::string counted = {};
 };
 
-/// What there is of each system, a row each, counted from the tables themselves: forms of the reference, identities that
-/// are evaluated in float64 and 50 digits (those that several systems share in a row of their own), kind of bound, laws, regimes, kernels of each device with their recorded
-/// evidence, mutants, shapes of public models for `bench`, and whether a plugin may bring kernels of it.
+/// Counts what each system has, one row per system, from the tables themselves: forms of the reference, identities that
+/// are evaluated in float64 and 50 digits (those that several systems share have a row of their own), kind of bound,
+/// laws, regimes, kernels on each device with their recorded evidence, mutants, shapes of public models for `bench`,
+/// and whether a plugin may bring kernels of it.
 [[nodiscard]] Listing list_coverage(const std::string& evidence_folder);
 
 }  // namespace samestate::cli

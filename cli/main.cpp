@@ -28,24 +28,25 @@ namespace {
 
 using namespace samestate;
 
-/// What was printed so far could not be written: a full disk, say.
+/// Reports that stdout could not be written, for example because the disk is full.
 int cannot_write() {
   fmt::print(stderr, "samestate: cannot write to stdout: {}\n", std::strerror(errno));
   return cli::kUsage;
 }
 
-/// What is left in the buffer of stdout is part of the result; a verdict that is no pass stands.
+/// Flushes stdout, because what is still in its buffer is part of the result. If that fails, a pass becomes
+/// an error; any other exit code is kept.
 int flushed(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   const int without = cannot_write();
   return code == cli::kPass ? without : code;
 }
 
-/// Of descriptors 0 to 2 that whoever started the command had closed, so that no file which it opens gets such a number and
-/// receives what is printed.
+/// Opens /dev/null on those of the descriptors 0 to 2 that the caller had closed. Otherwise a file that this
+/// process opens could get such a number and receive what is printed.
 void open_standard_descriptors() {
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
-    // The lowest free number is this one.
+    // open() returns the lowest free descriptor, which is `number`.
     if (::fcntl(number, F_GETFD) < 0) (void)::open("/dev/null", number == STDIN_FILENO ? O_RDONLY : O_WRONLY);
   }
 }
@@ -56,7 +57,7 @@ int main(int argc, char** argv) {
   open_standard_descriptors();
   cli::end_with_the_reader();
   let_full_files_fail();
-  // Of several ranks one speaks.
+  // Only rank 0 prints.
   cli::RankPlace place;
   try {
     if (const auto words =
@@ -76,22 +77,21 @@ int main(int argc, char** argv) {
       "samestate checks linear-attention kernels against float64 and multiprecision references of the "
       "equations they\n"
       "implement, within error bounds that are derived, not tuned.\n\n"
-      "  samestate gate                        every kernel of this build: the CI job\n"
-      "  samestate gate --plugin mine.so       and kernels of yours\n"
-      "  samestate gate --shard 0/4 ..         a quarter of it; samestate merge joins the four\n"
-      "  samestate fuzz --budget 5m            search with fresh cases, shrink what fails to one line\n"
-      "  samestate repro 'v1 retention T=65'   one case, in full\n"
-      "  samestate explain twin                what a word of the output means\n"
-      "  samestate card --kernel NAME          what it rounds, read from its outputs: the contract to "
-      "declare\n"
-      "  samestate tolerance 'v1 retention'    which error to expect, which rtol and atol to test with\n"
-      "  samestate goldens                     the references against public model code\n"
-      "  samestate equations --verdict erratum what the documents get wrong, with the counterexamples\n"
-      "  samestate list kernels                what there is, and the evidence for it\n\n"
+      "  samestate gate                        check every kernel, as CI does\n"
+      "  samestate gate --plugin mine.so       check the kernels of a plugin of yours\n"
+      "  samestate gate --shard 0/4 ..         check a quarter; merge joins the four\n"
+      "  samestate fuzz --budget 5m            search for failures and shrink them\n"
+      "  samestate repro 'v1 retention T=65'   run one case and explain its verdict\n"
+      "  samestate explain twin                explain a word of the output\n"
+      "  samestate card --kernel NAME          read from outputs what a kernel rounds\n"
+      "  samestate tolerance 'v1 retention'    say which rtol and atol to test with\n"
+      "  samestate goldens                     check references against public code\n"
+      "  samestate equations --verdict erratum  show the documents' errors, with counterexamples\n"
+      "  samestate list kernels                list kernels and their evidence\n\n"
       "Exit codes: 0 pass, 1 numerical failure, 2 bad input, 3 vacuous or too little covered, 4 flaky, 5 "
       "crash,\n"
-      "77 nothing could run here.");
-  app.formatter(std::make_shared<cli::HelpFormatter>());  // which verbs take over
+      "77 nothing could run on this machine.");
+  app.formatter(std::make_shared<cli::HelpFormatter>());  // verbs inherit it
   app.set_version_flag("-V,--version", std::string("samestate ") + SAMESTATE_VERSION);
   app.require_subcommand(1);
 
@@ -104,52 +104,45 @@ int main(int argc, char** argv) {
     CLI::App* sub = app.add_subcommand(name, summary);
     verbs.push_back({sub, adder(*sub)});
   };
-  add("gate", "run the gate: every kernel against oracle, twin and laws; the CI job", cli::add_gate);
-  add("fuzz", "search for failures with fresh cases, shrink what is found", cli::add_fuzz);
+  add("gate", "check every kernel against the oracle, its twin and the laws, as CI does", cli::add_gate);
+  add("fuzz", "search for failures with fresh cases and shrink those that are found", cli::add_fuzz);
   add("repro", "run one case line and explain the verdict", cli::add_repro);
   add("judge", "judge the tensors of a run made elsewhere, without running anything", cli::add_judge);
-  add("export",
-      "cases as files with their inputs, for kernels that nothing here can call; judge takes the folder",
+  add("export", "write cases with their inputs to files, for kernels that cannot be called from here",
       cli::add_export);
-  add("serve", "the gate of kernels of the program that started it, over stdin and stdout", cli::add_serve);
-  add("goldens", "the references against tensors of public model code", cli::add_goldens);
-  add("equations", "every equation of the documents, computed: holds, or what is wrong with it",
-      cli::add_equations);
-  add("identities", "the relations between forms of the references, in float64 and in 50 digits",
+  add("serve", "run the gate on kernels of the calling program (protocol on stdin and stdout)",
+      cli::add_serve);
+  add("goldens", "check the references against tensors of public model code", cli::add_goldens);
+  add("equations", "compute every equation of the documents and say whether it holds", cli::add_equations);
+  add("identities", "check that the references' forms agree, in float64 and in 50 digits",
       cli::add_identities);
-  add("sweep", "error against chunk, length, decay, condition and width: the points of a report",
-      cli::add_sweep);
-  add("report", "one HTML page of recorded runs: error curves, verdicts, evidence", cli::add_report);
-  add("merge", "what the shards of a gate, fuzz, sweep or mutants wrote: the one run's verdict and reports",
-      cli::add_merge);
-  add("scale", "how long a run takes on so many ranks, computed from what its cases took", cli::add_scale);
-  add("compare", "what changed between two recorded runs, case by case", cli::add_compare);
-  add("board", "recorded gates of many kernels in one table, and what changed since the last",
-      cli::add_board);
-  add("mutants", "the gate's own score: each real bug put back, killed or not, by which case",
+  add("sweep", "measure the error against chunk, length, decay, condition and width", cli::add_sweep);
+  add("report", "make one HTML page of recorded runs: error curves, verdicts and evidence", cli::add_report);
+  add("merge", "join the shards of a gate, fuzz, sweep or mutants run into one result", cli::add_merge);
+  add("scale", "compute how long a run would take on a given number of ranks", cli::add_scale);
+  add("compare", "show what changed between two recorded runs, case by case", cli::add_compare);
+  add("board", "put recorded gates of many kernels into one table, with what changed", cli::add_board);
+  add("mutants", "put known bugs back into kernels, and say which of them the gate catches",
       cli::add_mutants);
-  add("tolerance", "the error to expect of a case, the most that is right, and rtol/atol for a plain test",
+  add("tolerance", "say which error to expect and to allow, and which rtol and atol to test with",
       cli::add_tolerance);
-  add("card", "what a kernel rounds, read from its outputs: the contract to declare", cli::add_card);
-  add("diagnose", "which conventions a kernel follows, read from its outputs: the declaration to write",
+  add("card", "find out from a kernel's outputs what it rounds: the contract to declare", cli::add_card);
+  add("diagnose", "find out from a kernel's outputs which conventions it follows, to declare them",
       cli::add_diagnose);
-  add("explain", "what a word of the output means: row, head, twin, Bp, bf16, measured ...",
-      cli::add_explain);
-  add("bench", "kernels against the clock: median, share of the floor, ratio to a peer", cli::add_bench);
+  add("explain", "explain a word of the output: row, head, twin, Bp, bf16, measured ...", cli::add_explain);
+  add("bench", "time kernels: median, share of the floor, ratio to a peer", cli::add_bench);
   add("probe", "measure the arithmetic of the GPU that the bounds assume", cli::add_probe);
-  add("list",
-      "systems, forms, kernels, contracts, laws, regimes, keys, conventions, mutants, or what there is of "
-      "each "
-      "system",
-      cli::add_list);
-  add("help", "the help of a verb, all verbs, or the manual page", cli::add_help);
-  add("version", "the version of this command", cli::add_version);
-  add("completion", "completion of verbs and options for bash, zsh or fish", cli::add_completion);
+  add("list", "list systems, kernels, contracts, laws, regimes, keys, conventions or mutants", cli::add_list);
+  add("help", "show the help of a verb, a list of all verbs, or the manual page", cli::add_help);
+  add("version", "print the version of this command", cli::add_version);
+  add("completion", "print a script that completes verbs and options in bash, zsh or fish",
+      cli::add_completion);
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (place.rank > 0) return cli::kPass;  // rank 0 says it, and mpirun ends all at the first other code
+    if (place.rank > 0)
+      return cli::kPass;  // rank 0 reports, and mpirun ends all ranks at the first nonzero code
     if (error.get_exit_code() != 0) {
       fmt::print(stderr, "samestate: {}\n",
                  cli::bad_call(app, error, std::vector<std::string>(argv + 1, argv + argc)));

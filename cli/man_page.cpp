@@ -7,7 +7,8 @@
 namespace samestate::cli {
 namespace {
 
-/// Text of a line of roff: a backslash, a hyphen that a reader may copy, and a first character that would begin a request.
+/// Escapes a line of text for roff: backslashes, hyphens that a reader may copy, and a first character that would begin
+/// a request.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -22,7 +23,7 @@ std::string escaped(std::string_view text) {
   return out.starts_with('.') || out.starts_with('\'') ? "\\&" + out : out;
 }
 
-/// A text with line breaks and columns of its own, which are kept.
+/// Writes a text whose own line breaks and columns are kept.
 std::string as_it_stands(const std::string& text) {
   std::string out = ".nf\n";
   std::istringstream lines(text);
@@ -30,13 +31,14 @@ std::string as_it_stands(const std::string& text) {
   return out + ".fi\n";
 }
 
-/// An option with what it takes and means, or what stands in a place of its own.
+/// Writes an option, or a positional argument, with the values that it takes and its description.
 std::string entry(const CLI::Option& option) {
   const bool flag = option.get_items_expected_max() == 0;
   std::string head = fmt::format(".TP\n\\fB{}\\fR", escaped(option.get_name(option.get_positional(), true)));
   if (!flag && !option.get_positional()) head += fmt::format(" \\fI{}\\fR", escaped(option.get_type_name()));
   std::string text = option.get_description();
-  // The page may be read on another machine than it was made on, and the default of --threads is that machine's cores.
+  // The page may be read on another machine than the one on which it was made, but the default of --threads is the
+  // number of cores of the latter.
   if (option.check_lname("threads"))
     text += " (default: one for each core)";
   else if (!option.get_default_str().empty())

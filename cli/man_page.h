@@ -6,8 +6,8 @@
 
 namespace samestate::cli {
 
-/// The manual page of the command in roff (man(7)), made of what `--help` prints: the description, every verb with its options
-/// and its footer. The same options give the same page: it holds no date.
+/// Returns the command's manual page in roff (man(7)), made from what `--help` prints: the description, and every verb
+/// with its options and its footer. It contains no date, so that the same options give the same page.
 [[nodiscard]] std::string man_page(const CLI::App& command, std::string_view version);
 
 }  // namespace samestate::cli

@@ -31,7 +31,7 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, const std::stri
   if (!json.is_object() || !json.contains("format") || json["format"] != "samestate-export-1")
     refuse("its format is not samestate-export-1");
   if (!json.contains("cases") || !json["cases"].is_array() || json["cases"].empty())
-    refuse("it names no case");
+    refuse("it contains no case");
   std::vector<ManifestEntry> out;
   for (const auto& one : json["cases"]) {
     if (!one.is_object() || !one.contains("file") || !one["file"].is_string() || !one.contains("line") ||
@@ -41,7 +41,7 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, const std::stri
     if (entry.file.empty() || entry.file == "." || entry.file == ".." ||
         std::any_of(entry.file.begin(), entry.file.end(),
                     [](unsigned char c) { return c < 0x20 || c == '/' || c == 0x7f; }))
-      refuse(fmt::format("{} is no file of this folder", quote(entry.file)));
+      refuse(fmt::format("{} is not the name of a file in this folder", quote(entry.file)));
     entry.line = without_kernel(entry.line);
     out.push_back(std::move(entry));
   }
@@ -52,8 +52,9 @@ std::vector<ManifestEntry> read_manifest(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "manifest.json";
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    throw Error(fmt::format("{}: no regular file, and no manifest.json in it; `samestate export` writes one",
-                            folder.string()));
+    throw Error(fmt::format(
+        "{}: this is not a regular file, and there is no manifest.json in it; `samestate export` writes one",
+        folder.string()));
   return parse_manifest(std::string{std::istreambuf_iterator<char>(file), {}}, path.string());
 }
 

@@ -12,14 +12,14 @@ struct ManifestEntry {
   std::string file, line;
 };
 
-/// The case, whoever computed it.
+/// Returns the line without its kernel, so that the same case from different kernels compares equal.
 [[nodiscard]] std::string without_kernel(const std::string& line);
 
-/// Reads a manifest.json, in which nothing is trusted; `path` stands before what is wrong. Throws Error: another format, no
-/// case, a file that is not of the manifest's folder, a line that is no case.
+/// Parses a manifest.json, of which nothing is trusted; errors begin with `path`. Throws Error if the format is another
+/// one, if there is no case, if a file is outside the manifest's folder, and if a line is not a case.
 [[nodiscard]] std::vector<ManifestEntry> parse_manifest(std::string_view text, const std::string& path);
 
-/// That of the folder. Throws Error, where it has none too.
+/// Reads the manifest of a folder. Throws Error as above, and if there is none.
 [[nodiscard]] std::vector<ManifestEntry> read_manifest(const std::filesystem::path& folder);
 
 }  // namespace samestate::cli

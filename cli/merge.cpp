@@ -23,7 +23,7 @@
 namespace samestate::cli {
 namespace {
 
-/// The files by their kind.
+/// The input files, by their kind.
 struct Inputs {
   std::vector<NamedRecords> runs;
   std::vector<std::filesystem::path> checkpoints;
@@ -47,10 +47,10 @@ Inputs inputs_of(const std::vector<std::string>& files) {
     std::error_code code;
     for (const std::string& other : files) {
       if (&other < &path && std::filesystem::equivalent(other, path, code))
-        throw Error(path + ": is given twice, and its cases would count twice; name it once");
+        throw Error(path + ": is given twice, so that its cases would count twice; name it once");
     }
     if (!std::filesystem::exists(path, code))
-      throw Error(path + ": is not there; name the files of the shards");
+      throw Error(path + ": does not exist; name the files of the shards");
     if (std::filesystem::is_directory(path, code)) {
       in.corpora.push_back(path);
       continue;
@@ -64,14 +64,16 @@ Inputs inputs_of(const std::vector<std::string>& files) {
       in.runs.push_back({path, read_json_lines(path)});
     } else if (begin.starts_with("<")) {
       throw Error(path +
-                  ": XML; name the JSON Lines of the shards, from which --junit FILE makes theirs together");
+                  ": this is XML; name the JSON Lines of the shards, from which --junit FILE writes a single "
+                  "XML file");
     } else if (begin.empty()) {
       throw Error(path +
                   ": is empty: its shard was killed at once, or the disk was full; run that shard again");
     } else {
       throw Error(path +
-                  ": no run file (--jsonl, --out), checkpoint, folder of a corpus or JSON of mutants; name "
-                  "one of these");
+                  ": this is neither a run file (--jsonl, --out), a checkpoint, the folder of a corpus nor "
+                  "the JSON of mutants; "
+                  "name one of these");
     }
   }
   return in;
@@ -112,12 +114,13 @@ int run_merge(const MergeOptions& options) {
   require_different(places);
   if (!in.checkpoints.empty() && options.checkpoint.empty())
     throw Error(in.checkpoints.front().string() +
-                ": a checkpoint; say with --checkpoint FILE where theirs together goes");
+                ": this is a checkpoint; name the file for the joined checkpoint with --checkpoint FILE");
   if (!in.corpora.empty() && options.corpus.empty())
-    throw Error(in.corpora.front() +
-                ": a folder, so a corpus; say with --corpus FOLDER where theirs together goes");
+    throw Error(
+        in.corpora.front() +
+        ": this is a folder, and so a corpus; name the folder for the joined corpus with --corpus FOLDER");
   if (!in.mutants.empty() && in.runs.size() + in.checkpoints.size() + in.corpora.size() > 0)
-    throw Error(in.mutants.front() + ": of mutants, which are merged without other files");
+    throw Error(in.mutants.front() + ": this file is about mutants, which are merged without other files");
   if (!in.mutants.empty()) return merge_mutants(in.mutants, options);
   // Reading the run reports errors in its files before any file is written.
   std::optional<MergedRun> run;
@@ -185,14 +188,15 @@ Command add_merge(CLI::App& app) {
       "these are run here, if the\n"
       "kernels (--plugin as in the gate) and the device of the shards are available; --no-again "
       "leaves them out.");
-  app.add_option("files", options->files, "run files, checkpoints, corpus folders, JSON of mutants")
+  app.add_option("files", options->files, "run files, checkpoints, corpus folders, or the JSON of mutants")
       ->required();
-  app.add_option("--jsonl", options->jsonl, "write the run as JSON Lines, cases in the order of the plan")
+  app.add_option("--jsonl", options->jsonl,
+                 "write the run as JSON Lines, with the cases in the order of the plan")
       ->check(named());
   app.add_option("--junit", options->junit, "write JUnit XML")->check(named());
   app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first")->check(named());
   app.add_option("--coverage", options->coverage,
-                 "write as JSON which pairs all shards together judged, by kernel")
+                 "write to this JSON file which pairs all shards together judged, by kernel")
       ->check(named());
   app.add_option("--write-baseline", options->new_baseline, "write the ratios of the run, if it passes")
       ->check(named());

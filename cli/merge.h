@@ -13,7 +13,7 @@
 /// The parts of `samestate merge`: one function for each verb whose shards it joins.
 namespace samestate::cli {
 
-/// --help says what each is.
+/// The options of `samestate merge`; --help explains them.
 struct MergeOptions {
   std::vector<std::string> files, plugins;
   std::string jsonl, junit, markdown, coverage, new_baseline, checkpoint, corpus;
@@ -22,21 +22,22 @@ struct MergeOptions {
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 };
 
-/// A run file that is there only whole: written beside its place, then renamed (FreshFile).
+/// A run file that appears only when it is complete: it is written to a temporary name and then renamed (FreshFile).
 class MergedFile {
  public:
-  /// Empty `path`: none. Throws Error if it cannot be begun.
+  /// Does nothing if `path` is empty. Throws Error if the file cannot be created.
   MergedFile(const std::string& path, const Run& run);
   [[nodiscard]] RunLines& lines() { return lines_; }
-  /// Puts it in its place; false, with the reason on stderr, where that could not be done.
+  /// Gives the file its name. Returns false, and prints the reason to stderr, if that fails.
   [[nodiscard]] bool keep();
 
  private:
-  std::unique_ptr<FreshFile> fresh_;  ///< none where the path is no file, as /dev/stdout
+  std::unique_ptr<FreshFile> fresh_;  ///< null if the path is not a regular file, such as /dev/stdout
   RunLines lines_;
 };
 
-/// Each prints what its verb prints and returns its exit code. Throw Error.
+/// Each of these prints what its verb prints, and returns its exit code. They throw Error for files that cannot be
+/// joined.
 [[nodiscard]] int merge_gate(MergedRun merged, const MergeOptions& options);
 [[nodiscard]] int merge_search(MergedRun merged, const MergeOptions& options);
 [[nodiscard]] int merge_sweep(MergedRun merged, const MergeOptions& options);

@@ -31,8 +31,8 @@ double number_of(const MergedRun& merged, const std::string& name, double otherw
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc{} && end == text.data() + text.size()) return value;
-  throw Error(
-      fmt::format("the run of the files had --{} '{}', which is no number: they were changed", name, text));
+  throw Error(fmt::format("the run in the files has --{} '{}', which is not a number; the files were changed",
+                          name, text));
 }
 
 /// The kernels of the run, if this command has them.
@@ -47,9 +47,9 @@ std::optional<Kernels> kernels_of(const MergedRun& merged, const MergeOptions& o
   const std::string here = plugin_identities(options.plugins);
   if (here != merged.run.plugins) {
     why = merged.run.plugins.empty()
-              ? fmt::format("the gate had no plugin, and this is {}: leave --plugin out", here)
-              : fmt::format("they need the kernels of {}: name them by --plugin as the gate did{}",
-                            merged.run.plugins, here.empty() ? "" : "; these are " + here);
+              ? fmt::format("the gate had no plugin, but this command has {}; leave out --plugin", here)
+              : fmt::format("they need the kernels of {}; name them with --plugin, as in the gate{}",
+                            merged.run.plugins, here.empty() ? "" : "; this command has " + here);
     return std::nullopt;
   }
   GatePlanOptions of = options_of(merged.run.part);
@@ -100,7 +100,7 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
     throw Error(fmt::format("--coverage {}: {}", options.coverage, why));
   const bool here = kernels && same_devices(merged);
   const KernelTable none({}, {});
-  RunLines as_they_end;  // not used: the file is in the order of the plan
+  RunLines as_they_end;  // not used, because the file is in the order of the plan
   GateRun run(kernels ? kernels->table : none, {{options.threads, 0.0, timeout}, "10m", false}, as_they_end);
   run.take(merged.records, merged.numbers);
   if (again && here) run.cover_pairs(kernels->plan, kernels->options, total);
@@ -120,16 +120,17 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
     result.coverage = fmt::format("judged pairs are not counted here, {}\n", why);
   }
   if (open && !(again && here)) {
-    result.end.notes.push_back(fmt::format("Cases for pairs that no judged one shows were not run{}.",
-                                           options.no_again ? ": --no-again"
-                                           : kernels        ? ": their device is " + merged.run.device
-                                                            : ""));
+    result.end.notes.push_back(
+        fmt::format("Further cases for pairs that no judged case shows were not run{}.",
+                    options.no_again ? ": --no-again"
+                    : kernels        ? ": their device is " + merged.run.device
+                                     : ""));
   }
   mark_missing_devices(result.records);
   count_refusals(result, [&](const std::string& kernel) {
     const auto said = merged.end.limits.find(kernel);
     if (said != merged.end.limits.end()) return said->second;
-    // They are refused here, and were not in the shards.
+    // The kernels that refuse these cases here may not be those of the shards.
     return kernels ? kernels->table.row_named(kernel).limits.text() : "";
   });
   std::map<std::int64_t, std::size_t> place;
@@ -141,8 +142,9 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
   for (const Grown& grown : merged.end.grown) {
     const auto found = place.find(grown.number);
     if (found == place.end())
-      throw Error(fmt::format("case {} grew, and is in no file: they were changed; run the shards again",
-                              grown.number));
+      throw Error(
+          fmt::format("case {} grew, but is in none of the files; they were changed, so run the shards again",
+                      grown.number));
     Record& record = result.records[found->second];
     result.growth += fmt::format("  ratio {:.4g}, was {:.4g}: {}\n", record.judgement.ratio, grown.before,
                                  repro_command(record));

@@ -13,7 +13,7 @@ namespace samestate::cli {
 
 int merge_mutants(const std::vector<std::string>& files, const MergeOptions& options) {
   for (const std::string& path : {options.jsonl, options.junit, options.coverage, options.new_baseline}) {
-    if (!path.empty()) throw Error(path + ": mutants have a table alone; --markdown and --json write it");
+    if (!path.empty()) throw Error(path + ": mutants only have a table, which --markdown and --json write");
   }
   std::vector<NamedMutants> tables;
   for (const std::string& file : files) {

@@ -45,7 +45,7 @@ std::unique_ptr<Source> source_of(const MergedRun& merged, const MergeOptions& o
 
 int merge_search(MergedRun merged, const MergeOptions& options) {
   if (!options.coverage.empty())
-    throw Error("--coverage: of a gate; what a search reached is in its summary");
+    throw Error("--coverage is for a gate; the summary of a search says what it reached");
   MergedFile file(options.jsonl, merged.run);
   SearchOutcome outcome;
   for (std::size_t i = 0; i < merged.records.size(); ++i) {
@@ -96,9 +96,10 @@ int merge_sweep(MergedRun merged, const MergeOptions& options) {
     if (!path.empty())
       throw Error(
           path +
-          ": a sweep has points alone; --jsonl FILE writes them, and `samestate report FILE` draws them");
+          ": a sweep only has points; --jsonl FILE writes them, and `samestate report FILE` draws them");
   }
-  if (options.jsonl.empty()) throw Error("--jsonl FILE is missing: where the points of all shards go");
+  if (options.jsonl.empty())
+    throw Error("--jsonl FILE is missing; it names the file for the points of all shards");
   MergedFile file(options.jsonl, merged.run);
   VerdictCounts counts;
   for (std::size_t i = 0; i < merged.points.size(); ++i) {

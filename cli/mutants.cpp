@@ -124,7 +124,7 @@ std::vector<std::pair<const Mutant*, MutantRow>> tried_on(HandOut& ranks, const 
   std::vector<std::optional<MutantRow>> rows(list.size());
   std::vector<std::size_t> order(list.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  // Trials that may use the whole time limit of a case begin first, beside the others.
+  // Trials that may use the whole time limit of a case begin first, at the same time as others.
   std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return list[i]->hostile; });
   double work = 0.0;
   for (const Mutant* m : list) work += work_of(*m, options.trial);
@@ -214,7 +214,7 @@ Command add_mutants(CLI::App& app) {
   app.add_option("--bug", options->bug, "only this bug, for example M13, or F")->check(named());
   app.add_option("--name", options->name, "only this mutant, or this fault in every system and form")
       ->check(named());
-  app.add_flag("--smoke", options->smoke, "the fixed subset that CI runs");
+  app.add_flag("--smoke", options->smoke, "try only the fixed subset that CI runs");
   app.add_flag("--public", options->rules, "also apply the criteria that the tests of public kernels use");
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
   app.add_flag("--json", options->json, "print JSON, which `samestate merge` can join");
@@ -225,10 +225,10 @@ Command add_mutants(CLI::App& app) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout")
       ->capture_default_str();
-  app.add_option("--effort", options->trial.effort, "multiplies the seeded cases")
+  app.add_option("--effort", options->trial.effort, "multiplies the number of random cases")
       ->capture_default_str()
       ->check(number_in(0.0, 1e4));
-  app.add_option("--seed", options->trial.seed, "seed of the seeded cases")
+  app.add_option("--seed", options->trial.seed, "seed of the random cases")
       ->check(seed_number())
       ->capture_default_str();
   app.add_option("--floor", options->floor, "lowest score in percent for exit 0")

@@ -43,7 +43,7 @@ int report_mutants(MutantTable table, const MutantPart& part, const MutantReport
                summary.equivalent, reports.floor);
   }
   if (summary.score.all == 0 && summary.wrongly_killed.empty()) {
-    fmt::print(stderr, "samestate: only equivalent mutants were chosen: there is nothing to score\n");
+    fmt::print(stderr, "samestate: only equivalent mutants were chosen, so there is nothing to score\n");
     return kVacuous;
   }
   // The slack allows for a floor that was printed with one decimal.

@@ -6,14 +6,15 @@
 
 namespace samestate::cli {
 
-/// Where a table of mutants goes, and the least score in percent that is a pass.
+/// The files to which a table of mutants is written, and the lowest score in percent that is a pass.
 struct MutantReports {
-  std::string markdown;  ///< empty: none
+  std::string markdown;  ///< empty if none is written
   bool json = false;
   double floor = 100.0;
 };
 
-/// The table without its rows: public rules where they were asked for, and what has no mutant.
+/// Returns the table without its rows of mutants: with public rules if they were requested, and with the bugs that have
+/// no mutant.
 [[nodiscard]] MutantTable bare_mutant_table(bool rules);
 
 /// Writes and prints the table, whether one process tried its mutants or several did, and returns the exit code.

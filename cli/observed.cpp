@@ -17,7 +17,7 @@ const char* noun_of(ErrorNorm norm) {
   return norm == ErrorNorm::max ? "largest" : norm == ErrorNorm::rms ? "RMS" : "relative RMS";
 }
 
-/// ", 16 times as much as" or ", 0.4 times"; empty where there is nothing to divide by.
+/// Returns " (16 times that)", the quotient of both; empty if there is nothing to divide by.
 std::string times_of(double x, double of) {
   return of > 0.0 && std::isfinite(of) ? fmt::format(" ({:.3g} times that)", x / of) : "";
 }
@@ -37,26 +37,27 @@ std::string answer_sentence(const ObservedAnswer& a, const Study& study) {
                                        pair ? "difference" : "error", a.observed);
   const std::string made =
       pair ? fmt::format("{} and {} differ by {:.3g}", record.kernel, study.other, a.expected)
-           : fmt::format("{} makes {:.3g}", record.kernel, a.expected);
+           : fmt::format("{} has {:.3g}", record.kernel, a.expected);
   const std::string of =
-      study.failure.empty() ? made + times_of(a.observed, a.expected)
-                            : fmt::format("{} fails, so that nothing is to be expected of it", record.kernel);
+      study.failure.empty()
+          ? made + times_of(a.observed, a.expected)
+          : fmt::format("{} fails, so its errors say nothing about what to expect", record.kernel);
   const std::string who =
       pair ? "two correct kernels" : fmt::format("a correct kernel of {}", record.contract);
-  const std::string most = fmt::format("{} may {} {:.3g}{}", who, pair ? "differ by" : "make", a.allowed,
+  const std::string most = fmt::format("{} may {} {:.3g}{}", who, pair ? "differ by" : "have", a.allowed,
                                        times_of(a.observed, a.allowed));
   switch (a.kind) {
     case ObservedAnswer::Kind::as_expected:
-      return fmt::format("{} is as expected: {}, and {}.", what, of, most);
+      return fmt::format("{} is as expected: {}; {}.", what, of, most);
     case ObservedAnswer::Kind::allowed:
-      return fmt::format("{} is allowed, but more than expected: {}, and {}.", what, of, most);
+      return fmt::format("{} is allowed, but more than expected: {}; {}.", what, of, most);
     case ObservedAnswer::Kind::wrong:
-      return fmt::format("{} is wrong: {}, and {}.", what, of, most);
+      return fmt::format("{} is wrong: {}; {}.", what, of, most);
     case ObservedAnswer::Kind::unknown:
       break;
   }
   return std::isfinite(a.allowed)
-             ? fmt::format("{} cannot be judged: {}, but {} on these data, which is as much as the output.",
+             ? fmt::format("{} cannot be judged: {}, but {} on these data, which is as large as the output.",
                            what, of, most)
              : fmt::format("{} cannot be judged: {}, and there is no bound for it on these data.", what, of);
 }
@@ -81,7 +82,7 @@ std::vector<Observed> observed_of(const std::vector<std::string>& words) {
     if (error != std::errc{} || end != text.data() + text.size() || !(one.error >= 0.0) ||
         !std::isfinite(one.error))
       throw Error(
-          fmt::format("--observed {}: an error is a finite number from 0 on, as 0.02 or "
+          fmt::format("--observed {}: an error is a finite number of at least 0, such as 0.02 or "
                       "final_state=0.02",
                       word));
     out.push_back(std::move(one));
@@ -130,7 +131,7 @@ std::string text_of(const std::vector<ObservedAnswer>& answers) {
   for (const ObservedAnswer& answer : answers) out += fmt::format("observed  {}\n", answer.sentence);
   return out + (answers.front().norm == ErrorNorm::rel
                     ? ""
-                    : "          The numbers are of this line's data; --norm "
+                    : "          The numbers hold for this line's data; --norm "
                       "rel does not depend on their scale.\n");
 }
 

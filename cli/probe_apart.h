@@ -6,7 +6,8 @@
 
 namespace samestate::cli {
 
-/// Runs a probe in a process of its own. A kernel that crashes or hangs there refused it: the others may still tell.
+/// Runs a probe in a process of its own. A kernel that crashes or hangs in it counts as refusing it, because the other
+/// probes may still tell something.
 [[nodiscard]] ProbeRun probe_apart(const std::function<ProbeRun()>& run, double timeout);
 
 }  // namespace samestate::cli

@@ -56,7 +56,7 @@ void Progress::step(double ratio, bool failed, double work) {
     part = std::max(part, seconds / budget_);
   }
   const std::string of_total = total_ > 0 ? fmt::format("/{}", total_) : "";
-  // An interpreter takes seconds a case.
+  // In an interpreter, a case takes seconds.
   const std::string speed =
       rate >= 1.0 ? fmt::format("{:.0f} cases/s", rate) : fmt::format("{:.1f} s a case", 1.0 / rate);
   draw(fmt::format("{}{}  {}  worst ratio {}  failures {}{}{}", done_, of_total, speed,

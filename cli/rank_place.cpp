@@ -31,11 +31,13 @@ constexpr const char* kSwitch = "SAMESTATE_RANKS";
 
 int number_in(const char* name, int least, int most) {
   const char* const text = std::getenv(name);
-  if (text == nullptr) throw Error(fmt::format("{} is not set: mpirun sets it with its other ones", name));
+  if (text == nullptr)
+    throw Error(
+        fmt::format("{} is not set, although mpirun sets it together with its other variables", name));
   int value = 0;
   const auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
   if (error != std::errc{} || *end != '\0' || value < least || value > most)
-    throw Error(fmt::format("{} is '{}', and mpirun sets a number in {}..{}: unset it, or set {}=0", name,
+    throw Error(fmt::format("{} is '{}', but mpirun sets a number in {}..{}; unset it, or set {}=0", name,
                             text, least, most, kSwitch));
   return value;
 }

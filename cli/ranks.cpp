@@ -54,24 +54,27 @@ void join_ranks(const std::string& verb, const std::vector<std::string>& argumen
   const RankPlace place = rank_place();
   if (place.ranks == 1) return;
   if (std::find(kShared.begin(), kShared.end(), verb) == kShared.end())
-    throw Error(fmt::format(
-        "{} ranks would each run all of `samestate {}`: {} share their work; start others without mpirun",
-        place.ranks, verb, fmt::join(kShared, ", ")));
+    throw Error(
+        fmt::format("{} ranks would each run all of `samestate {}`, because only {} share their work; start "
+                    "it without mpirun",
+                    place.ranks, verb, fmt::join(kShared, ", ")));
   std::error_code code;
   const std::filesystem::path wire =
       std::filesystem::read_symlink("/proc/self/exe", code).parent_path() / "samestate-mpi";
   if (::access(wire.c_str(), X_OK) != 0)
-    throw Error(
-        fmt::format("{} ranks, and this samestate was built without MPI ({} is not there): install "
-                    "libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich, configure and build again; "
-                    "or start it without mpirun, by --shard (docs/do/shards.md)",
-                    place.ranks, wire.string()));
+    throw Error(fmt::format(
+        "{} ranks, and this samestate was built without MPI ({} does not exist); install "
+        "libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich, then configure and build again, "
+        "or start it without mpirun and with --shard (docs/do/shards.md)",
+        place.ranks, wire.string()));
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0)
-    throw Error(fmt::format("no socket for a rank ({}): close files", std::strerror(errno)));
+    throw Error(fmt::format("cannot open a socket for a rank ({}); close some files", std::strerror(errno)));
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
-  if (child < 0) throw Error(fmt::format("no process for a rank ({}): free memory", std::strerror(errno)));
+  if (child < 0)
+    throw Error(
+        fmt::format("cannot start a process for a rank ({}); free some memory", std::strerror(errno)));
   if (child > 0) {
     ::close(ends[1]);
     const std::string socket = std::to_string(ends[0]);
@@ -82,7 +85,7 @@ void join_ranks(const std::string& verb, const std::vector<std::string>& argumen
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kUsage);
-  // A signal arrives once, at the process that mpirun knows, which passes it on.
+  // A signal must arrive only once: mpirun sends it to the process that it knows, which passes it on.
   ::setpgid(0, 0);
   ::close(ends[0]);
   joined().link = std::make_unique<RankLink>(ends[1], place.rank, place.ranks);
@@ -92,7 +95,7 @@ void join_ranks(const std::string& verb, const std::vector<std::string>& argumen
 bool serves() { return joined().link != nullptr && joined().link->rank() > 0; }
 
 int serve(const std::vector<std::string>& plugins, const JobRunner& run, Devices* devices) {
-  note_interrupts();  // rank 0 decides what an interrupt ends
+  note_interrupts();  // rank 0 decides what an interrupt ends, so this rank only notes it
   serve_rank(*joined().link, hello(plugins), run, devices);
   return kPass;
 }

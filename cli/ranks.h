@@ -6,30 +6,31 @@
 #include "cli/rank_place.h"
 #include "harness/processes/hand_out.h"
 
-/// The ranks of a run under mpirun (docs/do/mpi.md). Rank 0 runs the verb as one process does, and hands its jobs out; the
-/// others run jobs until it ends. MPI itself is a program of its own, samestate-mpi (cli/mpi), which takes the place of
-/// each process that mpirun started and carries its frames: no process that forks workers has MPI in it.
+/// The ranks of a run under mpirun (docs/do/mpi.md). Rank 0 runs the verb as a single process would, but hands out its
+/// jobs; the other ranks run jobs until it ends. MPI itself is in a separate program, samestate-mpi (cli/mpi), which
+/// takes the place of each process that mpirun started and transports its frames. So no process that forks workers
+/// contains MPI.
 namespace samestate::cli {
 
-/// Before the verb runs, and before anything else is begun: where there are several ranks, becomes one of them. Returns in
-/// a child of the process that mpirun started. Throws Error for a verb whose work ranks do not share, and for a build
+/// Turns this process into one of the ranks if there are several; called before anything else is begun. Returns in a
+/// child of the process that mpirun started. Throws Error for a verb whose work ranks do not share, and in a build
 /// without MPI.
 void join_ranks(const std::string& verb, const std::vector<std::string>& arguments);
 
-/// Whether this process is there to run what rank 0 hands out, by `serve`.
+/// Returns true if this process exists to run what rank 0 hands out, by `serve`.
 [[nodiscard]] bool serves();
 
-/// Runs it and returns the exit code. `plugins`: those of the command; `devices`: those of this rank.
+/// Runs the jobs and returns the exit code. `plugins` are those of the command, `devices` those of this rank.
 [[nodiscard]] int serve(const std::vector<std::string>& plugins, const JobRunner& run,
                         Devices* devices = nullptr);
 
-/// Says to rank 0, whose exit code is that of all, why this rank cannot serve; the exit code of this one.
+/// Tells rank 0, whose exit code is that of all ranks, why this rank cannot serve. Returns the exit code of this rank.
 int refuse(const std::string& why);
 
-/// What rank 0 hands out by; none where there is one rank.
+/// Returns the object through which rank 0 hands out jobs; null if there is only one rank.
 [[nodiscard]] HandOut* hand_out(const std::vector<std::string>& plugins);
 
-/// ", 4 ranks, 0.31 MB to rank 0" for the summary of a run; empty where there is one.
+/// Returns ", 4 ranks, 0.31 MB to rank 0" for the summary of a run; empty if there is only one rank.
 [[nodiscard]] std::string ranks_text();
 
 }  // namespace samestate::cli

@@ -33,7 +33,7 @@ std::string printed(const std::string& path) {
   return std::move(*text);
 }
 
-/// The kernels that cases, points and timings are of.
+/// Returns the names of all kernels that the cases, points and timings belong to.
 std::set<std::string> kernels_in(const std::vector<ReportSource>& sources) {
   std::set<std::string> out;
   for (const ReportSource& source : sources) {
@@ -62,24 +62,25 @@ int run_report(const ReportOptions& options) {
     std::error_code code;
     for (const std::string& other : options.files) {
       if (&other < &path && std::filesystem::equivalent(other, path, code))
-        throw Error(path + ": is given twice, and every case would count twice; name it once");
+        throw Error(path + ": is given twice, so that every case would count twice; name it once");
     }
-    // The bare name, so that a report of the same file is the same anywhere.
+    // The report shows the name without its folder, so that the same file gives the same report anywhere.
     std::string name = std::filesystem::path(path).filename().string();
     if (!names.insert(name).second) name = path;
     input.sources.push_back({name, read_json_lines(path)});
     const RecordFile& content = input.sources.back().content;
     if (content.runs.empty() && content.points.empty() && content.records.empty() && content.timings.empty())
-      throw Error(path + ": no run in it; name a JSON Lines file that gate, fuzz, sweep or bench wrote");
+      throw Error(path +
+                  ": there is no run in it; name a JSON Lines file that gate, fuzz, sweep or bench wrote");
     for (const std::string& sentence : shortcomings(content))
       fmt::print(stderr, "samestate: {}: {}\n", path, sentence);
     if (content.cut_lines > 0) {
       cut += content.cut_lines;
-      fmt::print(stderr, "samestate: {}: {} line(s) cut off in the middle; what was whole is shown\n", path,
-                 content.cut_lines);
+      fmt::print(stderr, "samestate: {}: {} line(s) are cut off in the middle; the complete ones are shown\n",
+                 path, content.cut_lines);
     }
     if (content.points.empty() && content.records.empty() && content.timings.empty())
-      fmt::print(stderr, "samestate: {}: no case and no point in it, nor a timing\n", path);
+      fmt::print(stderr, "samestate: {}: it contains no case, no point and no timing\n", path);
   }
   std::int64_t timings = 0;
   for (const ReportSource& source : input.sources) timings += std::ssize(source.content.timings);
@@ -88,7 +89,7 @@ int run_report(const ReportOptions& options) {
     input.evidence = read_evidence(folder);
     input.timings = read_timings(folder);
     for (TimedEvidence& timing : input.timings) timing.carried = true;
-    // What this build recorded of other kernels is no part of a report about these.
+    // The evidence that this build has about other kernels does not belong into a report about these.
     if (options.evidence.empty()) {
       const std::set<std::string> kernels = kernels_in(input.sources);
       std::erase_if(input.evidence, [&](const Evidence& e) { return !kernels.contains(e.kernel); });
@@ -104,7 +105,7 @@ int run_report(const ReportOptions& options) {
              (std::filesystem::path(options.out) / "index.html").string(), files.points, files.cases,
              files.timings, files.plots, static_cast<double>(files.page_bytes) / 1e6, files.names.size(),
              std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  // A page that shows nothing is written, and is no success.
+  // A page that shows nothing is written nevertheless, but it is not a success.
   const bool nothing =
       files.points == 0 && files.cases == 0 && timings == 0 && !input.mutants && !input.equations;
   return nothing ? kVacuous : kPass;
@@ -115,35 +116,35 @@ int run_report(const ReportOptions& options) {
 Command add_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
   app.footer(
-      "Reads what `sweep`, `gate --jsonl`, `fuzz` and `bench --jsonl` recorded and computes nothing anew: a "
-      "report of "
-      "yesterday's "
-      "record works\n"
-      "on a machine without the kernels. Writes index.html (one file, opens from disk), the numbers as CSV "
-      "and JSON, "
-      "the plots\nas SVG.\n\n"
+      "Reads what `sweep`, `gate --jsonl`, `fuzz` and `bench --jsonl` recorded. It computes nothing again, "
+      "so "
+      "that a report can be made on a machine without the kernels. It writes index.html (a single file that "
+      "opens from disk), the numbers as CSV and JSON, and the plots as SVG.\n\n"
       "  samestate sweep && samestate report out/sweep.jsonl out/gate.jsonl --out out/report\n"
       "  samestate bench --jsonl out/bench.jsonl && samestate report out/bench.jsonl\n\n"
-      "The whole page:\n"
+      "These commands make the complete page:\n"
       "  samestate equations --json > out/equations.json\n"
       "  samestate mutants --smoke --public --json > out/mutants.json\n"
       "  samestate report out/*.jsonl --equations out/equations.json --mutants out/mutants.json\n\n"
-      "Timings stand under Evidence: the share of the floor, the ratio to the peer, and whether the kernels "
-      "are "
-      "still those\nthat ran; timings.csv holds them in full.\n\n"
-      "Exit 0 when the report is written, 2 for bad input, 3 when the files hold no case, no point and no "
-      "timing.");
-  app.add_option("files", options->files, "JSON Lines files of sweep, gate, fuzz or bench")->required();
+      "Timings are shown under Evidence: the share of the floor, the ratio to the peer, and whether the "
+      "kernels have changed since they were timed. timings.csv contains all of them.\n\n"
+      "The exit code is 0 if the report was written, 2 for bad input, and 3 if the files contain no case, no "
+      "point and no timing.");
+  app.add_option("files", options->files, "JSON Lines files that sweep, gate, fuzz or bench wrote")
+      ->required();
   app.add_option("--out", options->out, "the folder to write to")->capture_default_str();
-  app.add_option("--title", options->title, "heading of the page: what was recorded")->capture_default_str();
-  app.add_option("--mutants", options->mutants, "JSON of `samestate mutants --json`: adds its table");
-  app.add_option("--equations", options->equations, "JSON of `samestate equations --json`: adds the ledger");
-  app.add_option(
-      "--evidence", options->evidence,
-      "folder of recorded runs on devices, all of which are shown (default: this build's, of the kernels in "
-      "the files)");
+  app.add_option("--title", options->title, "heading of the page, which says what was recorded")
+      ->capture_default_str();
+  app.add_option("--mutants", options->mutants,
+                 "add the table of mutants from this output of `samestate mutants --json`");
+  app.add_option("--equations", options->equations,
+                 "add the ledger from this output of `samestate equations --json`");
+  app.add_option("--evidence", options->evidence,
+                 "show all recorded runs on devices in this folder (default: those of this build, for the "
+                 "kernels in the "
+                 "files)");
   app.add_flag("--no-evidence", options->no_evidence, "leave the recorded runs out");
-  app.add_flag("--no-plots", options->no_plots, "tables only; needs no gnuplot");
+  app.add_flag("--no-plots", options->no_plots, "make tables only; this does not need gnuplot");
   return [options] { return run_report(*options); };
 }
 

@@ -59,8 +59,8 @@ struct ReproOptions {
   ScriptOptions script;
 };
 
-/// If a run takes longer than this many seconds, the reader has to wait for the explanation, which runs it
-/// many times.
+/// If a run takes longer than this many seconds, a message says that the explanation, which runs the case many times,
+/// takes a while.
 constexpr double kLongRun = 0.5;
 
 /// For a line without a kernel whose form only has kernels of an absent device, returns a form that runs
@@ -71,8 +71,7 @@ std::string form_here(const Case& c, const KernelTable& table, const Judgement& 
     return row.system->name == c.system && row.device == "cpu" && row.form != c.form;
   });
   if (here == table.all().end()) return "";
-  return fmt::format("form={} has no kernel of the processor; form={} has {}", c.form, here->form,
-                     here->name);
+  return fmt::format("form={} has no kernel for the CPU; form={} has {}", c.form, here->form, here->name);
 }
 
 /// Returns the line without the comment that `gate --list --why` puts after it; empty if it is only a
@@ -97,17 +96,18 @@ std::vector<Case> cases_before(const ReproOptions& options, const KernelTable& t
       line = without_comment(line);
       if (!line.empty()) cases.push_back(about_brought(parse_case(line), table));
     }
-    // A folder opens like a file but gives no line; without this error the run would be alone and look like
-    // one that is not.
+    // A folder opens like a file but contains no line. Without this error, the case would run alone and look as if it
+    // did not depend on others.
     if (cases.size() == already)
       throw Error(
-          fmt::format("--after {}: neither a case line ('v1 SYSTEM ..') nor a file that has one; give either",
+          fmt::format("--after {}: this is neither a case line ('v1 SYSTEM ..') nor a file of case lines; "
+                      "give one of them",
                       quote(text.size() > 60 ? text.substr(0, 60) + ".." : text)));
   }
   return cases;
 }
 
-/// The repetition has a process of its own, since the original one keeps the setting that it began with.
+/// Repeats in a process of its own, because the original process keeps the setting that it began with.
 void repeat_with_other_tuning(Record& record, const std::vector<Case>& before, const Case& c,
                               const KernelTable& table, double timeout) {
   const std::string setting = other_tuning_of(record);
@@ -137,8 +137,8 @@ Record deeper_apart(const Case& c, const KernelTable& table, const std::vector<C
   record.policy = kDeepPolicy.name;
   record.judgement = judgement_of_loss(done).value();
   if (record.judgement.verdict == Verdict::timeout)
-    record.judgement.reason =
-        fmt::format("not finished within {:g} s: give more --deeper-budget, or 0 to leave it out", budget);
+    record.judgement.reason = fmt::format(
+        "not finished within {:g} s; give more with --deeper-budget, or 0 to leave it out", budget);
   return record;
 }
 
@@ -153,7 +153,7 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
     e.patterns.push_back(blamed);
   else if (record.judgement.verdict == Verdict::fail) {
     if (record.seconds > kLongRun)
-      fmt::print(own_stderr(), "samestate: fail, ratio {:.4g}; looking for what it looks like\n",
+      fmt::print(own_stderr(), "samestate: fail, ratio {:.4g}; looking for what the failure looks like\n",
                  record.judgement.ratio);
     e = explain_failure(Resolved(c), trace, table);
   }
@@ -187,11 +187,12 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
                    asked ? run_left_in(run_file_of(record, trace)) : "", open);
 }
 
-/// Runs it on every device and compares the outputs of each with the first one's.
+/// Runs the case on every device and compares the outputs of each with those of the first.
 int repro_on_each(const ReproOptions& options, const KernelTable& table, const Case& c, Devices* devices) {
   if (planned_record(c, table).device != "cuda")
     throw Error(
-        "--each-device: the line's kernel is none of a cuda device: leave it out, or name another kernel");
+        "--each-device: the line's kernel does not run on cuda devices; leave out --each-device, or name "
+        "another kernel");
   const CampaignOptions how{
       .timeout = seconds_of("--timeout", options.timeout), .devices = devices, .each_device = true};
   Record found;
@@ -204,7 +205,7 @@ int repro_on_each(const ReproOptions& options, const KernelTable& table, const C
   return exit_code_of(found.judgement.verdict);
 }
 
-/// The kernel runs in a process of its own: a crash or a hang is a verdict here too.
+/// Runs the kernel in a process of its own, so that a crash or a hang is a verdict here too.
 int repro_line(const ReproOptions& options, const KernelTable& all, const std::string& line,
                Devices* devices) {
   Case c = parse_case(line);
@@ -234,7 +235,8 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
   ScriptWords words;
   if (!options.script.file.empty()) {
     words = script_words(c, table, options.plugins);
-    std::filesystem::remove(options.script.file);  // with --force; an old script would look like this run's
+    std::filesystem::remove(
+        options.script.file);  // with --force; an old script would look like the script of this run
   }
   Judgement loss;
   PageOptions page{.timeout = timeout,
@@ -267,14 +269,15 @@ int run_repro(const ReproOptions& options) {
   const SubjectLog log(options.plugins,
                        options.line == "-" ? SubjectLog::Of::many_calls : SubjectLog::Of::one_line);
   const KernelTable table = kernel_table(options.plugins, {}, options.strict);
-  // The processes of a line see the first of the named devices.
+  // The processes of a line use the first of the named devices.
   std::unique_ptr<Devices> devices;
   if (!options.devices.empty() || options.each_device) devices = devices_of(options.devices, table);
   if (options.each_device) {
     require_each_device(devices.get());
     if (options.shrink || !options.dump.empty() || !options.script.file.empty() || !options.after.empty())
       throw Error(
-          "--each-device runs one line alone on each: leave --shrink, --dump, --script and --after out");
+          "--each-device runs a single line on each device; leave out --shrink, --dump, --script and "
+          "--after");
   }
   // An existing path that is not a regular file is refused where the tensors would be written; opening a pipe
   // here would wait.
@@ -283,11 +286,11 @@ int run_repro(const ReproOptions& options) {
   require_script_writable(options.script);
   if (!options.script.file.empty() && !options.after.empty())
     throw Error(
-        "--script: one file shows one case alone, and what --after runs before it would be missing, with the "
+        "--script: one file shows a single case, so that the cases of --after, and the "
         "failure "
-        "that it brings; leave --after out, or give the issue this command");
+        "that they bring, would be missing; leave out --after, or give this command in the issue");
   if (options.line != "-") return repro_line(options, table, options.line, devices.get());
-  if (!options.dump.empty()) throw Error("--dump: one file holds one run; name one line instead of -");
+  if (!options.dump.empty()) throw Error("--dump: one file contains one run; name one line instead of -");
   if (!options.script.file.empty())
     throw Error("--script: one file shows one run; name one line instead of -");
   note_interrupts();
@@ -302,7 +305,7 @@ int run_repro(const ReproOptions& options) {
     try {
       code = worse(code, repro_line(options, table, line, devices.get()));
     } catch (const Error& error) {
-      // The lines after a wrong one are run nevertheless.
+      // If a line is wrong, the lines after it are run nevertheless.
       fmt::print(stderr, "samestate: line {} of stdin: {}\n", number, error.what());
       code = worse(code, kUsage);
       continue;
@@ -311,7 +314,9 @@ int run_repro(const ReproOptions& options) {
     std::fflush(stdout);
   }
   if (lines == 0 && !interrupted())
-    throw Error("no case line on stdin: nothing ran; write lines of 'v1 SYSTEM key=value ...' to it");
+    throw Error(
+        "there was no case line on stdin, so nothing ran; write lines such as 'v1 SYSTEM key=value ...' to "
+        "it");
   return code;
 }
 
@@ -320,7 +325,7 @@ int run_repro(const ReproOptions& options) {
 Command add_repro(CLI::App& app) {
   auto options = std::make_shared<ReproOptions>();
   app.footer(
-      "The line is what a failing case printed. Keys that it leaves out have their defaults:\n"
+      "The line is what a failing case printed. Keys that it does not contain have their defaults:\n"
       "  form=chunked chunk=64 B=1 T=64 Hk=1 Hv=Hk dk=64 dv=dk contract=fp32 regime=normal state=none "
       "seed=0\n"
       "  heads=interleaved l2norm=0 scale=dk^-1/2 layout=dense final=apart unowned=0,0 repeat=0\n\n"
@@ -337,12 +342,12 @@ Command add_repro(CLI::App& app) {
   app.add_flag("--json", options->json, "machine-readable");
   app.add_flag("--strict", options->strict, kStrictHelp);
   app.add_option("--after", options->after,
-                 "run this case line, or the lines of this file, before it in the same process (repeatable)")
+                 "first run this case line, or the lines of this file, in the same process (repeatable)")
       ->take_all()
       ->allow_extra_args(false)
       ->check(named());
   app.add_flag("--shrink", options->shrink,
-               "first shrink the case, and those of --after, as long as it fails in the same way");
+               "first shrink the case, and the cases of --after, as far as it still fails in the same way");
   app.add_option("--shrink-budget", options->shrink_budget, "time for shrinking")->capture_default_str();
   app.add_option("--timeout", options->timeout, "a run that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
@@ -351,7 +356,7 @@ Command add_repro(CLI::App& app) {
                  "(0: do not look)")
       ->capture_default_str();
   app.add_flag("--deeper", options->deeper,
-               "look a second time, and more thoroughly, even at a line that passes; a vacuous line always "
+               "look a second time, more thoroughly, even at a line that passes; a vacuous line always "
                "gets a second look");
   app.add_option("--deeper-budget", options->deeper_budget, "time for the second look (0: no second look)")
       ->capture_default_str();

@@ -42,7 +42,7 @@ std::vector<CaseSeconds> costs_of(const std::vector<std::string>& files) {
 int run_scale(const ScaleOptions& options) {
   const std::vector<CaseSeconds> costs = costs_of(options.files);
   if (costs.empty())
-    throw Error(options.files.front() + ": holds no case that ended; name the run file of a gate");
+    throw Error(options.files.front() + ": contains no case that ended; name the run file of a gate");
   HandOutModel model = options.model;
   if (model.cases == 0) model.cases = std::ssize(costs);
   double sum = 0.0;
@@ -51,7 +51,7 @@ int run_scale(const ScaleOptions& options) {
     sum += c.seconds;
     dearest = std::max(dearest, c.seconds);
   }
-  fmt::print("{} recorded cases of {:.1f} s, {:.2f} ms each, the dearest {:.2f} s; {} cases handed out\n",
+  fmt::print("{} recorded cases took {:.1f} s, {:.2f} ms on average, at most {:.2f} s; {} cases handed out\n",
              costs.size(), sum, 1e3 * sum / static_cast<double>(costs.size()), dearest, model.cases);
   fmt::print("{:>6} {:>7} {:>12} {:>11} {:>7} {:>8} {:>9} {:>12}\n", "ranks", "shards", "seconds",
              "efficiency", "idle", "rank 0", "pieces", "MB to rank 0");
@@ -82,16 +82,19 @@ Command add_scale(CLI::App& app) {
       "  samestate gate --device cpu --threads 1 --jsonl gate.jsonl\n"
       "  samestate scale gate.jsonl --cases 1000000 --ranks 64,1024\n"
       "  samestate scale gate.jsonl --cases 100000000 --ranks 1024 --shards 32");
-  app.add_option("FILE", options->files, "run files of gates with one thread")->required()->check(named());
+  app.add_option("FILE", options->files, "run files of gates that ran with --threads 1")
+      ->required()
+      ->check(named());
   app.add_option("--ranks", options->ranks, "numbers of ranks, separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--shards", options->shards, "number of independent runs with equal parts (--shard I/N)")
+  app.add_option("--shards", options->shards,
+                 "number of independent runs with equal parts, as with --shard I/N")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--cases", options->model.cases,
-                 "number of cases, repeating those of the files (0: as many as they contain)")
+                 "number of cases to hand out, repeating those of the files (0: as many as they contain)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
   return [options] { return run_scale(*options); };

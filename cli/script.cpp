@@ -39,7 +39,7 @@ std::vector<std::string> kernels_called(const Resolved& r, const KernelTable& ta
 /// Returns the Python subject that a kernel belongs to; empty if it belongs to none.
 std::string python_subject(const KernelRow& row, const std::vector<std::string>& plugins) {
   for (const std::string& plugin : plugins) {
-    // A row keeps the options that load it, as they are printed.
+    // A row's options are those that load it, as they are printed.
     if (plugin.starts_with(kPython) && row.options.find(plugin_options({plugin})) != std::string::npos)
       return plugin.substr(kPython.size());
   }
@@ -56,7 +56,7 @@ void ask_python(ScriptWords& words, const std::string& subject, const std::vecto
   const LineProcess::Said said = process.receive(kImportSeconds);
   if (!said.wrong.empty()) {
     const std::string how = process.stop(true);
-    throw Error(fmt::format("--script: the call of {} was not written down: {}{}{}", quote(subject),
+    throw Error(fmt::format("--script: the call of {} could not be written as Python: {}{}{}", quote(subject),
                             said.wrong, how.empty() ? "" : ", with ", how));
   }
   const auto answer = nlohmann::json::parse(said.line, nullptr, /*allow_exceptions=*/false);
@@ -69,9 +69,9 @@ void ask_python(ScriptWords& words, const std::string& subject, const std::vecto
     throw Error(fmt::format("--script: {}", error));
   words.call = text("text"), words.usage = text("usage"), words.needs = text("needs");
   if (words.call.empty())
-    throw Error(
-        fmt::format("--script: {} answered {} and no call: install the package of this command's version",
-                    quote(command), quote(said.line.substr(0, 80))));
+    throw Error(fmt::format(
+        "--script: {} answered {} instead of a call; install the Python package of this command's version",
+        quote(command), quote(said.line.substr(0, 80))));
 }
 
 }  // namespace
@@ -83,16 +83,16 @@ void add_script_options(CLI::App& app, ScriptOptions& options) {
       ->check([](const std::string& text) {
         return text.empty() ? std::string("is empty; give a name") : std::string();
       });
-  app.add_flag("--force", options.force, "with --script: over a file that is there");
+  app.add_flag("--force", options.force, "with --script: overwrite the file if it exists");
 }
 
 void require_script_writable(const ScriptOptions& options) {
   if (options.file.empty()) {
-    if (options.force) throw Error("--force is of --script, which is not there");
+    if (options.force) throw Error("--force needs --script");
     return;
   }
   if (std::filesystem::exists(options.file) && !options.force)
-    throw Error(fmt::format("--script {}: is there; --force writes over it", options.file));
+    throw Error(fmt::format("--script {}: the file exists; overwrite it with --force", options.file));
   require_writable(std::filesystem::path(options.file));
 }
 

@@ -22,9 +22,8 @@ void add_script_options(CLI::App& app, ScriptOptions& options);
 /// written.
 void require_script_writable(const ScriptOptions& options);
 
-/// The texts of a script that do not come from its run: how to repeat it, with which build, and for a kernel
-/// of a Python subject the text of its call, for which its interpreter is asked. Throws Error if there is no
-/// such text.
+/// Returns the texts of a script that do not come from its run: how to repeat it, with which build, and for a kernel of
+/// a Python subject the source of its call, for which its interpreter is asked. Throws Error if it has no such source.
 [[nodiscard]] ScriptWords script_words(const Case& c, const KernelTable& table,
                                        const std::vector<std::string>& plugins);
 

@@ -139,8 +139,8 @@ class Relay {
     if (!stdin_open_)
       fmt::print(
           stderr,
-          "samestate: serve: the client closed its end before the gate had ended: the last case above is "
-          "not the kernel's\n");
+          "samestate: serve: the client closed its end before the gate had ended, so the verdict of the last "
+          "case above says nothing about the kernel\n");
     (void)write_line(kStdout, Json{{"type", "bye"}, {"exit", code}}.dump());
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
@@ -174,12 +174,12 @@ class Relay {
       pollfd in{kStdin, POLLIN, 0};
       if (left.count() <= 0 || ::poll(&in, 1, static_cast<int>(left.count()) + 1) == 0)
         throw Error(
-            "serve: the client said nothing on stdin: it answers each hello with its declarations "
+            "serve: the client wrote nothing to stdin; it must answer each hello with its declarations "
             "(docs/lookup/subjects.md)");
       if (!client_.read(kStdin))
         throw Error(
-            "serve: the client's end of stdin is closed: it starts `samestate serve`, keeps both pipes and "
-            "answers each hello with its declarations (docs/lookup/subjects.md)");
+            "serve: the client's end of stdin is closed; a client starts `samestate serve`, keeps both pipes "
+            "open and answers each hello with its declarations (docs/lookup/subjects.md)");
     }
     (void)parse_ready(*line);
   }

@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The faults of the mutants that a failing case looks like.
+/// Returns the faults of the mutants that give the same wrong values as the failing case.
 std::vector<std::string> faults_like(const Case& c, const KernelTable& table, double seconds) {
   const JobResult done = run_apart(
       [&]() -> std::string {
@@ -44,7 +44,7 @@ std::vector<std::string> faults_like(const Case& c, const KernelTable& table, do
   return out;
 }
 
-/// Behind others.
+/// Shrinks a case that fails only after other cases.
 ShrunkCase shrink_behind(const Case& c, std::vector<Case> after, const KernelTable& table,
                          const ShrinkCaseOptions& options) {
   const Clock::time_point begin = Clock::now();
@@ -56,7 +56,7 @@ ShrunkCase shrink_behind(const Case& c, std::vector<Case> after, const KernelTab
   const Replayed needed = replay(std::move(after), c, run, replays);
   if (!needed.repeated)
     throw NothingToShrink(
-        fmt::format("the case passes behind the {} case(s) of --after too: there is nothing to shrink",
+        fmt::format("the case passes even after the {} case(s) of --after, so there is nothing to shrink",
                     needed.after.size()));
   ShrunkCase out{{}, needed.after};
   ShrinkOptions how;
@@ -65,7 +65,7 @@ ShrunkCase shrink_behind(const Case& c, std::vector<Case> after, const KernelTab
   how.reruns = 2;
   out.small = shrink(
       c, [&](const Case& smaller) { return run_behind(out.after, smaller, run, replays); }, how);
-  // Those before it as cases of the same failure: what is run behind them stays.
+  // The cases before it are shrunk as if each were the failing case; the cases that run after it stay the same.
   for (std::size_t i = 0; i < out.after.size() && left() > 0.0 && !interrupted(); ++i) {
     how.budget = left() / static_cast<double>(out.after.size() - i);
     const auto with = [&](const Case& other) {
@@ -110,7 +110,7 @@ ShrunkCase shrink_case(const Case& c, std::vector<Case> after, const KernelTable
              size_of_case(Resolved(small.smallest)), size_of_case(Resolved(c)), small.runs, small.seconds,
              small.complete  ? ""
              : interrupted() ? "; interrupted: the smallest so far"
-                             : "; not finished: give more --shrink-budget");
+                             : "; not finished; give more time with --shrink-budget");
   fmt::print("sizes     {}\n", sizes_in_full(Resolved(small.smallest)));
   return out;
 }

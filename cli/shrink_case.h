@@ -10,18 +10,19 @@ namespace samestate::cli {
 struct ShrinkCaseOptions {
   double timeout = 600.0;  ///< seconds that one run may take
   double budget = 60.0;    ///< seconds for all of them
-  bool say = true;         ///< prints what came of it
+  bool say = true;         ///< print the result
 };
 
-/// A failing case made smaller, and the cases behind which alone it fails.
+/// A failing case that was made smaller, and the cases after which alone it fails.
 struct ShrunkCase {
   Shrunk small;
   std::vector<Case> after;
 };
 
-/// The smallest case that fails alike, or the case itself where it is flaky, in worker processes. Behind `after` first those
-/// that are not needed are left out, then the case and then each of them is made smaller; every run has a process of its
-/// own. An interrupt ends it with the smallest so far. Throws NothingToShrink where the case does not fail.
+/// Finds the smallest case that fails in the same way, in worker processes; returns the case itself if it is flaky. If
+/// it fails only after the cases `after`, first those that are not needed are left out, then the case and then each of
+/// the others is made smaller; every run then has a process of its own. An interrupt ends it with the smallest case so
+/// far. Throws NothingToShrink if the case does not fail.
 [[nodiscard]] ShrunkCase shrink_case(const Case& c, std::vector<Case> after, const KernelTable& table,
                                      const ShrinkCaseOptions& options);
 

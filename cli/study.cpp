@@ -20,33 +20,33 @@
 namespace samestate::cli {
 namespace {
 
-/// A power of two below which a relative error of the output's format lies.
+/// Returns a power of two that is at least the relative rounding error of the output's format.
 double rtol_of(const Contract& contract, bool state) {
   const Format format = state ? contract.state : contract.output;
   return format == Format::bf16 ? 0x1p-7 : format == Format::fp16 ? 0x1p-10 : 0x1p-20;
 }
 
-/// Two digits, rounded up: a test is written by hand.
+/// Rounds up to two digits, because people write tests by hand.
 double rounded_up(double x) {
   if (!(x > 0.0) || !std::isfinite(x)) return x;
   const double step = std::pow(10.0, std::floor(std::log10(x)) - 1.0);
   return std::ceil(x / step - 1e-9) * step;
 }
 
-/// Of a case of which nothing was judged on any seed: each output, and why no error of it would show.
+/// Says for a case that was judged on no seed why no error in any of its outputs would show.
 std::string why_vacuous(const std::vector<Measured>& outputs) {
   std::vector<std::string> parts;
   for (const Measured& m : outputs) {
     const char* why = !(m.of.largest > 0.0)                ? "nothing but zeros is expected"
                       : !std::isfinite(m.of.limit.element) ? "the bound is infinite"
-                                                           : "its bound is beyond what is expected";
+                                                           : "its bound is larger than the expected values";
     parts.push_back(fmt::format("{} ({})", m.of.output, why));
   }
-  return fmt::format("nothing can be judged of {}: take more tokens, another contract or regime",
+  return fmt::format("nothing can be judged of {}: use more tokens, or another contract or regime",
                      fmt::join(parts, ", "));
 }
 
-/// One seed of a study.
+/// The result of one seed of a study.
 struct OneSeed {
   TolerancesOfCase of;
   std::string other = {};
@@ -62,7 +62,7 @@ TolerancesOfCase tolerances_or_why(const Case& c, const KernelTable& table) {
   throw Error(why);
 }
 
-/// What the second run of the same data makes of the first: errors are differences, limits are sums.
+/// Turns a run into a comparison with a second run on the same data: errors become differences, and limits become sums.
 void hold_against(OneSeed& one, const TolerancesOfCase& other) {
   TolerancesOfCase& of = one.of;
   const auto same = [](const OutputBlock& a, const OutputBlock& b) {
@@ -72,7 +72,7 @@ void hold_against(OneSeed& one, const TolerancesOfCase& other) {
   if (!std::ranges::equal(of.expected, other.expected, same))
     throw Error(
         fmt::format("--against: {} and {} do not return the same outputs; change keys that leave "
-                    "their shapes as they are, as form=recurrent or contract=fp32",
+                    "their shapes as they are, such as form=recurrent or contract=fp32",
                     of.record.line, other.record.line));
   struct Sums {
     double difference = 0.0, inputs = 0.0, elements = 0.0;  // squares
@@ -84,7 +84,8 @@ void hold_against(OneSeed& one, const TolerancesOfCase& other) {
     output.limit.rms += at->limit.rms;
     output.limit.row += at->limit.row;
     output.worst_case += at->worst_case;
-    output.predicted = std::hypot(output.predicted, at->predicted);  // roundings of the two are apart
+    output.predicted =
+        std::hypot(output.predicted, at->predicted);  // the two kernels' roundings are independent
     output.limit.element += at->limit.element;
     output.measured = {};
   }
@@ -102,7 +103,7 @@ void hold_against(OneSeed& one, const TolerancesOfCase& other) {
     measured.row =
         std::max(measured.row, output->state ? difference.norm() : difference.rowwise().norm().maxCoeff());
     sum.largest_input = std::max(sum.largest_input, inputs.maxCoeff());
-    // From here on the first is held against the second.
+    // From here on, the first kernel is compared with the second instead of with the equations.
     of.expected[b].values = other.actual[b].values;
   }
   for (OutputTolerance& output : of.outputs) {
@@ -174,19 +175,19 @@ Case other_case(const Case& c, const std::string& keys) {
     const std::string_view key = text.substr(0, text.find('='));
     if (!text.empty() && std::ranges::find(kSameData, key) == kSameData.end())
       throw Error(
-          fmt::format("--against '{}': {} changes more than the kernel, and both run on the data of the "
-                      "line; keys that may differ are {}",
+          fmt::format("--against '{}': {} changes more than the kernel, but both kernels run on the "
+                      "line's data; keys that may differ are {}",
                       keys, key, fmt::join(kSameData, ", ")));
   }
   Case other = c;
   other.kernel.clear();
   other = with_keys(std::move(other), keys);
-  // What the other form has no use for is none of its keys.
+  // Keys that the other form does not use get their defaults.
   if (const CaseForm* form = Resolved(c).system->form(other.form); form != nullptr) {
     if (!form->chunked && keys.find("chunk=") == keys.npos) other.chunk = Case{}.chunk;
     if (!form->decodes && keys.find("prefill=") == keys.npos) other.prefill = Case{}.prefill;
   }
-  // A kernel that the line names is that of its form.
+  // If the line names a kernel, the other case uses it too unless it changes the form.
   if (other.kernel.empty() && other.form == c.form) other.kernel = c.kernel;
   (void)Resolved(other);
   return other;
@@ -229,12 +230,12 @@ Study study_of(const Case& c, const KernelTable& table, const StudyOptions& opti
   }
   if (thrown) std::rethrow_exception(thrown);
   for (Measured& m : study.outputs) {
-    // What has no error at all is held to the last bit of its format.
+    // An output without any error still gets the last bit of its format as tolerance.
     const double last_bit = m.of.largest * 0x1p-24;
     m.bound_atol = rounded_up(std::max(m.bound_atol, last_bit));
     m.bound_ratio = rounded_up(std::max(m.relative_limit, 0x1p-24));
-    // More than a correct kernel can make is no tight test: of an output that is rounded once the largest error is near
-    // its bound, and twice that beyond.
+    // A tight test must not allow more than a correct kernel may have. For an output that is rounded once, the largest
+    // error is already near its bound, and kRoom times it would be beyond the bound.
     const auto at_most = [](double x, double bound) { return std::isfinite(bound) ? std::min(x, bound) : x; };
     m.atol = at_most(rounded_up(std::max(m.atol, last_bit)), m.bound_atol);
     m.rms_ratio = at_most(rounded_up(std::max(kRoom * m.relative, 0x1p-24)), m.bound_ratio);

@@ -12,7 +12,7 @@ namespace samestate::cli {
 class SubjectLog {
  public:
   enum class Of {
-    many_calls,  ///< only to the file, which is named at the end
+    many_calls,  ///< the output goes only to the file, which is named at the end
     one_line  ///< the first kShown bytes also go to stderr as they come; the file is kept if there are more
   };
   static constexpr std::size_t kShown = 16 << 10;

@@ -88,10 +88,11 @@ void check_shard(const std::string& file, const Run& run, const RunPart& now) {
   const RunPart& then = run.part;
   if (then.shards == 1 && now.shards == 1) return;
   if (then.shard == now.shard && then.shards == now.shards && then.plan == now.plan) return;
-  throw Error(fmt::format(
-      "{}: holds shard {}/{} of plan {}, and this is {}/{} of {}: --restart measures every point again, "
-      "or name another --out",
-      file, then.shard, then.shards, then.plan, now.shard, now.shards, now.plan));
+  throw Error(
+      fmt::format("{}: contains shard {}/{} of plan {}, but this is shard {}/{} of plan {}; measure every "
+                  "point again with "
+                  "--restart, or name another --out",
+                  file, then.shard, then.shards, then.plan, now.shard, now.shards, now.plan));
 }
 
 /// A job is the case line of a point followed by its number in the plan, which is the same on all ranks.
@@ -135,11 +136,13 @@ std::vector<SweepCase> points_of(const SweepCommand& options, const KernelTable&
 void say_what_is_left_out(const SweepCommand& options) {
   if (!options.sweep.kernel.empty() && options.sweep.series.empty() && options.over.empty())
     fmt::print(stderr,
-               "samestate: of {} alone: the series drift, which is of a recurrent kernel, is left out\n",
+               "samestate: only {} is measured: the series drift is left out, because it needs a recurrent "
+               "kernel\n",
                options.sweep.kernel);
 }
 
-/// Reads the axes of a sweep of one's own: --over, and --chunks, which is --over chunk=. With --T alone chunks of models.
+/// Reads the axes of a user's own sweep: --over, and --chunks, which stands for --over chunk=. With --T or --case alone,
+/// the axis is the chunk sizes of public models.
 void read_axes(SweepCommand& options) {
   if (!options.chunks.empty()) options.over.insert(options.over.begin(), "chunk=" + options.chunks);
   const bool own = options.sweep.T > 0 || !options.sweep.from.empty();
@@ -147,8 +150,8 @@ void read_axes(SweepCommand& options) {
   for (const std::string& text : options.over) options.sweep.over.push_back(axis_of(text));
 }
 
-/// Where --kernel names none: the kernel that was brought, chunked where the sweep varies chunks, since nobody who brings
-/// one asks about another.
+/// Returns the kernel to sweep. If --kernel names none, it is the one of --plugin or --subject, because users who bring a
+/// kernel ask about that kernel; it must be chunked if the sweep varies the chunk.
 std::string swept_kernel(const SweepCommand& options, const KernelTable& table) {
   if (!options.sweep.kernel.empty() || table.added().empty()) return options.sweep.kernel;
   std::vector<std::string_view> names;
@@ -161,8 +164,8 @@ std::string swept_kernel(const SweepCommand& options, const KernelTable& table) 
   const std::string& brought = table.added().front().options;
   if (names.empty())
     throw Error(fmt::format(
-        "sweep varies the chunk, and none of{} is a chunked kernel of the recurrent family; --kernel "
-        "names one of this build",
+        "sweep varies the chunk, and none of{} is a chunked kernel of the recurrent family; name a kernel of "
+        "this build with --kernel",
         brought));
   throw Error(fmt::format("--kernel: which one of{}? {}", brought, fmt::join(names, ", ")));
 }
@@ -188,23 +191,25 @@ int run_sweep(SweepCommand options) {
     return kPass;
   }
   if (std::filesystem::is_directory(options.out))
-    throw Error(options.out + ": is a folder; name the file for the points");
+    throw Error(options.out + ": is a folder; name a file to write the points to");
   std::set<std::string> done;
-  std::vector<Measurement> answered;  ///< of a sweep of one's own
+  std::vector<Measurement> answered;  ///< the points of a user's own sweep
   const bool resume = !options.restart && std::filesystem::exists(options.out);
   if (resume) {
     const RecordFile file = read_json_lines(options.out);
     const bool empty = std::filesystem::is_empty(options.out);
     if (!empty && (file.runs.empty() || !file.records.empty() || !file.timings.empty()))
-      throw Error(options.out + ": is there and no sweep's; name another --out, or --restart to replace it");
+      throw Error(
+          options.out +
+          ": exists and is not the file of a sweep; name another --out, or replace it with --restart");
     const std::string now = plugin_identities(options.plugins);
     for (const Run& run : file.runs) {
       check_shard(options.out, run, plan.part);
       if (run.plugins == now) continue;
       const auto named = [](const std::string& plugins) { return plugins.empty() ? "no plugin" : plugins; };
       throw Error(
-          fmt::format("{}: its points are of {}, and this is {}: --restart measures every point again, "
-                      "or name another --out",
+          fmt::format("{}: its points were measured with {}, but this run has {}; measure every point again "
+                      "with --restart, or name another --out",
                       options.out, named(run.plugins), named(now)));
     }
     for (const Measurement& m : file.points) {
@@ -250,7 +255,7 @@ int run_sweep(SweepCommand options) {
   };
   Pool pool(point_runner(plan.points, table),
             shared_process(options.threads, timeout, on_device, devices.get()));
-  // A point of a kernel that is no longer run is finished here.
+  // If a kernel is no longer run because of its losses, its points are finished here.
   const auto is_skipped = [&](std::size_t i) {
     Record record = planned_record(plan.points[i].c, table);
     if (losses.none() || !losses.skip(record)) return false;
@@ -283,7 +288,7 @@ int run_sweep(SweepCommand options) {
   std::int64_t measured = 0;
   for (const auto& [verdict, count] : counts) measured += count;
   if (stopped()) {
-    fmt::print("{} {} of {} points; the same command goes on.\n",
+    fmt::print("{} {} of {} points were measured; the same command goes on where it stopped.\n",
                lines.lost().empty() ? "Interrupted before" : "The file could not be written before",
                std::ssize(left) - measured, left.size());
   }
@@ -308,10 +313,12 @@ Command add_sweep(CLI::App& app) {
   std::string series;
   for (const SweepSeries& s : sweep_series()) series += fmt::format("  {:<10} {}\n", s.name, s.summary);
   app.footer(
-      "Measures the error of the chunked kernels, and what it may be, along one quantity at a time:\n" +
+      "Measures the error of the chunked kernels, and the error that is allowed, along one quantity at a "
+      "time:\n" +
       series +
-      "The points go to a JSON Lines file as they are measured; the same command again goes on where it "
-      "stopped.\n\n"
+      "Each point is written to a JSON Lines file when it is measured; the same command, given again, goes "
+      "on "
+      "where it stopped.\n\n"
       "  samestate sweep --quick\n"
       "  samestate sweep --series chunk --system retention --out retention.jsonl\n"
       "  samestate sweep --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --out mine.jsonl\n"
@@ -322,35 +329,40 @@ Command add_sweep(CLI::App& app) {
       "part-*.jsonl`\n"
       "                                                          then makes the one file\n\n" +
       filter_help());
-  app.add_option("--out", options->out, "the file of points")->capture_default_str();
-  app.add_flag("--quick", options->sweep.quick, "small shapes and few points: under a minute");
+  app.add_option("--out", options->out, "the file to which the points are written")->capture_default_str();
+  app.add_flag("--quick", options->sweep.quick,
+               "measure small shapes and few points, which takes less than a minute");
   app.add_option("--series", options->sweep.series, "only this series");
   app.add_option("--system", options->sweep.system, "only this system");
   add_repeatable(app, "--over", options->over,
-                 "instead of the series: KEY=VALUE,VALUE.., any key of the case line; given again, each "
-                 "further one makes curves");
-  app.add_option("--chunks", options->chunks, "16,64,256: short for --over chunk=16,64,256")->check(named());
+                 "vary this key of the case line instead of the series: KEY=VALUE,VALUE..; the first --over "
+                 "is the axis, and each further one makes one curve per value");
+  app.add_option("--chunks", options->chunks, "16,64,256 is short for --over chunk=16,64,256")
+      ->check(named());
   app.add_option("--T", options->sweep.T,
-                 "tokens of the cases of --over (without --over: of chunks 16 to 256)")
+                 "number of tokens of the cases of --over (without --over, the chunk varies from 16 to 256)")
       ->check(CLI::Range(std::int64_t{1}, kLargestExtent));
   app.add_option(
          "--case", options->sweep.from,
-         "the case line that --over begins with; default: one head of 128 x 128, T=1024, in each contract")
+         "the case line whose keys --over varies (default: one head of 128 x 128 with T=1024, in each "
+         "contract)")
       ->check(named());
   app.add_option(
       "--kernel", options->sweep.kernel,
-      "this chunked kernel instead of the CPU's; default: that of --plugin or --subject, where there is one");
+      "sweep this chunked kernel (default: the kernel of --plugin or --subject if there is one, else the "
+      "CPU's)");
   add_plugin_option(app, options->plugins);
   add_devices_option(app, options->devices);
   add_filter_options(app, options->filter);
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
-  app.add_flag("--list", options->list, "print the case lines, measure none");
-  app.add_flag("--json", options->json, "with --list: machine-readable; the points are JSON Lines anyway");
+  app.add_flag("--list", options->list, "print the case lines without measuring them");
+  app.add_flag("--json", options->json,
+               "with --list: print JSON (the file of points is JSON Lines in any case)");
   app.add_flag("--restart", options->restart, "measure every point again");
   add_commit_option(app, options->commit);
   app.add_option("--timeout", options->timeout, "a point that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
-  app.add_option("--threads", options->threads, "points at a time")
+  app.add_option("--threads", options->threads, "number of points that are measured at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   return [options] { return run_sweep(*options); };

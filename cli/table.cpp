@@ -154,12 +154,12 @@ Case about_brought(Case c, const KernelTable& table) {
   const std::string brought = table.added().front().options;
   if (able.empty())
     throw Error(
-        fmt::format("the line names no kernel, and none of{} computes {} form={}: {}; write another form=, "
-                    "or kernel={} behind it for one of this build",
+        fmt::format("the line names no kernel, and none of{} computes {} form={}: {}; change form=, "
+                    "or append kernel={} for one of this build",
                     brought, c.system, c.form, fmt::join(all, ", "), own));
   if (keeping.size() > 1 || (keeping.empty() && able.size() > 1))
-    throw Error(fmt::format("the line names no kernel, and{} has several for it: write one behind it, {}",
-                            brought, fmt::join(able, " or ")));
+    throw Error(fmt::format("the line names no kernel, and{} has several for it; append one of {}", brought,
+                            fmt::join(able, " or ")));
   c.kernel = keeping.empty() ? able.front().substr(std::string_view("kernel=").size()) : keeping.front();
   return c;
 }
@@ -249,7 +249,7 @@ void require_promise(const Case& c, const KernelTable& table) {
   const KernelRow& row = *table.choose(Resolved(c)).named;
   if (std::find(row.contracts.begin(), row.contracts.end(), c.contract) != row.contracts.end()) return;
   throw Error(fmt::format(
-      "contract={}: {} promises {} only; another contract= or --kernel: `samestate list kernels` shows "
+      "contract={}: {} promises only {}; change contract= or --kernel: `samestate list kernels` shows "
       "the promises, `samestate list contracts` what each means",
       c.contract, row.name, fmt::join(row.contracts, ", ")));
 }
@@ -264,7 +264,8 @@ std::string nearest_cards(std::span<const Record> records) {
   }
   if (worst == nullptr) return "";
   return fmt::format(
-      "{} of cards that are nearest lie beyond the twin's limit, at most {:.3g} of it: reported and not "
+      "{} with nearest cards are beyond the twin's limit, at most {:.3g} times as far; this is reported but "
+      "not "
       "gated (--strict "
       "gates); `samestate card --kernel {}` reads the card\n",
       far == 1 ? "1 case" : fmt::format("{} cases", far), worst->judgement.twin_ratio, worst->kernel);

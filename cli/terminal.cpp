@@ -17,7 +17,7 @@ namespace samestate::cli {
 bool colour() {
   const char* no = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
-  // Open MPI gives rank 0 a terminal, wherever its output goes.
+  // Open MPI gives rank 0 a terminal even if its output goes somewhere else.
   return rank_place().ranks == 1 && isatty(STDOUT_FILENO) != 0 && (no == nullptr || *no == '\0') &&
          terminal != nullptr && std::string_view(terminal) != "dumb";
 }
@@ -36,7 +36,8 @@ std::string laid_out(const std::string& page, std::size_t columns, bool colour) 
     const std::size_t end = std::min(page.find('\n', begin), page.size());
     std::string line = page.substr(begin, end - begin);
     begin = end + 1;
-    const bool is_case = line.size() > kTitle && line.compare(kTitle, 3, "v1 ") == 0;  // is copied as it is
+    const bool is_case =
+        line.size() > kTitle && line.compare(kTitle, 3, "v1 ") == 0;  // printed as it is, to be copied
     if (columns > 2 * kTitle && line.size() > columns && !is_case)
       line = line.substr(0, kTitle) + wrapped(line.substr(kTitle), columns, kTitle, kTitle);
     if (line.starts_with(kVerdict)) {

@@ -8,15 +8,15 @@ namespace samestate::cli {
 /// True if stdout is a terminal that supports colours and NO_COLOR is not set (https://no-color.org).
 [[nodiscard]] bool colour();
 
-/// A page of lines that begin with a title of ten columns, as repro and judge print, for stdout: on a terminal lines are
-/// wrapped between words below their titles, but the case line, which is to be copied, and the verdict is green or red.
-/// Elsewhere it stays as it is.
+/// Lays out a page of lines that begin with a title of ten columns, as repro and judge print it, for stdout. On a
+/// terminal, lines are wrapped between words below their titles, except for the case line, which users copy, and the
+/// verdict is green or red. Elsewhere the page stays as it is.
 [[nodiscard]] std::string for_terminal(const std::string& page);
 
-/// The same for a terminal of so many columns (0: it does not say), with or without colours.
+/// The same for a terminal of that many columns (0 if it does not tell), with or without colours.
 [[nodiscard]] std::string laid_out(const std::string& page, std::size_t columns, bool colour);
 
-/// Columns of the terminal that stdout is; 0 where it is none or does not say.
+/// Returns the number of columns of the terminal that stdout is; 0 if it is not a terminal or does not tell.
 [[nodiscard]] std::size_t columns_of_stdout();
 
 /// The width of the terminal on stderr in columns; 0 if it is not a terminal or does not say.

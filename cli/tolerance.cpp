@@ -55,25 +55,27 @@ std::string percent(std::int64_t part, std::int64_t all) {
                      100.0 * static_cast<double>(part) / static_cast<double>(all));
 }
 
-/// Why no mutant says what a plain test lets pass; empty: some do.
+/// Says why no mutant shows what a plain test lets pass; empty if some do.
 std::string nothing_tried(const Case& c, const BlindSpot& blind) {
   if (blind.tried > blind.same) return "";
   const std::string left = blind.unreached == 0 ? ""
                                                 : fmt::format(
-                                                      "; of {} others no time was left, give more "
+                                                      "; no time was left for {} others, give more "
                                                       "--mutants",
                                                       blind.unreached);
   if (all_mutants().empty()) return "this build has no mutants to try";
   if (blind.all == 0) return fmt::format("there is no mutant of {}", c.system);
   if (blind.tried > 0)
-    return fmt::format("all of {} mutants tried give the right values on these data{}", blind.tried, left);
+    return fmt::format("all {} mutants that were tried give the right values on these data{}", blind.tried,
+                       left);
   if (blind.unreached == blind.all)
-    return fmt::format("there was no time for any of {} mutants of {}, give --mutants", blind.all, c.system);
-  return fmt::format("none of {} mutants of {} applies to a case of form={} contract={}{}",
+    return fmt::format("there was no time for any of the {} mutants of {}; give more with --mutants",
+                       blind.all, c.system);
+  return fmt::format("none of the {} mutants of {} applies to a case of form={} contract={}{}",
                      blind.all - blind.unreached, c.system, c.form, c.contract, left);
 }
 
-/// The case, the kernels that ran and how many seeds.
+/// Returns the lines that name the case, the kernels that ran and the number of seeds.
 std::string head_of(const Case& c, const Study& study) {
   const Record& record = study.first.record;
   return fmt::format("case      {}\nkernel    {} on {}{}, {} seed(s) from {:#x} on: {}\n", record.line,
@@ -105,15 +107,15 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind, s
   out += ". A row of a state is the state of a head (Frobenius norm).\n\n";
   if (!study.same_inputs)
     out +=
-        "The two contracts round the data to different formats: what that makes of them is part of the "
-        "difference.\n\n";
+        "The two contracts round the data to different formats, and the difference includes the effect of "
+        "that.\n\n";
   if (!study.vacuous.empty()) return out + "vacuous: " + study.vacuous + "\n";
   const std::string beside = pair ? "other" : "expected";
   if (!study.failure.empty()) {
     out += fmt::format(
-        "plain tests, as tight as this kernel allows: none, since it fails and a test made from its errors "
-        "would "
-        "pass it\n  {}\n",
+        "plain tests, as tight as this kernel allows: none, because the kernel fails, and a test made from "
+        "its "
+        "errors would pass it\n  {}\n",
         study.failure);
   } else {
     out += fmt::format(
@@ -128,7 +130,7 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind, s
   out += "plain tests that no correct kernel fails, by the gate's limits:\n";
   for (const Measured& m : study.outputs) {
     if (!std::isfinite(m.bound_atol)) {
-      out += fmt::format("  {}: none, the bound says nothing here\n", m.of.output);
+      out += fmt::format("  {}: none, because there is no finite bound for it\n", m.of.output);
       continue;
     }
     out += fmt::format("  torch.testing.assert_close({0}, {0}_{3}, rtol={1:.3g}, atol={2:.3g})", m.of.output,
@@ -141,10 +143,10 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind, s
   const std::int64_t wrong = blind.tried - blind.same;
   out += fmt::format(
       "\nwhat the tight test cannot see, tried with {} of {} mutants of {} on this case's data ({}the others "
-      "are of other forms or contracts):\n"
+      "belong to other forms or contracts):\n"
       "  let pass by assert_close    {}\n  let pass by the RMS ratio   {}\n"
       "  let pass by samestate here  {}; its whole gate lets none pass (docs/understand/score.md)\n"
-      "  {} more give the right values on these data: no test of this case can see them\n",
+      "  {} more give the right values on these data, so that no test of this case can see them\n",
       blind.tried, blind.all, c.system,
       blind.unreached == 0 ? "" : fmt::format("no time was left for {}, ", blind.unreached),
       percent(blind.close, wrong), percent(blind.by_rms, wrong), percent(blind.judge, wrong), blind.same);
@@ -157,7 +159,7 @@ nlohmann::ordered_json json_of(double x) {
   return nullptr;
 }
 
-/// Of a kernel that fails no test is derived, and of a vacuous case none at all.
+/// Leaves out the tests that the kernel's errors would give if it fails, and all tests if the case is vacuous.
 nlohmann::ordered_json json_of(const Measured& m, const Study& study) {
   const auto tight = [&](double x) { return json_of(study.gives_tests() ? x : kNaN); };
   const auto safe = [&](double x) { return json_of(study.vacuous.empty() ? x : kNaN); };
@@ -207,7 +209,7 @@ std::string json_text(const Study& study, const BlindSpot& blind,
   return out.dump(2) + "\n";
 }
 
-/// One key at a time changed from the line's case: T, chunk, width, contract.
+/// Returns the line's case and cases that differ from it in one key each: T, chunk, width or contract.
 std::vector<std::pair<std::string, Case>> variations(const Case& c, const KernelTable& table) {
   std::vector<std::pair<std::string, Case>> out = {{"as the line", c}};
   const Resolved r(c);
@@ -217,14 +219,14 @@ std::vector<std::pair<std::string, Case>> variations(const Case& c, const Kernel
       const Case other = with_keys(c, part);
       if (!(other == c) && possible(other) && system.work(other, kGatePolicy) <= 60.0)
         out.emplace_back(part, other);
-    } catch (const Error&) {  // of a packed case, say, whose tokens are its lengths'
+    } catch (const Error&) {  // for example a packed case, whose lengths determine T
     }
   };
   for (const int T : {16, 64, 256, 1024}) put(fmt::format("T={}", T));
   if (r.form->chunked && c.chunk > 0) {
     for (const int chunk : {16, 32, 64, 128}) put(fmt::format("chunk={}", chunk));
   }
-  // The width: of keys and values together, or the first size.
+  // The width is that of keys and values together, or else the system's first size.
   const bool key_width = std::any_of(system.sizes.begin(), system.sizes.end(),
                                      [](const CaseSize& size) { return size.name == "dk"; });
   for (const int width : {32, 64, 128, 256}) {
@@ -238,7 +240,7 @@ std::vector<std::pair<std::string, Case>> variations(const Case& c, const Kernel
   return out;
 }
 
-/// An exit code and what is printed.
+/// Returns the exit code followed by the text to print, which is how the measuring process answers.
 std::string with_code(Exit code, const std::string& text) {
   return fmt::format("{}\n{}", static_cast<int>(code), text);
 }
@@ -254,8 +256,7 @@ std::string table_text(const Case& c, const KernelTable& table, const StudyOptio
     if (interrupted()) break;
     const Study study = study_of(other, table, options);
     const bool fails = !study.failure.empty();
-    if (fails)
-      failures += fmt::format("fails, so that no test is made from it: {}: {}\n", changed, study.failure);
+    if (fails) failures += fmt::format("fails, so no test is made from it: {}: {}\n", changed, study.failure);
     if (!study.vacuous.empty()) vacuous += fmt::format("vacuous: {}: {}\n", changed, study.vacuous);
     judged = judged || study.vacuous.empty();
     for (const Measured& m : study.outputs) {
@@ -276,14 +277,14 @@ std::string table_text(const Case& c, const KernelTable& table, const StudyOptio
   if (json) return with_code(code, list.dump(2) + "\n");
   return with_code(
       code,
-      fmt::format(
-          "case      {}\n{}RMS and element are measured, the largest of {} seed(s); predicted and at most "
-          "are the bound's; rtol, atol and RMS ratio leave {:g} times what was measured.\n",
-          format_case(c), aligned(rows, columns), options.seeds, kRoom) +
+      fmt::format("case      {}\n{}RMS and element are the largest that were measured over {} seed(s); "
+                  "predicted and at "
+                  "most come from the bound; rtol, atol and RMS ratio allow {:g} times what was measured.\n",
+                  format_case(c), aligned(rows, columns), options.seeds, kRoom) +
           failures + vacuous);
 }
 
-/// In a process of its own: a kernel of a plugin runs in it.
+/// Measures in a process of its own, because a plugin's kernel runs in it.
 int run_tolerance(const ToleranceOptions& options) {
   Case c = parse_case(options.line);
   const SubjectLog log(options.plugins);
@@ -300,9 +301,9 @@ int run_tolerance(const ToleranceOptions& options) {
   if (planned_record(c, table).device != "cpu") how.threads = 1;
   if (options.table && (how.against || !observed.empty()))
     throw Error(
-        "--table has a row for each setting, and --observed and --against ask about one: leave one out");
+        "--table prints many settings, but --observed and --against ask about one: leave one of them out");
   const double mutants = seconds_of("--mutants", options.mutants);
-  const std::size_t columns = columns_of_stdout();  // which the process that measures does not have
+  const std::size_t columns = columns_of_stdout();  // asked here, since the measuring process has no terminal
   note_interrupts();
   const JobResult done = run_interruptibly(
       [&]() -> std::string {
@@ -313,7 +314,7 @@ int run_tolerance(const ToleranceOptions& options) {
           if (!answers.empty() && !options.json)
             return with_code(code_of(answers),
                              laid_out(head_of(c, study) + text_of(answers), columns, false));
-          // Mutants are held against what is expected, and here another kernel stands in its place.
+          // Mutants are compared with the expected values; with --against, another kernel takes their place.
           const bool blinded = study.gives_tests() && answers.empty() && study.other.empty();
           const BlindSpot blind =
               blinded ? blind_spot(c, study.first, rules_of(study), mutants) : BlindSpot();
@@ -333,7 +334,7 @@ int run_tolerance(const ToleranceOptions& options) {
   const int code = std::stoi(done.text.substr(0, end));
   fmt::print(code == kNothingRan ? stderr : stdout, "{}", std::string_view(done.text).substr(end + 1));
   if (!interrupted() || code != kPass) return code;
-  fmt::print(stderr, "samestate: interrupted: of fewer seeds or mutants than asked for\n");
+  fmt::print(stderr, "samestate: interrupted: the result is of fewer seeds or mutants than asked for\n");
   return kVacuous;
 }
 
@@ -342,54 +343,56 @@ int run_tolerance(const ToleranceOptions& options) {
 Command add_tolerance(CLI::App& app) {
   auto options = std::make_shared<ToleranceOptions>();
   app.footer(
-      "Of the case's contract, form and sizes: the error to expect (measured on this kernel over the seeds, "
-      "and "
-      "predicted by the bound\n"
-      "where that is statistical), the largest that a correct kernel may have, and the rtol and atol or the "
-      "RMS ratio "
-      "that a plain\n"
-      "test needs, with the share of the mutants that such a test lets pass on these data.\n\n"
+      "Prints three things about the errors of the case: the error to expect (measured on this kernel over "
+      "the seeds, and predicted by the bound where the bound is statistical); the largest error that a "
+      "correct kernel may have; and the rtol and atol, or the RMS ratio, that a plain test needs, with the "
+      "share of the mutants that such a test lets pass on these data.\n\n"
       "  samestate tolerance 'v1 gated_delta_rule T=256 Hv=2 dk=64 contract=bf16'\n"
       "  samestate tolerance 'v1 rms_norm form=fused T=64 D=128 contract=bf16' --json\n"
-      "  samestate tolerance 'v1 retention T=64 dk=32' --table          over T, chunk, width and contract\n"
+      "  samestate tolerance 'v1 retention T=64 dk=32' --table          for other T, chunk, width and "
+      "contract\n"
       "  samestate tolerance LINE --observed 0.02                       is an error of 0.02 right?\n"
       "  samestate tolerance LINE --against form=recurrent --observed 0.02\n\n"
-      "A case of a few thousand tokens and channels takes seconds a seed, and the mutants up to 20 s more: "
-      "--seeds 2, --mutants 0.\n\n"
-      "Exit 0, 1 where the kernel fails on a seed or an observed error is wrong, 2 for bad input, 3 where "
-      "nothing can be judged or an "
-      "interrupt left seeds or\nmutants out, 5 where it crashed.");
+      "A case of a few thousand tokens and channels takes some seconds per seed, and the mutants take up to "
+      "20 s more; --seeds 2 and --mutants 0 make it faster.\n\n"
+      "The exit code is 0 if all is well, 1 if the kernel fails on a seed or an observed error is wrong, 2 "
+      "for bad input, 3 if nothing can be judged or an interrupt left out seeds or mutants, and 5 if the "
+      "kernel crashed.");
   app.add_option("line", options->line, "the case line, quoted")->required();
   app.add_option("--kernel", options->kernel, "measure this kernel instead of the one that the line names")
       ->check(named());
   add_plugin_option(app, options->plugins);
-  app.add_option("--seeds", options->seeds, "seeds of data, from that of the line on")
+  app.add_option("--seeds", options->seeds,
+                 "number of seeds of the data, beginning with the seed of the line")
       ->capture_default_str()
       ->check(CLI::Range(1, 10000));
-  app.add_option("--mutants", options->mutants, "time for the mutants (0: none)")->capture_default_str();
+  app.add_option("--mutants", options->mutants, "time for running the mutants (0: run none)")
+      ->capture_default_str();
   app.add_option(
          "--observed", options->observed,
-         "an error that you measured, of the first output, or OUTPUT=ERROR (repeatable): says whether it "
-         "is what to expect, allowed or wrong")
+         "an error that you measured, either ERROR of the first output or OUTPUT=ERROR (repeatable); says "
+         "whether it is as expected, allowed or wrong")
       ->take_all()
       ->allow_extra_args(false)
       ->check(named());
   app.add_option("--norm", options->norm,
-                 "what was measured: max, the largest error of an element; rms, the root of the errors' mean "
-                 "square; rel, their 2-norm over that of the output")
+                 "how --observed was measured: max, the largest error of an element; rms, the root of the "
+                 "errors' mean "
+                 "square; rel, the 2-norm of the errors divided by that of the output")
       ->capture_default_str()
       ->check(CLI::IsMember({"max", "rms", "rel"}));
-  app.add_option(
-         "--against", options->against,
-         "compare with a second kernel on the same data, instead of with the equations: the keys in which "
-         "its line differs, as 'form=recurrent contract=fp32'")
+  app.add_option("--against", options->against,
+                 "compare with a second kernel on the same data instead of with the equations; give the keys "
+                 "in which "
+                 "its line differs, such as 'form=recurrent contract=fp32'")
       ->check(named());
-  app.add_flag("--table", options->table, "a row for each T, chunk, width and contract beside the line's");
+  app.add_flag("--table", options->table,
+               "print a row for the line and for other values of T, chunk, width and contract");
   app.add_flag("--json", options->json, "machine-readable");
-  app.add_option("--threads", options->threads, "seeds at a time")
+  app.add_option("--threads", options->threads, "number of seeds that run at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
-  app.add_option("--timeout", options->timeout, "more time is a timeout (0: no limit)")
+  app.add_option("--timeout", options->timeout, "a run that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
   return [options] { return run_tolerance(*options); };
 }

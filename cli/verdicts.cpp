@@ -58,7 +58,8 @@ VerdictCounts by_verdict(const std::map<std::string, std::int64_t>& counts) {
   for (const auto& [name, count] : counts) {
     const auto found = std::find_if(kVerdicts.begin(), kVerdicts.end(),
                                     [&](Verdict verdict) { return name == name_of(verdict); });
-    if (found == kVerdicts.end()) throw Error(fmt::format("{}: no verdict; a run file was changed", name));
+    if (found == kVerdicts.end())
+      throw Error(fmt::format("{} is not a verdict; a run file was changed", name));
     out[*found] += count;
   }
   return out;

@@ -1,5 +1,5 @@
-# Packs the command of SAMESTATE_BUILD, a build folder of this repository, without compiling: a release's files of one build, and
-# a wheel of the build that the tests have.
+# Packs the command of SAMESTATE_BUILD, a build folder of this repository, without compiling: the files of a
+# release from one build, and a wheel of the build that the tests have.
 set(samestate_program ${SAMESTATE_BUILD}/cli/samestate)
 if(NOT EXISTS ${samestate_program})
   message(FATAL_ERROR "SAMESTATE_BUILD=${SAMESTATE_BUILD}: there is no cli/samestate in it; name a build folder, as build/release")

@@ -1,13 +1,15 @@
-# Copies the shared libraries that a program is linked to into FOLDER, and the texts of their licences into FOLDER/licenses
-# (libfmt.so.9.copyright), so that wheel and tarball run where these libraries are not installed. Left out is what every Linux
-# has or may alone bring: the C and C++ runtimes and the driver of a GPU.
+# Copies the shared libraries to which a program is linked into FOLDER, and the texts of their licences into
+# FOLDER/licenses (libfmt.so.9.copyright), so that wheel and tarball run on machines without these libraries.
+# It leaves out what every Linux has, or what only the system may provide: the C and C++ runtimes and the
+# driver of a GPU.
 #
-# A licence is what dpkg or rpm knows of the file, or a text LICENSES/libfmt.txt; a library without one is not passed on.
+# A licence is the text that dpkg or rpm has for the file, or a text LICENSES/libfmt.txt; a library without
+# one is not passed on.
 #
 # cmake -DPROGRAM= -DFOLDER= [-DLICENSES=] -P carried_libraries.cmake
 cmake_minimum_required(VERSION 3.25)
 
-# The paths of the texts under which a library of this machine may be passed on.
+# Finds the paths of the texts under which a library of this machine may be passed on.
 function(licences_of library result)
   get_filename_component(name ${library} NAME)
   string(REGEX REPLACE "[.]so.*$" "" stem ${name})
@@ -15,7 +17,8 @@ function(licences_of library result)
     file(GLOB found ${LICENSES}/${stem}.*)
   endif()
   get_filename_component(real ${library} REALPATH)
-  # A package lists its files below /usr or not, whichever of the two paths is the link.
+  # A package lists its files either below /usr or without it, depending on which of the two paths is the
+  # link.
   string(REGEX REPLACE "^/usr/" "/" short ${real})
   foreach(path ${library} ${real} /usr${library} ${short})
     if(NOT found)
@@ -33,7 +36,7 @@ function(licences_of library result)
       endif()
     endif()
   endforeach()
-  # Debian's files name the longer texts by their path.
+  # Debian's files refer to the longer texts by their path.
   set(common)
   foreach(path ${found})
     file(STRINGS ${path} lines REGEX "/usr/share/common-licenses/")
@@ -60,7 +63,7 @@ file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${PROGRAM} RESOLVED_DEPENDENCIES_VAR l
 if(missing)
   message(FATAL_ERROR "${PROGRAM}: ${missing} not found")
 endif()
-# A library that the program's own search path and the system's both have is loaded from the program's.
+# A library that is both in the program's own search path and in the system's is loaded from the program's.
 get_filename_component(prefix ${PROGRAM}/../.. ABSOLUTE)
 foreach(name ${twice_FILENAMES})
   list(GET twice_${name} 0 own)

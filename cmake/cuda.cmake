@@ -1,10 +1,12 @@
-# The CUDA kernels, where nvcc is found and SAMESTATE_CUDA is ON; without it everything else builds.
-# Included by optimized/CMakeLists.txt after samestate_optimized exists.
-# The flags that decide the device's code: part of each kernel's hash (cmake/kernel_sources.cmake), in builds without nvcc too.
-# CMake 3.25 knows no C++20 for CUDA. Native code for sm_90a, PTX for what comes after it.
-set(device_flags -std=c++20 -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_90,code=compute_90)
-set_property(GLOBAL PROPERTY SAMESTATE_DEVICE_FLAGS "${device_flags}")
-# Links to the few targets whose sources ask whether the kernels are there, so that all others compile alike with and without.
+# Builds the CUDA kernels if nvcc is found and SAMESTATE_CUDA is ON; everything else builds without it.
+# Included by optimized/CMakeLists.txt after samestate_optimized exists. The flags that decide the device's
+# code are part of each kernel's hash (cmake/kernel_sources.cmake), in builds without nvcc too. CMake 3.25
+# does not know C++20 for CUDA. The code is native for sm_90a, and PTX for later architectures.
+set(device_flags -std=c++20 -gencode=arch=compute_90a,code=sm_90a)
+set(ptx_flag -gencode=arch=compute_90,code=compute_90)
+set_property(GLOBAL PROPERTY SAMESTATE_DEVICE_FLAGS "${device_flags};${ptx_flag}")
+# Links to the few targets whose sources ask whether the kernels exist, so that all others compile alike with
+# and without them.
 add_library(samestate_has_cuda INTERFACE)
 if(NOT SAMESTATE_CUDA)
   return()
@@ -26,7 +28,7 @@ endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 message(STATUS "CUDA kernels: built with ${CMAKE_CUDA_COMPILER}")
-# The language is enabled in this folder: another sees its compiler here alone.
+# The language is enabled in this folder, and only here can its compiler be seen.
 set_property(GLOBAL PROPERTY SAMESTATE_NVCC ${CMAKE_CUDA_COMPILER})
 
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu)
@@ -34,11 +36,12 @@ target_sources(samestate_optimized PRIVATE ${cuda_sources})
 target_compile_definitions(samestate_has_cuda INTERFACE SAMESTATE_HAVE_CUDA=1)
 target_compile_definitions(samestate_optimized PRIVATE SAMESTATE_HAVE_CUDA=1)
 target_link_libraries(samestate_optimized PRIVATE CUDA::cudart_static)
-# The assembler is asked for its figures while it compiles, so that no test has to compile a kernel again to read them.
+# The assembler reports its figures while it compiles, so that no test has to compile a kernel again to read
+# them.
 set_target_properties(samestate_optimized PROPERTIES CUDA_ARCHITECTURES OFF
   CUDA_COMPILER_LAUNCHER "sh;${PROJECT_SOURCE_DIR}/cmake/keep_messages.sh;${CMAKE_CUDA_COMPILER_LAUNCHER}")
-# 554: nvcc takes the constrained conversion of a view for one to itself.
+# 554: nvcc mistakes the constrained conversion of a view for a conversion to itself.
 target_compile_options(samestate_optimized PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:${device_flags}
+  $<$<COMPILE_LANGUAGE:CUDA>:${device_flags} $<$<BOOL:${SAMESTATE_PTX}>:${ptx_flag}>
     --diag-suppress=554 -Werror=all-warnings -Xptxas=-v
     -Xcompiler=-Wall,-Wextra,-Wconversion,-Wno-sign-conversion,-Werror>)

@@ -1,5 +1,6 @@
-# What the C++ code needs: the package of CMake, a target or a header that it brings, and the package of Debian and Ubuntu that has
-# it. gate.sh installs those that are named here; samestateConfig.cmake.in asks the users of the package for the same.
+# The packages that the C++ code needs: for each the package of CMake, a target or a header that it provides,
+# and the package of Debian and Ubuntu that contains it. gate.sh installs those that are named here;
+# samestateConfig.cmake.in asks the users of the package for the same.
 set(samestate_missing "")
 macro(samestate_need debian)
   find_package(${ARGN} QUIET)
@@ -31,7 +32,7 @@ if(samestate_missing)
     "These are the names of Debian and Ubuntu. Install them, then repeat the command that ended here:\n"
     "  sudo apt-get install ${samestate_missing}")
 endif()
-# Optional: `mpirun samestate` (docs/do/mpi.md), of libopenmpi-dev or libmpich-dev.
+# Optional: `mpirun samestate` (docs/do/mpi.md) needs libopenmpi-dev or libmpich-dev.
 if(NOT SAMESTATE_JUDGE_ONLY)
   find_package(MPI QUIET COMPONENTS CXX)
 endif()

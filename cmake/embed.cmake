@@ -1,5 +1,6 @@
-# Writes OUTPUT, a header with each of FILES as a string constant samestate::assets::NAME, NAME the file's name without its
-# extension. Run as a script at build time: -DOUTPUT= "-DFILES=a;b" -P. A raw literal ends at its delimiter alone.
+# Writes OUTPUT, a header with each of FILES as a string constant samestate::assets::NAME, where NAME is the
+# file's name without its extension. Run as a script at build time: -DOUTPUT= "-DFILES=a;b" -P. A raw literal
+# ends only at its delimiter.
 set(delimiter embedded)
 set(text "#pragma once\n\nnamespace samestate::assets {\n")
 foreach(path IN LISTS FILES)

@@ -1,5 +1,5 @@
-# cmake -DSOURCE_DIR=... [-DREWRITE=ON] -P format.cmake: holds every tracked source against .clang-format.
-# Another major version of clang-format lays some lines out differently, so it is not asked.
+# cmake -DSOURCE_DIR=... [-DREWRITE=ON] -P format.cmake: compares every tracked source with .clang-format.
+# Another major version of clang-format lays some lines out differently, so it is not used.
 cmake_minimum_required(VERSION 3.25)
 set(major 14)
 find_program(CLANG_FORMAT NAMES clang-format-${major} clang-format)

@@ -1,21 +1,23 @@
-# Writes OUTPUT, a header with a hash of the sources of each CUDA kernel, "KERNEL=HASH ...": evidence of a run on a device holds
-# the hashes of what ran, and is fresh while its kernel's is the build's. A change makes the evidence of those kernels stale that
-# are compiled from it, and of no other.
+# Writes OUTPUT, a header with a hash of the sources of each CUDA kernel, "KERNEL=HASH ...". Evidence of a run
+# on a device has the hashes of the kernels that ran, and is fresh while they are those of the build. A change
+# makes the evidence stale for exactly those kernels that are compiled from it.
 #
-# A kernel is compiled from the units below and from what the preprocessor says that these include (-MM): the unit that registers
-# its row, and those that this one launches from. Every build has the same list, with nvcc or without: the host's preprocessor runs as
-# nvcc's does (__CUDACC__ is defined, so that what emulates a device is left out), and headers of the toolkit, which may be absent,
-# are no sources of ours (-MG). tests/cli/kernel_sources_test.sh holds the lists against nvcc's own dependency files, and the
-# table of units against the symbols that the linker finds.
+# A kernel is compiled from the units below and from what they include according to the preprocessor (-MM):
+# the unit that registers its row, and those from which that one launches. Every build has the same list, with
+# nvcc or without: the host's preprocessor runs like nvcc's (__CUDACC__ is defined, so that the emulation of a
+# device is left out), and headers of the toolkit, which may be missing, are not sources of ours (-MG).
+# tests/cli/kernel_sources_test.sh compares the lists with nvcc's own dependency files, and the table of units
+# with the symbols that the linker finds.
 #
 # Run as a script at build time: -DOUTPUT= -DROOT= -DCXX= -DFLAGS= (those of nvcc, for the device's code) [-DUNITS=FILE] -P.
-# UNITS: writes a line a kernel, its name and its units.
+# UNITS names a file for a line per kernel, with its name and its units.
 cmake_minimum_required(VERSION 3.25)
 set(folder ${ROOT}/optimized)
 get_filename_component(work ${OUTPUT} DIRECTORY)
 
-# Units that a unit launches from, paths in optimized/. Of the recurrent family the form decides. What finds the device and takes times
-# (device() of cuda_kernels.cu, host/measure.cu, host/meter.cu) computes no output.
+# The units from which a unit launches, as paths in optimized/. In the recurrent family they depend on the
+# form. The units that find the device and take times (device() of cuda_kernels.cu, host/measure.cu,
+# host/meter.cu) compute no output.
 set(recurrent call.cpp cuda/cuda_kernels.cu cuda/delta/token_fma_dense.cu cuda/delta/token_fma_dense_generic.cu)
 set(of_chunks cuda/delta/chunk_mma_dense_generic.cu cuda/delta/chunk_fma_dense.cu cuda/delta/chunk_wgmma_dense.cu
   cuda/delta/chunk_wgmma_dense_trace.cu)
@@ -28,7 +30,7 @@ endforeach()
 list(APPEND delta_net_layer cuda/delta/chunk_mma_list.cu)
 list(APPEND dendritic_layer cuda/delta/chunk_mma_list.cu cuda/delta/chunk_wgmma_list.cu)
 
-# The files of ours in a dependency file, whose paths are as the preprocessor was given them: from ROOT.
+# Finds our files in a dependency file, whose paths are as the preprocessor was given them: from ROOT.
 function(files_listed list result)
   file(READ ${list} text)
   string(REGEX REPLACE "^[^:]*:|\\\\\n" "" text "${text}")
@@ -43,7 +45,8 @@ function(files_listed list result)
   set(${result} ${files} PARENT_SCOPE)
 endfunction()
 
-# The files of ours that a unit is compiled from, in FILES_<unit>; the preprocessor runs again where one of them is newer than its list.
+# Lists our files from which a unit is compiled in FILES_<unit>; the preprocessor runs again if one of them is
+# newer than its list.
 function(list_files unit)
   if(DEFINED FILES_${unit})
     return()
@@ -75,9 +78,9 @@ function(list_files unit)
   set(FILES_${unit} ${files} PARENT_SCOPE)
 endfunction()
 
-# A file's hash leaves out comments, empty lines and the includes of ours: what those decide is which files are in the list. A kernel's
-# hash has the hashes of its files in their own order, without names, so that a file may move and have another name. (In HASH_<file>,
-# once each.)
+# A file's hash leaves out comments, empty lines and the includes of our files, because those only decide
+# which files are in the list. A kernel's hash is made from the hashes of its files in their own order,
+# without names, so that a file may be moved and renamed. (They are kept in HASH_<file>, once each.)
 function(hash_of_file file)
   if(DEFINED HASH_${file})
     return()

@@ -1,5 +1,6 @@
-# Writes into OUTPUT what tests/oracles/systems/moved_points_test.cpp compares with the tree's own: copies of the headers and the row of
-# two systems under other names, each line on another one, in a namespace of their own.
+# Writes the files into OUTPUT that tests/oracles/systems/moved_points_test.cpp compares with the tree's own:
+# copies of the headers and of the row of two systems under other names, with every line at another number, in
+# a namespace of their own.
 # Run as a script at build time: -DOUTPUT= -DROOT= -P.
 set(headers reference/softmax_attention.h reference/online_softmax.h reference/layers/gated_attention.h
   oracles/systems/gated_attention_stages.h)

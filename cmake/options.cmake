@@ -1,8 +1,9 @@
-# Compiler settings of every target of ours; a target takes them by linking samestate_options.
+# The compiler settings of all our targets; a target takes them by linking samestate_options.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-# CMake 3.25 takes the C++ standard for that of CUDA and knows no flag for it; cmake/cuda.cmake passes -std=c++20.
+# CMake 3.25 takes the C++ standard for that of CUDA but knows no flag for it; cmake/cuda.cmake passes
+# -std=c++20.
 set(CMAKE_CUDA_STANDARD_REQUIRED OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
@@ -15,8 +16,8 @@ mark_as_advanced(CCACHE_PROGRAM)
 if(CCACHE_PROGRAM AND PROJECT_IS_TOP_LEVEL)
   foreach(language CXX CUDA)
     if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
-      # Without the first ccache takes no unit that is compiled with a precompiled header; with the second clones and work
-      # trees share what was compiled.
+      # Without the first, ccache rejects units that are compiled with a precompiled header; with the second,
+      # clones and work trees share compiled units.
       set(CMAKE_${language}_COMPILER_LAUNCHER
         ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
         CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${CCACHE_PROGRAM})
@@ -30,8 +31,8 @@ add_library(samestate_options INTERFACE)
 target_compile_features(samestate_options INTERFACE cxx_std_20)
 target_include_directories(samestate_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
   $<INSTALL_INTERFACE:include/samestate>)
-# Warnings are ours: who uses the package keeps their own. Off for who only wants the command and may have a compiler that warns of
-# more.
+# These warnings are for us: users of the package keep their own. They are off for builds of the command
+# alone, which may use a compiler that warns about more.
 option(SAMESTATE_WARNINGS "compile with warnings, which are errors" ON)
 if(SAMESTATE_WARNINGS)
   target_compile_options(samestate_options INTERFACE
@@ -46,18 +47,20 @@ endif()
 if(SAMESTATE_MARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(samestate_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${SAMESTATE_MARCH}>)
 endif()
-# The compiler may not fuse a*b+c on its own: where a kernel wants an FMA it says so, and every build gives the same bits.
+# The compiler may not fuse a*b+c by itself: if a kernel wants an FMA, its source says so, and every build
+# gives the same bits.
 target_compile_options(samestate_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 if(SAMESTATE_SANITIZE)
   target_compile_options(samestate_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=undefined;-fno-omit-frame-pointer;-g1>
-    # GCC 12 takes the instrumented std::regex for uninitialised.
+    # GCC 12 reports the instrumented std::regex as uninitialised.
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   target_link_options(samestate_options INTERFACE -fsanitize=address,undefined)
 endif()
 
-# What nearly every unit reads of the system, read once a target: a third of a build. Off where a missing #include of a
-# source is to be found (presets dev, asan); headers.* show that every header compiles alone.
+# Precompiles the system headers that nearly every unit reads, once per target, which saves a third of a
+# build. It is off where a missing #include is to be found (presets dev, asan); headers.* show that every
+# header compiles alone.
 option(SAMESTATE_PCH "precompile headers of the system" OFF)
 function(samestate_precompile target)
   if(NOT SAMESTATE_PCH)
@@ -70,9 +73,9 @@ function(samestate_precompile target)
   target_precompile_headers(${target} PRIVATE ${headers})
 endfunction()
 
-# Some eight sources of a folder as one unit, which reads and instantiates what they share once: a third of a build. Which sources
-# stand together follows from their names and not from how many there are, so that a new source moves no other. Off where every
-# source is to compile alone (presets dev, asan).
+# Compiles some eight sources of a folder as one unit, which reads and instantiates what they share only once
+# and saves a third of a build. The grouping follows from their names and not from their number, so that a new
+# source does not move others. It is off where every source is to compile alone (presets dev, asan).
 option(SAMESTATE_JOIN "compile several sources of a target as one unit" OFF)
 function(samestate_join target)
   if(NOT SAMESTATE_JOIN)

@@ -1,6 +1,6 @@
 # find_package(samestate 0.1): the libraries as samestate::reference, samestate::oracles, ..., the headers under
-# include/samestate. COMPONENTS optimized_interface asks for the kernel interface alone, which needs no other package,
-# COMPONENTS reference for the equations: Eigen, Boost, mpfi, mpfr and gmp.
+# include/samestate. COMPONENTS optimized_interface selects only the kernel interface, which needs no other
+# package, and COMPONENTS reference the equations, which need Eigen, Boost, mpfi, mpfr and gmp.
 add_library(samestate_optimized_interface INTERFACE)
 target_compile_features(samestate_optimized_interface INTERFACE cxx_std_20)
 target_include_directories(samestate_optimized_interface INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
@@ -41,9 +41,9 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/samestate)
 
-# The command looks beside itself, in ../share/samestate, for what it replays and shows (cli/data_folder.h).
-# COMPONENT command is all that a wheel of python/ takes along, and the libraries beside it are found by all of them: RPATH,
-# since a RUNPATH is not asked for the needs of what it found.
+# The command looks in ../share/samestate, relative to its own folder, for what it replays and shows
+# (cli/data_folder.h). COMPONENT command is all that a wheel of python/ contains. Its libraries are found by
+# each other through RPATH, because a RUNPATH is not used for the dependencies of a library.
 set_target_properties(samestate PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
 target_link_options(samestate PRIVATE -Wl,--disable-new-dtags)
 install(TARGETS samestate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)

@@ -1,8 +1,9 @@
 # cmake -DSOURCE=... -DMESSAGES=... [-DGENERIC=ON] [-DALLOWED=...] [-DSECTION=FILE] -P ptxas_messages.cmake
-# Fails where the assembler says in MESSAGES, which cmake/keep_messages.sh wrote when SOURCE was compiled, that it serialises
-# asynchronous products of a fast kernel (C7510 to C7520, each of which costs a factor), ignores setmaxnreg, spills registers or
-# uses local memory. GENERIC kernels may do all of it. ALLOWED is a line of stack and spills, word for word, that a kernel may
-# have. SECTION is a file for the registers and barriers of every kernel (cmake/census.sh).
+# Fails if MESSAGES, which cmake/keep_messages.sh wrote when SOURCE was compiled, says that the assembler
+# serialises asynchronous products of a fast kernel (C7510 to C7520, each of which costs a factor), ignores
+# setmaxnreg, spills registers or uses local memory. GENERIC kernels may do all of that. ALLOWED is a line of
+# stack and spills, word for word, that a kernel may have. SECTION is a file for the registers and barriers of
+# every kernel (cmake/census.sh).
 if(NOT EXISTS ${MESSAGES})
   message(FATAL_ERROR "${SOURCE}: no ${MESSAGES}; the target samestate_optimized writes it, with CUDA kernels")
 endif()
@@ -21,7 +22,7 @@ if(found AND NOT GENERIC)
   message(FATAL_ERROR "${SOURCE}:\n${found}")
 endif()
 
-# The section: a row a kernel, names without our namespaces and without arguments.
+# The section has a row per kernel, with names without our namespaces and without arguments.
 string(REGEX MATCHALL "Function properties for [^\n]*\n[^\n]*\n[^\n]*Used [0-9]+ registers, used [0-9]+ barriers" blocks "${said}")
 set(rows "")
 foreach(block IN LISTS blocks)

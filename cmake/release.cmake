@@ -1,9 +1,11 @@
-# What people install of the command, in components: `command` (program and data), `pages` (manual page and completion, written
-# by the command itself), `carried` (the libraries that it is linked to, with their licences) and `python` (the package, for a
-# command that is not installed by pip). python/pyproject.toml makes a wheel of command, pages and carried; cpack makes a .deb of
-# command, pages and python, and a tarball of all four. Wants samestate_program: the path of the program in the build folder.
+# The parts of the command that people install, as components: `command` (program and data), `pages` (manual
+# page and completion, written by the command itself), `carried` (the libraries to which it is linked, with
+# their licences) and `python` (the package, for a command that is not installed by pip).
+# python/pyproject.toml makes a wheel of command, pages and carried; cpack makes a .deb of command, pages and
+# python, and a tarball of all four. It needs samestate_program, the path of the program in the build folder.
 
-# The pages are written while they are installed. A wheel has them in its data folder, which pip lays over the environment.
+# The pages are written during installation. A wheel has them in its data folder, which pip copies into the
+# environment.
 set(pages ${PROJECT_BINARY_DIR}/generated/pages)
 set(shared share)
 if(SKBUILD)

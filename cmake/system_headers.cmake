@@ -1,5 +1,6 @@
-# Headers of Eigen and Boost are not ours to warn about. Read by the build and, installed, by samestateConfig.cmake:
-# imported targets, so that the package holds no path of the machine that made it. Wants Eigen3 and Boost found.
+# Makes the compiler ignore warnings in headers of Eigen and Boost. Read by the build and, once installed, by
+# samestateConfig.cmake: imported targets are used, so that the package contains no path of the machine that
+# made it. Eigen3 and Boost must have been found.
 find_library(MPFI_LIBRARY mpfi REQUIRED)
 find_library(MPFR_LIBRARY mpfr REQUIRED)
 find_library(GMP_LIBRARY gmp REQUIRED)

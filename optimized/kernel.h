@@ -95,7 +95,7 @@ struct Timing {
   /// State of the device while its timed calls ran; NaN if unknown.
   double clock = std::numeric_limits<double>::quiet_NaN();  ///< multiprocessor clock, Hz
   double power = std::numeric_limits<double>::quiet_NaN();  ///< power, W
-  std::string slowed = {};  ///< what throttled the clock: "power", "heat", ..; empty if nothing did, or
+  std::string slowed = {};  ///< the throttling of the clock: "power", "heat", ..; empty if nothing did, or
                             ///< unknown
 };
 

@@ -7,7 +7,7 @@
 
 #include "optimized/operator_kernel.h"
 
-/// Slots of a pool of states, whose numbers are passed beside the other tensors of a call.
+/// The slots of a pool of states, whose numbers are passed together with the other tensors of a call.
 namespace samestate {
 
 /// The input `slot` [B, 1] of a call whose pool has P slots, one number per request: a row of the pool, or -1

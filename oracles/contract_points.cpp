@@ -191,7 +191,7 @@ std::size_t edits(Text a, Text b) {
   return row.back();
 }
 
-/// Why a point's value is not possible beside the others; empty if it is.
+/// Says why a point's value is not possible together with the others; empty if it is possible.
 std::string beside(const Contract& c, Text point) {
   if (point == "merges") return "inverse:" + contract_point("inverse").value(c);
   if (point == "log2e") return "exponential:exact";

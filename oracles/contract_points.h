@@ -8,7 +8,7 @@
 #include "reference/contract.h"
 
 /// The grammar of contracts: a named base and changes, `bf16+beta_k:bf16+inverse:block16/tf32_truncated`. The
-/// points of the recurrent family have rows here; those of the other systems are declared beside their
+/// points of the recurrent family have rows here; those of the other systems are declared next to their
 /// equations, `bf16+softmax_attention.weights:fp32` (named_points.h).
 namespace samestate {
 
@@ -31,16 +31,16 @@ struct ContractPoint {
 /// The point of that name. Throws Error that names the nearest one and lists all.
 [[nodiscard]] const ContractPoint& contract_point(std::string_view name);
 
-/// Gives points that do not exist beside others the value that stands for absence, so that contracts with the
-/// same meaning are equal: beta_v, beta_exp_k, U and W if there is a residual, the order of merges if there
-/// are none, log2e without ex2.
+/// Gives points that do not exist together with others the value that stands for absence, so that contracts
+/// with the same meaning are equal: beta_v, beta_exp_k, U and W if there is a residual, the order of merges
+/// if there are none, log2e without ex2.
 void settle(Contract& c);
 
 /// True if all points are equal, whatever the names of the contracts.
 [[nodiscard]] bool same_points(const Contract& a, const Contract& b);
 
-/// Changes one point of `c` and settles it. Returns false if the value is not valid beside the others; `why`,
-/// if given, says which one.
+/// Changes one point of `c` and settles it. Returns false if the value is not valid together with the others;
+/// `why`, if given, says which one.
 [[nodiscard]] bool changed(Contract& c, std::string_view point, std::string_view value,
                            std::string* why = nullptr);
 

@@ -8,9 +8,9 @@
 
 namespace samestate {
 
-/// What a kernel with its own conventions receives in place of g, beta and q. The conversion is rounded once,
-/// and the oracle reads the value that the rounded one represents, so no kernel is blamed for the conversion
-/// (docs/lookup/subjects.md).
+/// The form in which a kernel with its own conventions receives g, beta and q. The conversion is rounded
+/// once, and the oracle reads the value that the rounded one represents, so no kernel is blamed for the
+/// conversion (docs/lookup/subjects.md).
 struct Given {
   static constexpr double kNormEpsilon = 1e-6;  ///< GDN-32
   enum class Decay {

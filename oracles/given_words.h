@@ -13,7 +13,7 @@ template <class T>
 struct GivenWord {
   std::string_view word;
   T value;
-  std::string_view gives;  ///< what the kernel receives
+  std::string_view gives;  ///< the input that the kernel receives
 };
 
 inline constexpr std::array<GivenWord<Given::Decay>, 4> kDecayWords{

@@ -6,7 +6,7 @@
 
 namespace samestate {
 
-/// 0 where there are no elements.
+/// Returns 0 if there are no elements.
 [[nodiscard]] inline double root_mean_square(const Vector<double>& x) {
   return x.size() == 0 ? 0.0 : std::sqrt(x.squaredNorm() / static_cast<double>(x.size()));
 }

@@ -17,7 +17,7 @@
 namespace samestate {
 namespace {
 
-/// 0/0 is no error; any error over a zero tolerance, and a value that is not finite over any tolerance,
+/// 0/0 is not an error; any error over a zero tolerance, and a value that is not finite over any tolerance,
 /// counts as infinite.
 double ratio_of(double error, double tolerance) {
   if (!std::isfinite(error)) return kInfinity;

@@ -51,7 +51,7 @@ struct HeadOracle {
 [[nodiscard]] Judgement judge_exact(const HeadOracle& oracle, const Contract& contract,
                                     const Matrix<double>& o, const Matrix<double>& state);
 
-/// What the twin gate needs for one head besides the kernel's output.
+/// The runs that the twin gate needs for one head in addition to the kernel's output.
 struct TwinRuns {
   Matrix<double> twin;  ///< [T, dv] the CPU source under the contract, with its accumulator emulated
   /// [T, dv] the same with the other accumulator: sums in another order, everything else alike

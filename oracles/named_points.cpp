@@ -12,6 +12,10 @@
 #include "oracles/contracts.h"
 #include "oracles/systems/explicit_chunk.h"
 #include "oracles/systems/stage_points.h"
+#include "reference/backward/chunk.h"
+#include "reference/backward/l2norm.h"
+#include "reference/backward/mixture_of_experts.h"
+#include "reference/backward/softmax_attention.h"
 #include "reference/error.h"
 #include "reference/experts.h"
 #include "reference/gated_delta_step.h"
@@ -35,11 +39,14 @@ namespace {
 constexpr char kOfTable = '.';
 
 std::vector<const PointTable*> sorted_tables() {
-  std::vector<const PointTable*> all{&points::dendritic_attention,
+  std::vector<const PointTable*> all{&points::attention_backward,
+                                     &points::chunk_backward,
+                                     &points::dendritic_attention,
                                      &points::dendritic_projections,
                                      &points::dendritic_router,
                                      &points::expert_stages,
                                      &points::experts,
+                                     &points::experts_backward,
                                      &points::explicit_chunk,
                                      &points::gated_attention,
                                      &points::gated_delta_net,
@@ -47,9 +54,12 @@ std::vector<const PointTable*> sorted_tables() {
                                      &points::gated_delta_net_rule,
                                      &points::gated_delta_step,
                                      &points::group_limited_router,
+                                     &points::head_gradients,
+                                     &points::l2norm_backward,
                                      &points::latent_attention,
                                      &points::latent_attention_rotary,
                                      &points::linear_attention,
+                                     &points::linear_backward,
                                      &points::linear_map,
                                      &points::mamba2_mixer,
                                      &points::mamba_mixer,

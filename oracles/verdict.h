@@ -58,7 +58,7 @@ struct Judgement {
   std::string gate;  ///< the gate that decided: exact, range, row, head, state, hard, twin, law, ... (BOUNDS
                      ///< 7)
   double ratio = 0.0;  ///< error / bound, worst over all gates; > 1 fails
-  double error = 0.0;  ///< of the worst row (2-norm), head (RMS) or state (Frobenius norm)
+  double error = 0.0;  ///< the error of the worst row (2-norm), head (RMS) or state (Frobenius norm)
   double bound = 0.0;  ///< the tolerance for `error`
   Location worst;
   double expected = std::numeric_limits<double>::quiet_NaN();  ///< the oracle's value at the worst element

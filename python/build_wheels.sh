@@ -69,7 +69,7 @@ if [[ ! -e "$work/test/complete" ]]; then
   debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv,python3-numpy "$suite" "$work/test" >"$work/debootstrap.log" ||
     fail "debootstrap: $(tail -1 "$work/debootstrap.log")"
   for file in /etc/resolv.conf /etc/pip.conf; do [[ ! -e "$file" ]] || cp -L "$file" "$work/test/etc/"; done
-  # Those of a proxy, which packages are fetched through.
+  # The certificates of a proxy through which packages are fetched.
   cp /usr/local/share/ca-certificates/*.crt "$work/test/usr/local/share/ca-certificates/" 2>/dev/null || true
   in_root "$work/test" 'update-ca-certificates' >>"$work/debootstrap.log" 2>&1
   touch "$work/test/complete"
@@ -102,7 +102,7 @@ in_root "$work/build" 'cd /made
   cpack -G TGZ -D CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY=ON -D "CPACK_COMPONENTS_ALL=command;pages;carried;python" >>../log
   cpack -G DEB -D "CPACK_COMPONENTS_ALL=command;pages;python" >>../log
   mv *.tar.gz *.deb ..' || fail "the files: $(tail -3 "$work/build/made/log")"
-# What auditwheel adds would be a library without a licence beside it.
+# auditwheel would add a library without its licence.
 python3 - "$work"/build/made/*.whl <<'END' || fail 'auditwheel put libraries into the wheel that SAMESTATE_CARRY had not put there'
 import sys, zipfile
 sys.exit(any(".libs/" in name for name in zipfile.ZipFile(sys.argv[1]).namelist()))

@@ -4,7 +4,7 @@
 #include <string>
 
 /// The contract says what a kernel promises to round, where, and to which format (the numerics card of the
-/// bounds). It is data without arithmetic: kernels and oracles share it, so it stands on floor 0 beside the
+/// bounds). It is data without arithmetic that kernels and oracles share, so it is on floor 0 next to the
 /// view. Kernels round with their own code (optimized/cpu/rounding.h), and so do the oracles.
 namespace samestate {
 

@@ -117,7 +117,7 @@ template <class Base>
 
 }  // namespace samestate
 
-/// What Eigen needs to know to take a dual number as the scalar of its matrices.
+/// The traits that Eigen needs to take a dual number as the scalar of its matrices.
 template <class Base>
 struct Eigen::NumTraits<samestate::DualNumber<Base>> : Eigen::GenericNumTraits<samestate::DualNumber<Base>> {
   using Real = samestate::DualNumber<Base>;

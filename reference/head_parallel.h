@@ -44,8 +44,8 @@ struct Heads {
   return keys;
 }
 
-/// A copy of what the rank of the value heads [begin, end) holds, with its key heads renumbered in the order
-/// of the call.
+/// Returns a copy of the data that the rank of the value heads [begin, end) has, with its key heads
+/// renumbered in the order of the call.
 template <class Scalar>
 [[nodiscard]] Heads<Scalar> heads_of_rank(const Heads<Scalar>& all, Index begin, Index end) {
   const auto part = [&](const auto& list) {

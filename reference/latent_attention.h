@@ -181,8 +181,8 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// What the tokens add to the cache: c = RMSNorm(x W_dkv), k^R = RoPE(x W_kr). x: [T, D]; the tables are
-/// those of its positions. Throws Error if sizes disagree.
+/// The entries that the tokens add to the cache: c = RMSNorm(x W_dkv), k^R = RoPE(x W_kr). x: [T, D]; the
+/// tables are those of its positions. Throws Error if sizes disagree.
 template <class Scalar>
 [[nodiscard]] LatentCache<Scalar> latent_of(const Matrix<Scalar>& x,
                                             const LatentAttentionWeights<Scalar>& weights,

@@ -61,7 +61,7 @@ template <class Scalar>
   return rms_norm(x, shifted, epsilon);
 }
 
-/// What the fused residual norm returns.
+/// The results of the fused residual norm.
 template <class Scalar>
 struct ResidualNorm {
   Matrix<Scalar> y;

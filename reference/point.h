@@ -13,7 +13,7 @@
 /// they have the same names in all of these systems.
 namespace samestate {
 
-/// What a kernel of low precision does at a point.
+/// The way in which a kernel of low precision rounds at a point.
 enum class PointUse : std::uint8_t {
   stored,   ///< it may keep a result in 16 bits
   product,  ///< a matrix unit may round the operands of a product to tf32

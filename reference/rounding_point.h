@@ -8,7 +8,7 @@
 /// is the identity; the oracles' scalars that carry an error add the rounding that the contract allows there.
 namespace samestate {
 
-/// What a scalar does at a rounding point. Scalars that carry an error specialise it.
+/// Rounds a scalar at a rounding point. Scalars that carry an error specialise it.
 template <class Scalar>
 struct RoundingPoint {
   static constexpr bool rounds = false;

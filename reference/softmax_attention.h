@@ -51,7 +51,7 @@ struct AttentionInputs {
   Index key_heads = 1;
   Scalar scale{1};             ///< multiplies the scores: d^-1/2 in every layer here
   bool causal = true;          ///< token t, at position S - T + t, sees no later position
-  std::vector<bool> key_mask;  ///< [S], false for a key that nobody sees (padding); empty if all are seen
+  std::vector<bool> key_mask;  ///< [S], false for a key that no query sees (padding); empty if all are seen
 
   [[nodiscard]] Index tokens() const { return q.rows(); }
   [[nodiscard]] Index keys() const { return k.rows(); }

@@ -39,13 +39,13 @@ const std::map<std::string, std::string, std::less<>> kPages = {
     {"BUGS", "docs/understand/theory/bugs.md"},
 };
 
-/// What looks like the id of a row and is none.
+/// Names that look like the id of a row but are not.
 const std::set<std::string, std::less<>> kOtherNames = {"CRC", "FNV", "GQA", "SHA", "UTF"};
 
-/// Ids that tests use for what is not there.
+/// Ids that tests use for rows that do not exist.
 const std::set<std::string, std::less<>> kMissingOnPurpose = {"EQ-00", "GDN-99", "RMS-9", "XYZ-1", "M00"};
 
-/// What can be cited: sections and items by page, and the ids of rows.
+/// The parts that can be cited: sections and items by page, and the ids of rows.
 struct Theory {
   std::map<std::string, std::set<std::string>, std::less<>> sections;  ///< "10.3" or, of a list, "13.8"
   std::set<std::string, std::less<>> ids;                              ///< GDN-17, E-09, M09 ...
@@ -55,7 +55,8 @@ bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0;
 bool is_upper(char c) { return std::isupper(static_cast<unsigned char>(c)) != 0; }
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-/// "7" or "7.3" at `at`, empty where there is none; a letter, a % or a unit of more digits is no section.
+/// Returns "7" or "7.3" at `at`; empty if there is no section, as before a letter, a % or a unit of more
+/// digits.
 std::string number_at(std::string_view text, std::size_t at) {
   std::size_t end = at;
   while (end < text.size() && is_digit(text[end])) ++end;
@@ -67,7 +68,7 @@ std::string number_at(std::string_view text, std::size_t at) {
   return ends ? std::string(text.substr(at, end - at)) : "";
 }
 
-/// An id at `at`: GDN-17, COST-31a, A-12 (one letter: two digits), M09. Empty where there is none.
+/// Returns the id at `at`: GDN-17, COST-31a, A-12 (one letter needs two digits), M09. Empty if there is none.
 std::string id_at(std::string_view text, std::size_t at) {
   if (at > 0 && (is_word(text[at - 1]) || text[at - 1] == '-')) return "";
   std::size_t end = at;

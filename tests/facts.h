@@ -11,8 +11,9 @@
 /// Tests ask a message for the facts in it, not for its sentences.
 namespace samestate {
 
-/// `facts` are words that spaces divide: keys, values, limits, names of options. Returns those that the line with most of them
-/// lacks, each behind a space; empty where a line has all. A number stands by itself: 1 is neither in 12 nor in v1 nor in 0.1.
+/// `facts` are words separated by spaces: keys, values, limits, names of options. Returns those that are
+/// missing in the line that has most of them, each after a space; empty if a line has all. A number stands by
+/// itself: 1 is neither in 12 nor in v1 nor in 0.1.
 inline std::string lacking(std::string_view text, std::string_view facts) {
   const auto part_of_a_word = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';

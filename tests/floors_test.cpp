@@ -34,8 +34,8 @@ std::vector<std::string> of_cuda(std::vector<std::string> more) {
   return more;
 }
 
-/// What each room may include of ours, besides itself: rooms (with a slash at the end) and single headers. A
-/// room is the deepest folder of this table that holds a file.
+/// The parts of this project that each room may include, besides itself: rooms (with a slash at the end) and
+/// single headers. A room is the deepest folder of this table that contains a file.
 const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"reference", {}},
     {"optimized",
@@ -151,8 +151,8 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"examples/reference_use", {"reference/"}},
 };
 
-/// What the targets of each folder with a CMakeLists.txt may link of ours, besides its own targets and
-/// samestate_options.
+/// The targets of this project that the targets of each folder with a CMakeLists.txt may link, besides its
+/// own targets and samestate_options.
 const std::map<std::string, std::set<std::string>> kMayLink = {
     {"reference", {"samestate_eigen"}},
     {"optimized", {}},
@@ -166,7 +166,7 @@ const std::map<std::string, std::set<std::string>> kMayLink = {
     {"cli", {"samestate_fuzz", "samestate_measure", "samestate_proofs", "samestate_reports"}},
 };
 
-/// The room of a path; empty where it is in none.
+/// Returns the room of a path; empty if it is in none.
 std::string room_of(const std::string& path) {
   std::string room;
   for (const auto& [folder, allowed] : kMayInclude) {
@@ -209,7 +209,7 @@ std::vector<Include> includes_of(const std::string& text) {
   return includes;
 }
 
-/// Why `includer` may not have this directive; empty where it may.
+/// Says why `includer` may not have this directive; empty if it may.
 std::string include_fault(const std::string& includer, const Include& include) {
   const std::string& included = include.name;
   if (!is_ours(included)) {

@@ -134,7 +134,7 @@ std::vector<std::string> types_of(const std::string& text) {
   return names;
 }
 
-/// What is linked into one program; each test and example is a program of its own files.
+/// The folders that are linked into one program; each test and example is a program of its own files.
 const std::set<std::string> kLinked = {"reference", "optimized", "oracles", "fixtures", "harness",
                                        "reports",   "measure",   "fuzz",    "cli"};
 

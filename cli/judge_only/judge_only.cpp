@@ -22,9 +22,9 @@ namespace {
 
 /// Takes whatever its namesake takes, so that the error is about the build and not about an option.
 Command refusing(CLI::App& app) {
-  app.allow_extras()->footer("This build does not have it: the verb says which build does.");
+  app.allow_extras()->footer("This build does not have this verb; run it to learn which build does.");
   return [&app]() -> int {
-    throw Error(app.get_name() + ": this build is of the judge alone. " + kWithEverything);
+    throw Error(app.get_name() + ": this build contains the judge only.  " + kWithEverything);
   };
 }
 
@@ -37,7 +37,7 @@ Command add_goldens(CLI::App& app) { return refusing(app); }
 
 int merge_mutants(const std::vector<std::string>& files, const MergeOptions&) {
   throw Error((files.empty() ? "merge" : files.front()) +
-              ": the table of mutants is joined by a build that has mutants. " + kWithEverything);
+              ": only a build with mutants can join their tables. " + kWithEverything);
 }
 
 }  // namespace cli

@@ -49,7 +49,9 @@ extern "C" void note(int signal) { noted = signal; }
 
 /// Handles errors between ranks that a run cannot survive: the job ends, and can be continued from its files.
 [[noreturn]] void abandon(const std::string& why) {
-  fmt::print(stderr, "samestate: {}; what the run wrote stays whole: --resume goes on\n", why);
+  fmt::print(stderr,
+             "samestate: {}; the files that the run wrote are complete, and --resume goes on with them\n",
+             why);
   std::fflush(nullptr);
   MPI_Abort(MPI_COMM_WORLD, cli::kUsage);
   std::_Exit(cli::kUsage);
@@ -104,7 +106,7 @@ class Wire {
   void send(int to, Tag tag, std::string text = "") {
     if (gone_[static_cast<std::size_t>(to)]) return;
     if (text.size() > (std::size_t{1} << 30))
-      abandon(fmt::format("a message of {} bytes, and MPI carries 2^31 - 1", text.size()));
+      abandon(fmt::format("a message has {} bytes, but MPI carries at most 2^31 - 1", text.size()));
     Send& out = sends_.emplace_back(Send{std::move(text)});
     check(MPI_Isend(out.text.data(), static_cast<int>(out.text.size()), MPI_BYTE, to, tag, MPI_COMM_WORLD,
                     &out.request),
@@ -253,7 +255,7 @@ class Wire {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    fmt::print(stderr, "samestate-mpi: samestate starts it under mpirun; `mpirun -n 4 samestate gate`\n");
+    fmt::print(stderr, "samestate-mpi is started by samestate under mpirun: mpirun -n 4 samestate gate\n");
     return cli::kUsage;
   }
   struct sigaction action {};
@@ -268,7 +270,7 @@ int main(int argc, char** argv) {
   const cli::RankPlace told = cli::rank_place();
   if (told.rank != rank || told.ranks != ranks)
     abandon(fmt::format(
-        "mpirun started rank {} of {}, and the MPI of this build says {} of {}: use the mpirun of "
+        "mpirun started rank {} of {}, but the MPI of this build says {} of {}; use the mpirun of "
         "the MPI that samestate was built with",
         told.rank, told.ranks, rank, ranks));
   Wire wire(std::atoi(argv[1]), static_cast<pid_t>(std::atoi(argv[2])), rank, ranks);

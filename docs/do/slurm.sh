@@ -27,7 +27,7 @@ shard)
     --jsonl "$out/part-$SLURM_ARRAY_TASK_ID.jsonl"
   ;;
 merge)
-  # Of the gate's options those that name its kernels.
+  # Takes those of the gate's options that name its kernels.
   plugins=()
   while [[ $# -gt 0 ]]; do
     case "$1" in

@@ -65,7 +65,7 @@ def inputs_of(torch, case, dtype):
         tensors["g"] = torch.nn.functional.logsigmoid(normal(B, T, Hv)) / 4
     if system in ("gated_delta_rule", "delta_rule"):
         beta = normal(B, T, Hv).sigmoid()
-        # By keyword: the fifth positional argument of fused_recurrent_gated_delta_rule is gk.
+        # Passed by keyword, because the fifth positional argument of fused_recurrent_gated_delta_rule is gk.
         tensors["beta"] = beta if system == "gated_delta_rule" else beta.to(dtype)
         tensors["use_qk_l2norm_in_kernel"] = bool(case["l2norm"])
     elif case["l2norm"]:

@@ -107,7 +107,7 @@ def state_space_duality(draw):
         "g": -draw.torch.rand(draw.B, draw.T, heads, device="cuda") / 4}
 
 
-# What runs, and what is not that of the case.
+# The function that runs, and how it differs from the case.
 PEERS = {
     "rms_norm": (rms_norm, ""),
     "zero_centred_rms_norm": (rms_norm, "weights are not centred at zero"),

@@ -9,9 +9,9 @@
 
 namespace samestate {
 
-/// A correct kernel with one planted bug: one that really shipped (the catalogue's M ids), a fault in its
-/// equations that nobody is known to have shipped (F; F01..F08 are those that the fused kernels invite), or a
-/// subject that cheats the gate (H1.7). The gate must kill it.
+/// A correct kernel with one planted bug. The bug is one that really shipped (the catalogue's M ids), a fault
+/// in the equations that is not known to have shipped (F; F01..F08 are those that the fused kernels invite),
+/// or a subject that cheats the gate (H1.7). The gate must kill it.
 struct Mutant {
   std::string bug;    ///< M01..M90, F, F01..F08 or H1.7
   std::string name;   ///< unique: fault.system.form, for example no_delta_term.delta_rule.chunked

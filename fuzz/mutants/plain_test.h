@@ -8,14 +8,13 @@
 #include "fuzz/mutants/mutant.h"
 #include "harness/systems/tolerances.h"
 
-/// What a test with plain tolerances would see: |a - e| <= atol + rtol |e| everywhere, or RMS(a - e) <= ratio
-/// RMS(e).
+/// A test with plain tolerances: |a - e| <= atol + rtol |e| everywhere, or RMS(a - e) <= ratio RMS(e).
 namespace samestate {
 
 struct PlainRule {
   double rtol = 0.0, atol = 0.0, rms_ratio = 0.0;
 };
-/// By output name.
+/// The rules by output name.
 using PlainRules = std::map<std::string, PlainRule>;
 
 struct PlainVerdict {
@@ -33,8 +32,8 @@ struct BlindSpot {
   std::int64_t unreached = 0;  ///< mutants that were not reached before the time was up
   std::int64_t same = 0;  ///< mutants that gave exactly the correct kernel's values: nothing in this case
                           ///< shows them
-  std::int64_t close = 0, by_rms = 0;  ///< of the others, those that the test accepts
-  std::int64_t judge = 0;              ///< of the others, those that samestate's judge accepts on this case
+  std::int64_t close = 0, by_rms = 0;  ///< the number of the others that the test accepts
+  std::int64_t judge = 0;  ///< the number of the others that samestate's judge accepts on this case
   std::vector<std::string>
       examples;  ///< names of up to four that assert_close accepts and the judge does not
 };

@@ -9,7 +9,7 @@
 #include "fuzz/mutants/mutant.h"
 #include "oracles/batch.h"
 
-/// What the tests of public kernels would say about a mutant, with their inputs, shapes and tolerances.
+/// The verdicts of the tests of public kernels on a mutant, with their inputs, shapes and tolerances.
 namespace samestate {
 
 /// Which tensor of which form is compared, since some rules differ between them.

@@ -22,7 +22,7 @@ class Trials {
          const std::function<void(const MutantResult&)>& finished)
       : list_(list), options_(options), finished_(finished), trials_(list.size()) {
     for (std::int64_t i = 0; i < std::ssize(list); ++i) order_.push_back(i);
-    // Trials that may use the whole time limit of a case begin first, beside the others.
+    // Trials that may use the whole time limit of a case begin first, at the same time as others.
     std::stable_partition(order_.begin(), order_.end(),
                           [&](std::int64_t i) { return list[static_cast<std::size_t>(i)]->hostile; });
   }

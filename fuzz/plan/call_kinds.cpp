@@ -35,8 +35,9 @@ const CaseForm* form_of(const KernelRow& kernel, bool CaseForm::*which) {
   return nullptr;
 }
 
-/// Returns true where the data contain the state before the call, so that no earlier call has to leave it. This always holds for the
-/// recurrent family and for pools; other layers get such data half of the time, and layers that take keys and values never do.
+/// Returns true if the data contain the state before the call, so that no earlier call has to leave it. This
+/// always holds for the recurrent family and for pools; other layers get such data half of the time, and
+/// layers that take keys and values never do.
 bool has_its_states(const KernelRow& kernel, const Case& c, const Dice& dice) {
   return kernel.system->of_family() || serves_slots(kernel) ||
          (!gets_cache(*kernel.system, c) && dice.one_in(2));
@@ -51,12 +52,13 @@ bool put_decoded(Case& c, const KernelRow& kernel, Index cached, Index decoded, 
   c.T = cached + decoded;
   c.prefill = cached;
   c.step = step;
-  // In three cases of four the first call is not made: its time is better spent on the calls behind it.
+  // In three of four cases the first call is not made, because its time is better spent on the calls after
+  // it.
   c.cached = cached > 0 && decoded > 0 && gets_cache(*kernel.system, c) && !dice.one_in(4);
   return true;
 }
 
-/// Makes so many sequences of unequal lengths, with at least `least` tokens each on average.
+/// Makes `sequences` sequences of unequal lengths, with at least `least` tokens each on average.
 bool put_packed(Case& c, const KernelRow& kernel, Index sequences, Index tokens, const Dice& dice) {
   const CaseForm* form = form_of(kernel, &CaseForm::packed);
   if (form == nullptr) return false;

@@ -39,7 +39,7 @@ class Combinations {
   struct Group {
     std::array<std::size_t, 3> factors{};
     std::array<std::int64_t, 3> strides{};  ///< from one level of a factor to its next
-    std::size_t count = 0;                  ///< of the factors
+    std::size_t count = 0;                  ///< the number of factors
     bool of_law = false;
     std::int64_t begin = 0;
   };

@@ -10,7 +10,7 @@
 
 namespace samestate {
 
-/// What a few calls of a subject reveal beyond its declaration.
+/// The findings that a few calls of a subject add to its declaration.
 struct CompiledKeys {
   /// Keys for each of whose values it compiles anew, as in KernelRow::compiled_for; with %16 if only the kind
   /// of value matters.

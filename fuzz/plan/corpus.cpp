@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 
 std::string text_of(const fs::path& file) {
   // Reading a pipe would never end.
-  if (fs::exists(file) && !fs::is_regular_file(file)) throw Error(file.string() + ": is no file; remove it");
+  if (fs::exists(file) && !fs::is_regular_file(file))
+    throw Error(file.string() + ": is not a file; remove it");
   std::ifstream in(file, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), {}};
   if (!in) throw Error(file.string() + ": cannot be read");

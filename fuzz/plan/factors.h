@@ -48,8 +48,8 @@ struct Factor {
 /// must be put.
 [[nodiscard]] std::vector<Factor> factors_of(const KernelRow& kernel);
 
-/// Those whose pairs a plan covers: all of them, except that for a form over ranks only errors of the ranks
-/// themselves matter, since a rank processes its tokens by the chunked form.
+/// Returns the factors whose pairs a plan covers: all of them, except that for a form over ranks only errors
+/// of the ranks themselves matter, since a rank processes its tokens by the chunked form.
 [[nodiscard]] std::vector<Factor> covered_factors_of(const KernelRow& kernel);
 
 /// The levels of a case, one per factor.

@@ -16,8 +16,8 @@ inline constexpr double kMostInterpreted = 6.0;
 /// program by program and statement by statement, as Triton's does. 0 for any other kernel.
 [[nodiscard]] double interpreted_seconds(const KernelRow& kernel, const Case& c);
 
-/// "an interpreter runs my.kernel: 83 small calls, about 4 minutes on 2 threads": what the cases of kernels that an
-/// interpreter runs take, so that a person knows how long to wait; empty where there is none of them.
+/// Returns a text such as "an interpreter runs my.kernel: 83 small calls, about 4 minutes on 2 threads", so
+/// that a user knows how long to wait for kernels that an interpreter runs; empty if there are none.
 [[nodiscard]] std::string interpreted_text(std::span<const Case> cases, const KernelTable& table,
                                            int threads);
 

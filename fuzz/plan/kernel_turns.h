@@ -22,7 +22,7 @@ class KernelTurns {
   /// Empty below effort kTriples.
   [[nodiscard]] std::vector<Case> dear_pairs();
   [[nodiscard]] std::vector<Case> triples();
-  /// Drawn cases that take half of what is left of the first half of the time.
+  /// Returns drawn cases that take half of what is left of the first half of the time.
   [[nodiscard]] std::vector<Case> drawn();
   /// Ordinary calls in the remaining time.
   [[nodiscard]] std::vector<Case> ordinary_calls();
@@ -55,7 +55,7 @@ class KernelTurns {
   std::vector<Case> pairs_, coarse_;  ///< the cases of the covering set that the plan takes
   std::vector<Missing> missing_;  ///< missing pairs, taking into account those that effort kTriples affords
   double spent_ = 0.0;
-  std::int64_t index_ = 0;  ///< of cases in covering sets
+  std::int64_t index_ = 0;  ///< counts the cases in covering sets
   std::int64_t drawn_ = 0;
 };
 

@@ -10,7 +10,7 @@
 
 namespace samestate {
 
-/// How much of what a plan could cover was covered by judged cases.
+/// The share of what a plan could cover that its judged cases did cover.
 struct CoverageCount {
   std::int64_t possible =
       0;  ///< pairs that a case can have; for triples, those whose three pairs are possible, which is an
@@ -48,7 +48,8 @@ class PlanCoverage {
   [[nodiscard]] std::vector<std::string> missing(std::size_t most) const;
   /// One line for a person.
   [[nodiscard]] std::string text() const;
-  /// {"pairs": {...}, "triples": {...}, "kernels": [{"kernel", "possible", "met", "dear", "missing": [...]}]}
+  /// Returns {"pairs": {...}, "triples": {...}, "kernels": [{"kernel", "possible", "met", "dear", "missing":
+  /// [...]}]}.
   [[nodiscard]] std::string json() const;
 
  private:

@@ -16,13 +16,14 @@ namespace samestate {
 /// the score.
 inline constexpr Index kFewTokens = 4;
 
-/// How much a case shows of its value of a size. most: the data are as in `start`, the form is the start's
+/// How much a case shows of its value of a size. `most`: the data are as in `start`, the form is the start's
 /// unless the factor belongs to another, and there is no law, which would compare a kernel with itself; where
-/// one key has all the weight, a dropped one is not visible. all: the case has more than a few tokens, too.
+/// one key has all the weight, a dropped one is not visible. `all`: in addition, the case has more than a few
+/// tokens.
 enum class Exposure { little, most, all };
 [[nodiscard]] Exposure exposure(const Factor& size, const Case& c, const Case& start);
 
-/// What a case has that no other case has.
+/// The properties that a case has and no other case has.
 struct Needs {
   std::vector<std::int64_t> combinations;
   std::vector<std::size_t> values;  ///< for these factors, how much the case shows of them

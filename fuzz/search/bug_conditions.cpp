@@ -107,8 +107,8 @@ bool collinear(const CaseTensor& k) {
   return true;
 }
 
-/// Returns true for what is added to dt_bias under the softplus (GDN-29; EQUATIONS 5.10), by its name in
-/// public checkpoints.
+/// Returns true for the tensor that is added to dt_bias under the softplus (GDN-29; EQUATIONS 5.10),
+/// recognised by its name in public checkpoints.
 bool is_softplus_argument(const TensorSpec& spec) {
   return spec.content == Content::activation && (spec.name == "a" || spec.name == "dt");
 }

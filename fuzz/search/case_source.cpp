@@ -24,7 +24,7 @@ constexpr std::uint64_t kDrawing = 7;
 constexpr double kLargeCase = 20.0;
 constexpr double kMostSeconds = 2 * kSecondsOfCall;  // for an ordinary call with another setting put in
 
-/// After so many draws for one case, a filter is assumed to leave none.
+/// After this many draws for one case, a filter is assumed to leave none.
 constexpr std::uint64_t kMostDraws = 20'000;
 
 /// Returns an ordinary call; every other one gets a level of one factor that no program asked for. Empty if

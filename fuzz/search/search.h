@@ -57,7 +57,7 @@ struct SearchResult {
   std::vector<Found> worst;
   std::int64_t cases = 0;
   std::int64_t replayed = 0;  ///< the number of those read from the checkpoint
-  double seconds = 0.0;       ///< of this process only
+  double seconds = 0.0;       ///< the time of this process only
   double elapsed = 0.0;       ///< including those before a resume
   std::string lost;  ///< why the checkpoint could not be written, which ended the search; empty if it could
   History history;   ///< for the cases of this process

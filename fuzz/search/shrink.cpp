@@ -24,8 +24,8 @@ class Shrinking {
     out.finding = again(failing);
     if (out.finding.judgement.verdict == Verdict::flaky) return done(std::move(out));
     if (!fails(out.finding.judgement)) {
-      throw NothingToShrink(
-          fmt::format("the case is {}: there is nothing to shrink", name_of(out.finding.judgement.verdict)));
+      throw NothingToShrink(fmt::format("the result of the case is {}, so there is nothing to shrink",
+                                        name_of(out.finding.judgement.verdict)));
     }
     verdict_ = out.finding.judgement.verdict;
     found_ = out.finding.judgement;
@@ -50,7 +50,8 @@ class Shrinking {
     return std::chrono::duration<double>(Clock::now() - begin_).count();
   }
   [[nodiscard]] bool stopped() const { return options_.stop && options_.stop(); }
-  /// Whether no run more is begun: one takes at most about as long as that of the smallest so far, and so does its check.
+  /// Returns true if no further run may begin. A run, and its check, take at most about as long as that of
+  /// the smallest case so far.
   [[nodiscard]] bool spent() const { return seconds() + 2.0 * took_ > options_.budget || stopped(); }
 
   CaseResult once(const Case& c, bool fresh = false) {
@@ -69,7 +70,7 @@ class Shrinking {
     out = accepted.back();
     out.complete = !spent();
     if (stopped()) return;
-    // What was found is only as good as it can be repeated.
+    // A result counts only if it can be repeated.
     const CaseResult last = again(out.smallest);
     const Verdict verdict = last.judgement.verdict;
     if (verdict == verdict_) return;
@@ -77,7 +78,8 @@ class Shrinking {
       out.finding = last;
     } else {
       out.finding.judgement.verdict = Verdict::flaky;
-      out.finding.judgement.reason = fmt::format("fails after other cases and is {} alone", name_of(verdict));
+      out.finding.judgement.reason =
+          fmt::format("fails after other cases, but is {} alone", name_of(verdict));
     }
   }
 
@@ -88,8 +90,8 @@ class Shrinking {
     });
   }
 
-  /// Takes back the last steps, behind which the case looks like another fault, and goes on from there with steps that are
-  /// asked one by one.
+  /// Undoes the last steps, after which the case looks like another fault, and goes on from there with steps
+  /// that are each checked for it.
   void keep_names(std::vector<Shrunk>& accepted) {
     if (!options_.looks_like || names_.empty() || keeps_names(accepted.back().smallest)) return;
     std::size_t good = 0, bad = accepted.size() - 1;
@@ -103,14 +105,14 @@ class Shrinking {
     asks_names_ = false;
   }
 
-  /// The case several times: its finding, flaky where two runs disagree in verdict or kind.
+  /// Runs the case several times. The result is flaky if two runs disagree in verdict or kind.
   CaseResult again(const Case& c) {
     CaseResult first = once(c, true);
-    // One that takes a good part of the budget is run once: the rest is for smaller ones.
+    // A case that takes a good part of the budget is run only once, to leave time for smaller ones.
     for (int i = 1; i < options_.reruns && !stopped() && seconds() + last_ < kForReruns * options_.budget;
          ++i) {
       const CaseResult other = once(c);
-      if (stopped()) return first;  // what stops it may keep the case from running
+      if (stopped()) return first;  // the reason for stopping may also keep the case from running
       const std::string a = kind_of(first.judgement);
       const std::string b = kind_of(other.judgement);
       if (first.judgement.verdict == other.judgement.verdict && a == b) continue;
@@ -125,7 +127,7 @@ class Shrinking {
     return first;
   }
 
-  /// The first step that still fails alike; false where none does.
+  /// Takes the first step that still fails in the same way; returns false if there is none.
   bool step(Shrunk& out) {
     for (const Case& smaller : smaller_cases(out.smallest)) {
       if (spent()) return false;
@@ -133,7 +135,7 @@ class Shrinking {
       CaseResult finding;
       try {
         finding = once(smaller);
-      } catch (const Error&) {  // a form that no kernel of the table has
+      } catch (const Error&) {  // no kernel of the table has this form
         continue;
       }
       if (finding.judgement.verdict != verdict_ || !fails_alike(found_, finding.judgement)) continue;
@@ -157,10 +159,10 @@ class Shrinking {
   Clock::time_point begin_;
   Verdict verdict_ = Verdict::fail;
   Judgement found_;
-  std::vector<std::string> names_;  ///< of what the case found looks like
+  std::vector<std::string> names_;  ///< names of the faults whose values the original case has
   bool asks_names_ = false;
   double last_ = 0.0;  ///< seconds of the last run
-  double took_ = 0.0;  ///< of the smallest case so far
+  double took_ = 0.0;  ///< seconds of the smallest case so far
   std::set<std::string> tried_;
   std::int64_t runs_ = 0;
   bool always_fresh_ = false;
@@ -170,7 +172,7 @@ class Shrinking {
 
 namespace {
 
-/// "o" of "output o: all tokens in one call ..".
+/// Returns "o" from "output o: all tokens in one call ..".
 std::string output_in(std::string_view reason) {
   constexpr std::string_view kOutput = "output ";
   if (!reason.starts_with(kOutput)) return "";
@@ -187,7 +189,7 @@ std::string kind_of(const Judgement& judgement) {
   if (gate.starts_with("segment ")) gate.remove_prefix(8);
   if (gate.ends_with(" state")) gate.remove_suffix(6);
   if (gate == "row" || gate == "head" || gate == "hard" || gate == "state") return "bound";
-  // Nor which statistic of the twin gate.
+  // The statistic of the twin gate does not matter either.
   std::string kind(gate.starts_with("twin") ? "twin" : gate);
   if (const std::string output = output_in(judgement.reason); !output.empty()) kind += " of " + output;
   return kind;
@@ -197,7 +199,7 @@ bool fails_alike(const Judgement& found, const Judgement& smaller) {
   constexpr double kFar = 10.0, kNear = 3.0;
   if (kind_of(found) != kind_of(smaller)) return false;
   if (found.ratio >= kFar && smaller.ratio < kNear) return false;
-  // Both may be wrong in the smaller case, the other one more so.
+  // Both outputs may be wrong in the smaller case, and the other one by more.
   const bool state = of_state(found);
   if (state == of_state(smaller)) return true;
   return state ? smaller.state_ratio > 1.0 : std::max(smaller.row_ratio, smaller.head_ratio) > 1.0;

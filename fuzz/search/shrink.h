@@ -12,45 +12,50 @@
 namespace samestate {
 
 struct ShrinkOptions {
-  double budget = 30.0;  ///< seconds; what was found by then is returned
-  int reruns = 3;        ///< of the case found and of the smallest: they must agree
-  /// Runs a case in a process that has run none before; empty: as `run`. What is found must fail there too:
-  /// a kernel that keeps something from call to call fails after others what it passes alone.
+  double budget = 30.0;  ///< seconds, after which the smallest case so far is returned
+  int reruns = 3;        ///< runs of the original and of the smallest case, which must agree
+  /// Runs a case in a process that has run no other; if empty, `run` is used. The smallest case must fail
+  /// there too, because a kernel that keeps something from call to call may fail after other cases although
+  /// it passes the same case alone.
   std::function<CaseResult(const Case&)> fresh = {};
-  /// Once true no case is run, not even again: what was found by then is returned. Asked between runs.
+  /// If it returns true, no case is run any more, not even again, and the smallest case so far is returned.
+  /// It is called between runs.
   std::function<bool()> stop = {};
-  /// The known faults that a failing case looks like (mutants_like), in `seconds`. The smallest case looks like some of those
-  /// that the case found does, and like no other; empty: not asked.
+  /// Returns the known faults whose values a failing case has (mutants_like), in `seconds`. The smallest case
+  /// must show some of the faults that the original shows, and no others. If empty, faults are not compared.
   std::function<std::vector<std::string>(const Case&, double seconds)> looks_like = {};
 };
 
-/// The case does not fail when it is run again.
+/// Thrown if the case does not fail when it is run again.
 class NothingToShrink : public Error {
  public:
   using Error::Error;
 };
 
-/// The smallest case found that still fails alike.
+/// The smallest case that was found and still fails in the same way.
 struct Shrunk {
   Case smallest;
-  CaseResult finding;     ///< of `smallest`; its verdict is flaky where re-runs disagree
-  std::int64_t runs = 0;  ///< of the kernel
+  CaseResult finding;     ///< the result of `smallest`; its verdict is flaky if runs of it disagree
+  std::int64_t runs = 0;  ///< number of runs of the kernel
   double seconds = 0.0;
-  bool complete = false;  ///< no smaller step fails; false: the budget or `stop` ended it
+  bool complete = false;  ///< true if no further step fails, false if the budget or `stop` ended it
 };
 
-/// What kind of failure a judgement is; shrinking keeps it. The gates of one output are one kind: which of
-/// row, head or worst case is exceeded first depends on sizes. Of named tensors the output is part of it.
+/// Returns the kind of failure of a judgement, which shrinking preserves. The gates of one output are a
+/// single kind, because it depends on sizes which of row, head or worst case is exceeded first. For named
+/// tensors, the output is part of the kind.
 [[nodiscard]] std::string kind_of(const Judgement& judgement);
 
-/// Whether a smaller case fails as the one found does: of that kind, in the same output, and where that one was far beyond its
-/// bound no near miss.
+/// Returns true if a smaller case fails as the original does: with the same kind, in the same output, and not
+/// as a near miss if the original was far beyond its bound.
 [[nodiscard]] bool fails_alike(const Judgement& found, const Judgement& smaller);
 
 /// Shrinks a failing case by steps of its domain: one batch row and head, the plain layout, form and regime,
-/// T at chunk edges, then smaller chunks and widths. Contract, law and kernel stay. No step
-/// is begun that may not end within the budget, the last check included; the case itself is run at least once. Where the smallest case fails only after others and `failing` alone too, each step is
-/// taken in a process of its own. Throws NothingToShrink where `failing` does not fail at all, Error where it is no case.
+/// T at chunk edges, then smaller chunks and widths. Contract, law and kernel stay the same. A step begins
+/// only if it can end within the budget, including the last check, but the case itself is run at least once.
+/// If the smallest case fails only after others although `failing` fails alone too, each step is taken in a
+/// process of its own. Throws NothingToShrink if `failing` does not fail at all, and Error if it is not a
+/// valid case.
 [[nodiscard]] Shrunk shrink(const Case& failing, const std::function<CaseResult(const Case&)>& run,
                             const ShrinkOptions& options = {});
 

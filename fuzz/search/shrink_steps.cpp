@@ -12,7 +12,7 @@
 namespace samestate {
 namespace {
 
-/// What a person has to keep in mind beside the sizes; a step that takes one of these away is a gain.
+/// Counts what a person has to keep in mind besides the sizes; a step that removes one of these is a gain.
 int settings_of(const Resolved& r) {
   int n = 0;
   for (const Key& key : keys()) n += key.setting && !key.print(r.c).empty();
@@ -21,11 +21,11 @@ int settings_of(const Resolved& r) {
   return n + r.form->whole;
 }
 
-/// Less is simpler. Every accepted step makes it less, so that shrinking ends.
+/// Returns a measure of complexity. Every accepted step reduces it, so that shrinking ends.
 double cost_of(const Resolved& r) {
   const auto bits = [](std::int64_t n) { return std::log2(1.0 + static_cast<double>(n)); };
   const Case& c = r.c;
-  // Where nothing reads it, the chunk that the line leaves out is the simplest.
+  // If nothing reads the chunk, the simplest is the one that the line leaves out.
   const bool reads_chunk = r.form->chunked || r.form->whole;
   const double chunk = reads_chunk ? bits(c.chunk) : c.chunk == Case{}.chunk ? 0.0 : 1.0;
   double cost = std::log2(1.0 + size_of_case(r)) + 0.5 * settings_of(r) + bits(c.T) + bits(c.B) +
@@ -35,10 +35,10 @@ double cost_of(const Resolved& r) {
   return cost;
 }
 
-/// Sequences of a packed batch that are tried one by one.
+/// The number of sequences of a packed batch that are tried one by one.
 constexpr std::size_t kSingleLengths = 32;
 
-/// The steps from one case, boldest first.
+/// The steps from one case, the boldest first.
 class Steps {
  public:
   explicit Steps(const Case& from) : r_(from), cost_(cost_of(r_)) {
@@ -63,7 +63,8 @@ class Steps {
     if (r && cost_of(*r) < cost_) list_.push_back(std::move(c));
   }
 
-  /// One call of a kernel's form instead of packed or decoded ones, and fewer or shorter packed sequences.
+  /// Replaces packed or decoded calls by a single call of a kernel's form, and tries fewer or shorter packed
+  /// sequences.
   void forms() {
     for (const CaseForm& form : system_.forms) {
       const bool same_kernel = !system_.native(c_.form) && system_.evaluates(r_, form.name);
@@ -82,7 +83,8 @@ class Steps {
     const std::int64_t longest = *std::max_element(c_.lengths.begin(), c_.lengths.end());
     with([&](Case& c) { c.lengths = {longest}, c.T = longest; });
     parts();
-    // Of many sequences some alone: each step from 1,000 of them would cost 4,000 cases to look at.
+    // If there are many sequences, only some are tried alone: each step from 1,000 of them would otherwise
+    // give 4,000 cases.
     const std::size_t stride = 1 + c_.lengths.size() / kSingleLengths;
     for (std::size_t i = 0; i < c_.lengths.size(); i += stride) {
       with([&](Case& c) { set_lengths(c, i, -1); });
@@ -91,7 +93,8 @@ class Steps {
       with([&](Case& c) { set_lengths(c, i, std::max<std::int64_t>(c.lengths[i] - 1, 0)); });
     }
   }
-  /// Of many sequences a half, a quarter, an eighth alone, then all but such a part, then all of half the length.
+  /// For many sequences: keeps a half, a quarter or an eighth of them, then removes such a part, then halves
+  /// all lengths.
   void parts() {
     const std::size_t count = c_.lengths.size();
     if (count < 4) return;
@@ -117,7 +120,7 @@ class Steps {
       total(c);
     });
   }
-  /// Length i of a packed batch; -1 leaves the sequence out.
+  /// Sets length i of a packed batch; -1 leaves the sequence out.
   static void set_lengths(Case& c, std::size_t i, std::int64_t length) {
     if (length >= 0) {
       c.lengths[i] = length;
@@ -127,7 +130,7 @@ class Steps {
     c.T = std::reduce(c.lengths.begin(), c.lengths.end());
   }
 
-  /// Of keys that stand for themselves what their rows say; the seed comes last.
+  /// Changes keys that depend on no other key as their rows propose; the seed comes last.
   void single_keys(bool seed) {
     for (const Key& key : keys()) {
       if ((key.name == "seed") != seed) continue;
@@ -135,13 +138,13 @@ class Steps {
     }
   }
 
-  /// Chunk edges first: 0, 1, C - 1, C, C + 1, 2C, 2C + 1; then halves; then one less.
+  /// Tries chunk edges first: 0, 1, C - 1, C, C + 1, 2C, 2C + 1; then halves; then one token less.
   void tokens() {
     if (!c_.lengths.empty()) return;
     const auto to = [&](std::int64_t T) {
       if (T < 0 || T >= c_.T) return;
       with([&](Case& c) { c.T = T, c.prefill = std::min(c.prefill, T); });
-      // Tokens go from the prefill, so that as many are decoded as before.
+      // Tokens are taken from the prefill, so that as many as before are decoded.
       if (c_.prefill > 0) {
         with([&](Case& c) { c.prefill = std::max<std::int64_t>(c.prefill - (c.T - T), 0), c.T = T; });
       }
@@ -157,7 +160,8 @@ class Steps {
     }
   }
 
-  /// All sizes at once, then each alone; a size that another divides keeps its multiple where that shrinks.
+  /// Tries all sizes at once, then each alone. If a size is a multiple of another, it keeps its factor if
+  /// that makes it smaller.
   void sizes() {
     for (const std::int64_t most : {1, 2, 3, 4, 8}) {
       with([&](Case& c) {
@@ -173,7 +177,7 @@ class Steps {
       }
     }
   }
-  /// Sizes that `size` divides are as many times it as before.
+  /// Sizes that are multiples of `size` keep their factor.
   void resize(Case& c, const CaseSize& size, std::int64_t value) const {
     const std::int64_t before = size_in(c, size.name);
     const std::int64_t after = std::max<std::int64_t>(value, size.least);
@@ -183,7 +187,7 @@ class Steps {
     size_in(c, size.name) = after;
   }
 
-  /// A smaller chunk, with as many full chunks as before and a tail of at most what it had.
+  /// Tries smaller chunks, with as many full chunks as before and a tail of at most the same length.
   void chunks() {
     for (const std::int64_t C :
          {std::int64_t{1}, std::int64_t{2}, std::int64_t{4}, std::int64_t{8}, c_.chunk / 2, c_.chunk - 1}) {
@@ -199,7 +203,8 @@ class Steps {
     }
   }
 
-  /// What a fault of tails reads of a size: its rest by a power of two, alone and with one whole unit before it.
+  /// Tries the residues of a size modulo powers of two, alone and with one whole unit before them, because
+  /// faults in tails depend on these.
   void residues() {
     const auto each = [&](std::int64_t now, std::int64_t least, auto&& put) {
       for (std::int64_t unit = 2; unit < now; unit *= 2) {
@@ -216,7 +221,7 @@ class Steps {
     }
   }
 
-  /// Data with fewer things in them: no decay, a full write.
+  /// Tries simpler data: no decay, and a full write.
   void gates() {
     if (r_.regime->plain) return;
     for (const Regime* regime : system_.regimes) {

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kFormat = "samestate-capture-1";
 constexpr const char* kManifest = "calls.jsonl";
-constexpr std::size_t kMostEntries = 1000;  ///< arguments, tensors
+constexpr std::size_t kMostEntries = 1000;  ///< of arguments, and of tensors
 constexpr std::size_t kLongestName = 400;
 
 [[noreturn]] void refuse(const std::string& where, const std::string& why) {
@@ -30,7 +30,8 @@ constexpr std::size_t kLongestName = 400;
 
 const Json& field(const Json& object, const char* key, const std::string& where) {
   const auto found = object.find(key);
-  if (found == object.end()) refuse(where, fmt::format("no \"{}\"; samestate.capture writes it", key));
+  if (found == object.end())
+    refuse(where, fmt::format("there is no \"{}\", which samestate.capture writes", key));
   return *found;
 }
 
@@ -39,15 +40,15 @@ std::string text_in(const Json& object, const char* key, const std::string& wher
   std::string text = value.is_string() ? value.get<std::string>() : "";
   if (text.empty() || text.size() > kLongestName ||
       std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-    refuse(where, fmt::format("\"{}\" is {}, not one line of at most {} bytes", key, quote(value.dump(), 60),
-                              kLongestName));
+    refuse(where, fmt::format("\"{}\" is {} instead of one line of at most {} bytes", key,
+                              quote(value.dump(), 60), kLongestName));
   return text;
 }
 
 const Json& object_in(const Json& object, const char* key, const std::string& where) {
   const Json& value = field(object, key, where);
   if (!value.is_object() || value.size() > kMostEntries)
-    refuse(where, fmt::format("\"{}\" is no object of at most {} entries", key, kMostEntries));
+    refuse(where, fmt::format("\"{}\" is not an object of at most {} entries", key, kMostEntries));
   return value;
 }
 
@@ -67,17 +68,19 @@ std::map<std::string, CapturedValue, std::less<>> values_of(const Json& object) 
 std::vector<std::int64_t> whole_numbers(const Json& object, const char* key, const std::string& where) {
   const Json& value = field(object, key, where);
   if (!value.is_array() || value.size() > 32)
-    refuse(where, fmt::format("\"{}\" is no array of numbers", key));
+    refuse(where, fmt::format("\"{}\" is not an array of numbers", key));
   std::vector<std::int64_t> out;
   for (const Json& one : value) {
-    if (!one.is_number_integer()) refuse(where, fmt::format("\"{}\" holds {}", key, quote(one.dump(), 40)));
+    if (!one.is_number_integer())
+      refuse(where,
+             fmt::format("\"{}\" contains {}, which is not a whole number", key, quote(one.dump(), 40)));
     out.push_back(one.get<std::int64_t>());
   }
   return out;
 }
 
 CapturedTensor tensor_of(const Json& object, const std::string& where) {
-  if (!object.is_object()) refuse(where, "no object");
+  if (!object.is_object()) refuse(where, "it is not an object");
   constexpr std::array kKnown = {DType::f64, DType::f32, DType::f16, DType::bf16,
                                  DType::i64, DType::i32, DType::u8,  DType::bool_};
   CapturedTensor out;
@@ -103,7 +106,7 @@ void declare(CapturedFunction& function, const Json& line, const std::string& wh
   function.options.clear();
   if (line.contains("arguments")) {
     for (const auto& [ours, theirs] : object_in(line, "arguments", where).items()) {
-      if (!theirs.is_string()) refuse(where, fmt::format("argument {} is no name", quote(ours, 60)));
+      if (!theirs.is_string()) refuse(where, fmt::format("argument {} is not a name", quote(ours, 60)));
       function.arguments[ours] = theirs.get<std::string>();
     }
   }
@@ -115,7 +118,7 @@ CapturedCall call_of(const Json& line, const CapturedFunction& function, const s
   call.function = function.name;
   call.file = text_in(line, "file", where);
   if (call.file == "." || call.file == ".." || call.file.find('/') != call.file.npos)
-    refuse(where, fmt::format("{} is no file of this folder", quote(call.file)));
+    refuse(where, fmt::format("{} is not the name of a file in this folder", quote(call.file)));
   if (line.contains("call") && line["call"].is_number_integer())
     call.number = line["call"].get<std::int64_t>();
   call.values = values_of(object_in(line, "values", where));
@@ -125,7 +128,7 @@ CapturedCall call_of(const Json& line, const CapturedFunction& function, const s
   }
   if (line.contains("none")) {
     if (!line["none"].is_array() || line["none"].size() > kMostEntries)
-      refuse(where, fmt::format("\"none\" is no array of at most {} names", kMostEntries));
+      refuse(where, fmt::format("\"none\" is not an array of at most {} names", kMostEntries));
     for (const Json& name : line["none"]) {
       if (name.is_string()) call.nothing.insert(name.get<std::string>());
     }
@@ -141,10 +144,11 @@ CapturedCall call_of(const Json& line, const CapturedFunction& function, const s
   if (const auto* const flag = std::get_if<bool>(&value)) text = *flag ? "True" : "False";
   if (const auto* const number = std::get_if<double>(&value)) text = fmt::format("{:g}", *number);
   if (const auto* const word = std::get_if<std::string>(&value)) text = quote(*word, 40);
-  throw CapturedMismatch(fmt::format(
-      "argument {0} is {1}, which is not its default, and the declaration says nothing of it: --argument "
-      "OURS={0}, or --ignore {0} where it changes nothing of what is computed",
-      name, text));
+  throw CapturedMismatch(
+      fmt::format("argument {0} is {1}, which is not its default, and the declaration does not mention it; "
+                  "give --argument "
+                  "OURS={0}, or --ignore {0} if it does not affect the result",
+                  name, text));
 }
 
 struct Names {
@@ -152,8 +156,8 @@ struct Names {
   std::vector<std::string_view> theirs;
 };
 
-/// Names under which functions take what the family has, where a declaration does not say them; those of the Python
-/// package (ALIASES of python/samestate/subject.py).
+/// Names by which functions call the family's arguments if a declaration does not say otherwise. They are
+/// those of the Python package (ALIASES of python/samestate/subject.py).
 const std::vector<Names>& usual_names() {
   static const std::vector<Names> table = {
       {"q", {"q", "query"}},
@@ -199,9 +203,9 @@ CapturedFolder parse_captured(std::string_view text, const std::string& path) {
     const std::string where = fmt::format("{}:{}", path, number);
     const Json json = nested_within(line) ? Json::parse(line, nullptr, /*allow_exceptions=*/false) : Json();
     if (!json.is_object()) {
-      // A whole line ends with the brace that it begins with.
+      // A complete line ends with the brace that closes its object, so a line without it was cut off.
       if (line.front() != '{' || line.back() == '}')
-        refuse(where, fmt::format("{} is no object of JSON{}", quote(line, 60),
+        refuse(where, fmt::format("{} is not a JSON object{}", quote(line, 60),
                                   json.is_discarded() ? ": " + json_error(line) : ""));
       ++out.unfinished;
       continue;
@@ -223,16 +227,19 @@ CapturedFolder parse_captured(std::string_view text, const std::string& path) {
     } else if (event == "declare") {
       const std::string name = text_in(json, "function", where);
       const auto found = out.functions.find(name);
-      if (found == out.functions.end()) refuse(where, fmt::format("no line of a function {}", quote(name)));
+      if (found == out.functions.end())
+        refuse(where, fmt::format("there is no line for the function {}", quote(name)));
       declare(found->second, json, where);
     } else if (event == "call") {
       const std::string name = text_in(json, "function", where);
       const auto found = out.functions.find(name);
-      if (found == out.functions.end()) refuse(where, fmt::format("no line of a function {}", quote(name)));
+      if (found == out.functions.end())
+        refuse(where, fmt::format("there is no line for the function {}", quote(name)));
       out.calls.push_back(call_of(json, found->second, where));
     }
   }
-  if (!known) refuse(path, fmt::format("no line of format {}: samestate.capture writes one", kFormat));
+  if (!known)
+    refuse(path, fmt::format("there is no line of format {}, which samestate.capture writes", kFormat));
   return out;
 }
 
@@ -247,9 +254,9 @@ void require_as_recorded(const Safetensors& file, const CapturedCall& call) {
   const std::string where = fmt::format("call {}", quote(call.file));
   for (const auto& [name, said] : call.tensors) {
     if (!file.contains(name))
-      throw Error(fmt::format("{}: no tensor {}, which the manifest names", where, quote(name)));
+      throw Error(fmt::format("{}: the tensor {}, which the manifest names, is missing", where, quote(name)));
     if (file.dtype(name) != said.dtype || file.shape(name) != said.shape)
-      throw Error(fmt::format("{}: tensor {} is {} [{}], and the manifest says {} [{}]", where, quote(name),
+      throw Error(fmt::format("{}: tensor {} is {} [{}], but the manifest says {} [{}]", where, quote(name),
                               name_of(file.dtype(name)), fmt::join(file.shape(name), ", "),
                               name_of(said.dtype), fmt::join(said.shape, ", ")));
   }
@@ -297,7 +304,8 @@ std::string output_of(const CapturedCall& call, const CapturedFunction& function
   }
   const std::string at = fmt::format("output.{}", place), inside = at + ".";
   if (call.tensors.contains(at)) return at;
-  // A named tuple of other names has its results in this order too; what holds several tensors has not.
+  // A named tuple with other names has its results in this order too, but an object that contains several
+  // tensors does not.
   const auto of_place = [&](const std::string& known) { return known.starts_with(inside); };
   const auto several =
       std::ranges::count_if(call.tensors, of_place, [](const auto& tensor) { return tensor.first; });

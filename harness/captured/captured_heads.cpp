@@ -1,4 +1,4 @@
-// The data of a recorded call: a head of it in float64, and the whole of it as a run file.
+// The data of a recorded call: one head in float64, or all of it as a run file.
 
 #include "harness/captured/captured_heads.h"
 
@@ -17,7 +17,7 @@
 namespace samestate {
 namespace {
 
-/// [.., a, b, inner] as [.., b, a, inner].
+/// Exchanges two axes: [.., a, b, inner] becomes [.., b, a, inner].
 void exchange(std::vector<double>& values, std::int64_t a, std::int64_t b, std::int64_t inner) {
   const std::vector<double> from = values;
   const std::int64_t block = a * b * inner;
@@ -28,7 +28,7 @@ void exchange(std::vector<double>& values, std::int64_t a, std::int64_t b, std::
   }
 }
 
-/// The shape of a batch of the case, with the tokens of its file that belong to no sequence.
+/// Returns the shape of the case's batch, including the tokens of its file that belong to no sequence.
 BatchShape shape_of(const CapturedRun& run) {
   const Case& c = run.resolved().c;
   BatchShape shape = batch_shape_of(run.resolved());
@@ -47,7 +47,7 @@ std::optional<RunFile> CapturedRun::run_file() const {
   };
   RunFile out{format_case(c), function_.declaration->name};
   if (resolved_->form->of_any_form()) out.form = function_.declaration->form;
-  // What g and beta mean is in their values; a norm is the judge's to make.
+  // The conventions of g and beta are applied to their values here; a norm of q and k is left to the judge.
   Given norm;
   norm.norm = given_.norm, norm.norm_epsilon = given_.norm_epsilon;
   out.given = text_of(norm);
@@ -113,7 +113,7 @@ Sequence<double> CapturedHeads::sequence(std::int64_t n, std::int64_t h) const {
       for (Index j = 0; j < x.cols(); ++j) {
         if (std::isfinite(x(t, j)) || (lowest && x(t, j) < 0 && !std::isnan(x(t, j)))) continue;
         throw CapturedMismatch(fmt::format(
-            "{} is {} at sequence {}, head {}, row {}, column {}: what it is judged by is not finite",
+            "{} is {} at sequence {}, head {}, row {}, column {}, so that the result cannot be judged",
             quote(name, 60), x(t, j), n, h, t, j));
       }
     }
@@ -141,7 +141,11 @@ Sequence<double> CapturedHeads::sequence(std::int64_t n, std::int64_t h) const {
     x.beta =
         rows_of("beta", h, shape_.Hv, 1).col(0).unaryExpr([&](double y) { return meant_by_beta(given, y); });
   if (!x.g.allFinite())
-    throw CapturedMismatch(fmt::format("{} is below 0, which no decay is", quote(run_.place("g"), 60)));
+    throw CapturedMismatch(fmt::format("{} is below 0, but a decay is not", quote(run_.place("g"), 60)));
+  if (T > 0 && x.g.maxCoeff() > 0.0)
+    throw CapturedMismatch(
+        fmt::format("{} lets the state of head {} grow: a decay is at most 1, and its logarithm at most 0",
+                    quote(run_.place("g"), 60), h));
   if (shape_.l2norm) {
     x.q = given.normalised(x.q);
     x.k = given.normalised(x.k);

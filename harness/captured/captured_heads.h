@@ -9,7 +9,8 @@
 
 namespace samestate {
 
-/// A recorded call of the recurrent family, read head by head from its file as the oracles have it. `run` lives as long.
+/// A recorded call of the recurrent family, read head by head from its file in the form that the oracles
+/// take. `run` must outlive it.
 class CapturedHeads {
  public:
   explicit CapturedHeads(const CapturedRun& run);
@@ -17,13 +18,13 @@ class CapturedHeads {
   [[nodiscard]] const CapturedRun& run() const { return run_; }
   [[nodiscard]] const Family& family() const { return family_; }
   [[nodiscard]] const BatchShape& shape() const { return shape_; }
-  /// Returns true if there is an o of the size that is asked for.
+  /// Returns true if there is an o of the expected size.
   [[nodiscard]] bool has_o() const { return !run_.place("o").empty(); }
-  /// Returns true if the call returned a final state that was asked for.
+  /// Returns true if the call returned a final state that was requested.
   [[nodiscard]] bool has_state() const { return !run_.place("final_state").empty(); }
 
-  /// One head of one sequence, in float64, and what the kernel made of it: o [T_n, dv], final state [dk, dv]. Throws
-  /// CapturedMismatch at the first input that is not finite.
+  /// Returns one head of one sequence in float64, and the kernel's results for it: o [T_n, dv] and the final
+  /// state [dk, dv]. Throws CapturedMismatch at the first input that is not finite.
   [[nodiscard]] Sequence<double> sequence(std::int64_t n, std::int64_t h) const;
   [[nodiscard]] Matrix<double> rows(std::int64_t n, std::int64_t h) const;
   [[nodiscard]] Matrix<double> state(std::int64_t n, std::int64_t h) const;

@@ -37,7 +37,7 @@ bool of_tokens(const TensorSpec& spec) { return spec.axis == Axis::tokens || spe
 /// Returns true for the names alpha and decay, which say that the decay is given as the factor itself.
 bool names_factor(std::string_view name) { return name == "alpha" || name == "decay"; }
 
-/// The one chunk that limits allow for; 0 where they leave a choice.
+/// Returns the only chunk that the limits allow; 0 if they leave a choice.
 std::int64_t chunk_of(const std::vector<std::string>& limits) {
   for (const std::string& limit : limits) {
     for (const std::string_view begin : {"chunk = ", "chunk in "}) {
@@ -53,12 +53,14 @@ std::int64_t chunk_of(const std::vector<std::string>& limits) {
 
 const Declaration& declaration_of(const CapturedFunction& function) {
   if (!function.declaration)
-    differs("nobody said what {} computes: --system and --form, or `python3 -m samestate.capture --declare`",
-            function.name);
+    differs(
+        "it is not declared what {} computes; give --system and --form, or run `python3 -m samestate.capture "
+        "--declare`",
+        function.name);
   return *function.declaration;
 }
 
-/// B, T or a size of the system's.
+/// Returns the case's B or T, or a size of its system.
 std::int64_t& size_of(Case& c, std::string_view key) {
   return key == "B" ? c.B : key == "T" ? c.T : size_in(c, key);
 }
@@ -77,7 +79,7 @@ CapturedRun::CapturedRun(const std::filesystem::path& folder, const CapturedCall
     c.form = declaration.form;
     const CaseForm* const form = system_->form(c.form);
     if (form == nullptr || !system_->native(form->name) || form->ranked || form->whole)
-      differs("form {}: recorded calls are of one form of {}, over no ranks", c.form, c.system);
+      differs("form {}: a recorded call has a single form of {}, and no ranks", c.form, c.system);
     find_inputs(c);
     take_sizes(c);
     take_chunk(c, words);
@@ -90,7 +92,7 @@ CapturedRun::CapturedRun(const std::filesystem::path& folder, const CapturedCall
     resolved_.emplace(c);
     const DeclaredLimits limits(declaration.limits, *system_);
     const std::string_view broken = limits.broken_by(c);
-    if (!broken.empty()) differs("outside the declared limit {}", broken);
+    if (!broken.empty()) differs("the call is outside the declared limit {}", broken);
   } catch (const Error& error) {
     throw CapturedMismatch(error.what());
   }
@@ -108,7 +110,7 @@ void CapturedRun::require_options() const {
   for (const auto& [name, held] : function_.options) {
     const auto found = call_.values.find(name);
     if (found != call_.values.end() && found->second != held && !std::holds_alternative<std::monostate>(held))
-      differs("argument {} is not what the declaration holds for", quote(name, 60));
+      differs("argument {} does not have the value for which the function was declared", quote(name, 60));
   }
 }
 
@@ -126,9 +128,10 @@ std::vector<CapturedRun::Wanted> CapturedRun::wanted(const Case& c) const {
   return out;
 }
 
-/// The tensor of the file that is an argument of ours; empty where the call has none.
+/// Returns the name in the file of the tensor that is our argument `ours`; empty if the call has none.
 std::string CapturedRun::argument(std::string_view ours) const {
-  // Conventions say what another name of the family's tensors means; elsewhere a tensor of another name is another tensor.
+  // Conventions define what other names of the family's tensors mean. In other systems, a tensor with another
+  // name is another tensor.
   const bool usual = system_->of_family() || function_.arguments.contains(ours);
   const std::string name = usual ? argument_of(call_, function_, ours) : std::string(ours);
   std::string place = "argument." + name;
@@ -141,7 +144,7 @@ const CapturedValue* CapturedRun::value(std::string_view ours) const {
   return &found->second;
 }
 
-/// The shape as the system has it; of another rank it stays another's.
+/// Returns the shape in the system's layout. A shape with another number of axes is returned unchanged.
 std::vector<std::int64_t> CapturedRun::in_our_layout(const Wanted& tensor,
                                                      std::vector<std::int64_t> shape) const {
   if (of_tokens(tensor.spec)) {
@@ -153,7 +156,7 @@ std::vector<std::int64_t> CapturedRun::in_our_layout(const Wanted& tensor,
   return shape;
 }
 
-/// The shape that the file is to have at the sizes of the case.
+/// Returns the shape that the file's tensor must have at the sizes of the case.
 std::vector<std::int64_t> CapturedRun::in_its_layout(const Wanted& tensor, const Case& c) const {
   std::vector<std::int64_t> shape = tensor.shape;
   if (of_tokens(tensor.spec)) shape[1] += c.lead + c.slack;
@@ -161,7 +164,7 @@ std::vector<std::int64_t> CapturedRun::in_its_layout(const Wanted& tensor, const
     shape.erase(shape.begin());
     return shape;
   }
-  return in_our_layout(tensor, std::move(shape));  // which exchanges two
+  return in_our_layout(tensor, std::move(shape));  // this only exchanges two axes
 }
 
 void CapturedRun::find_inputs(Case& c) {
@@ -175,12 +178,13 @@ void CapturedRun::find_inputs(Case& c) {
     for (const auto& [known, unused] : call_.tensors) {
       if (known.starts_with("argument.")) there.push_back(std::string_view(known).substr(9));
     }
-    differs("no tensor for {0}: --argument {0}=NAME says what the function calls it; there are {1}",
+    differs("there is no tensor for {0}; say with --argument {0}=NAME what the function calls it; it has {1}",
             tensor.spec.name, fmt::join(there, ", "));
   }
 }
 
-/// Where the final state of the family is, which a call may leave out; empty where it does, with a fault where it was asked for.
+/// Finds the final state of the family, which a call may leave out. Returns an empty name if it does, and
+/// records a fault if the state was requested.
 std::string CapturedRun::final_state(const Case& c, std::size_t place) {
   const CapturedValue* const wish = value("output_final_state");
   const bool wished =
@@ -193,7 +197,7 @@ std::string CapturedRun::final_state(const Case& c, std::size_t place) {
   if (wish != nullptr && !wished) return "";
   std::string found = output_of(call_, function_, place, "final_state");
   if (found.empty() && wished && fault_.empty())
-    fault_ = fmt::format("{} is True, and the call returned no final state",
+    fault_ = fmt::format("{} is True, but the call returned no final state",
                          argument_of(call_, function_, "output_final_state"));
   return found;
 }
@@ -214,9 +218,9 @@ void CapturedRun::find_outputs(Case& c) {
       const std::string after = "after." + (said == function_.arguments.end() ? name : said->second);
       if (place.empty() && call_.tensors.contains(after)) place = after;
       if (place.empty() && !returned_none(call_, at))
-        differs("no result is {0}, which is asked for by name or at place {1}: --argument {0}=NAME", name,
+        differs("there is no result {0}, neither by name nor at place {1}; give --argument {0}=NAME", name,
                 at);
-      if (place.empty()) fault_ = fmt::format("the call returned None where {} is asked for", name);
+      if (place.empty()) fault_ = fmt::format("the call returned None instead of {}", name);
     }
     if (!place.empty()) places_[tensor.name] = place;
   }
@@ -225,7 +229,8 @@ void CapturedRun::find_outputs(Case& c) {
 void CapturedRun::take_sizes(Case& c) const {
   std::vector<std::string_view> keys{"B", "T"};
   for (const CaseSize& size : system_->sizes) keys.push_back(size.name);
-  /// The size that a place in a shape shows by itself: the extent that changes with it when only this size changes.
+  /// Returns the size that one extent of a shape shows by itself: the extent that changes with this size
+  /// alone.
   const auto shown = [&](std::string_view key) -> std::optional<std::int64_t> {
     const std::vector<Wanted> before = wanted(c);
     Case other = c;
@@ -254,7 +259,8 @@ void CapturedRun::take_sizes(Case& c) const {
     }
     return std::nullopt;
   };
-  // A size that one shape shows may be what makes another possible: until nothing is new.
+  // A size that one shape shows may make it possible to find another, so this repeats until there is nothing
+  // new.
   for (std::set<std::string_view> known;;) {
     const std::size_t before = known.size();
     for (const std::string_view key : keys) {
@@ -277,25 +283,28 @@ void CapturedRun::take_chunk(Case& c, const CapturedWords& words) const {
   if (number != nullptr && *number >= 1 && *number <= kMost) chunk = static_cast<std::int64_t>(*number);
   if (words.chunk > 0) chunk = words.chunk;
   if (chunk < 1 && system_->of_family())
-    differs("{}", "the tokens of its chunks are neither an argument nor a limit: --chunk 64");
+    differs("{}",
+            "the number of tokens in a chunk is neither an argument nor a limit; give it, for example "
+            "--chunk 64");
   if (chunk > 0) c.chunk = chunk;
 }
 
 void CapturedRun::take_lengths(Case& c) const {
   if (lengths_.empty()) {
     if (conventions().layout == Conventions::Tokens::THD)
-      differs("{}", "layout THD, and the call has no cu_seqlens");
+      differs("{}", "the layout is THD, but the call has no cu_seqlens");
     return;
   }
   const DType dtype = file_.dtype(lengths_);
   if (dtype != DType::i32 && dtype != DType::i64)
-    differs("cu_seqlens is {}: I32 or I64 is asked for", name_of(dtype));
+    differs("cu_seqlens is {} instead of I32 or I64", name_of(dtype));
   const std::vector<double>& ends = file_.tensor(lengths_).values;
   if (file_.shape(lengths_).size() != 1 || ends.size() < 2 || c.B != 1)
-    differs("cu_seqlens is {} of a batch of {}: [N + 1] of one row is asked for",
+    differs("cu_seqlens is {} for a batch of {}; it must be [N + 1] for a batch of 1",
             shape_text(file_.shape(lengths_)), c.B);
   if (!std::is_sorted(ends.begin(), ends.end()) || ends.front() < 0 || ends.back() > static_cast<double>(c.T))
-    differs("cu_seqlens runs from {} to {} of {} tokens, and never down", ends.front(), ends.back(), c.T);
+    differs("cu_seqlens runs from {} to {}, but must rise from 0 or more to at most {}, the number of tokens",
+            ends.front(), ends.back(), c.T);
   for (std::size_t n = 0; n + 1 < ends.size(); ++n)
     c.lengths.push_back(static_cast<std::int64_t>(ends[n + 1] - ends[n]));
   c.lead = static_cast<std::int64_t>(ends.front());
@@ -325,7 +334,7 @@ void CapturedRun::take_family_settings(Case& c) {
   if (const CapturedValue* const own = value("scale");
       own != nullptr && conventions.scale == Conventions::Scale::argument) {
     const double* const number = std::get_if<double>(own);
-    if (number == nullptr) differs("{}", "scale is no number");
+    if (number == nullptr) differs("{}", "scale is not a number");
     scale = *number;
   }
   if (static_cast<float>(scale) != static_cast<float>(usual))
@@ -341,12 +350,12 @@ void CapturedRun::take_family_settings(Case& c) {
   if (own == nullptr || !c.l2norm) return;
   const double* const number = std::get_if<double>(own);
   if (number == nullptr || !(*number >= kLeastEpsilon && *number <= kLargestEpsilon))
-    differs("argument {} is no epsilon from {:g} to {:g}", argument_of(call_, function_, "epsilon"),
+    differs("argument {} is not an epsilon from {:g} to {:g}", argument_of(call_, function_, "epsilon"),
             kLeastEpsilon, kLargestEpsilon);
   given_.norm_epsilon = *number;
 }
 
-/// Inputs have to be of the sizes that they show together; a result of another size is the kernel's fault.
+/// Inputs must agree on the sizes that they show together. A result of another size is the kernel's fault.
 void CapturedRun::require_shapes(const Case& c) {
   for (const Wanted& tensor : wanted(c)) {
     const auto place = places_.find(tensor.name);
@@ -354,21 +363,22 @@ void CapturedRun::require_shapes(const Case& c) {
     const std::vector<std::int64_t>&found = file_.shape(place->second), shape = in_its_layout(tensor, c);
     if (found == shape) continue;
     const std::string wrong =
-        fmt::format("{} is {}, and {} is asked for", tensor.spec.name, shape_text(found), shape_text(shape));
+        fmt::format("{} is {} instead of {}", tensor.spec.name, shape_text(found), shape_text(shape));
     if (!tensor.output)
       differs(
-          "{} ({}) at the sizes that the other tensors show: is another layout declared, or another order of "
-          "the state (kv, vk)?",
+          "{} ({}), which the sizes of the other tensors require; is the declared layout wrong, or the "
+          "declared "
+          "order of the state (kv, vk)?",
           wrong, place->second);
     if (count_of(found) == count_of(shape))
-      differs("{}: is another layout meant, or another order of the state (kv, vk)?", wrong);
+      differs("{}; is the declared layout wrong, or the declared order of the state (kv, vk)?", wrong);
     if (fault_.empty()) fault_ = wrong;
     places_.erase(place);
   }
 }
 
 std::vector<std::string_view> CapturedRun::values_read(const Case& c, const CapturedWords& words) const {
-  constexpr double kEpsilon = 1e-6;  // of the systems of named tensors that have one
+  constexpr double kEpsilon = 1e-6;  // the epsilon of all systems of named tensors that have one
   std::vector<std::string_view> read{"chunk"};
   for (const auto& [size, value] : c.parameters) {
     const auto found = call_.values.find(size);
@@ -387,8 +397,8 @@ std::vector<std::string_view> CapturedRun::values_read(const Case& c, const Capt
       system_->equation.find("1e-6") == std::string_view::npos)
     return read;
   if (static_cast<float>(*number) != static_cast<float>(kEpsilon))
-    differs("argument {} is {:g}, and {} has {:g}: nothing to judge it by", epsilon, *number, c.system,
-            kEpsilon);
+    differs("argument {} is {:g}, but {} has {:g}, so that the call cannot be judged", epsilon, *number,
+            c.system, kEpsilon);
   read.push_back("epsilon");
   return read;
 }
@@ -402,8 +412,9 @@ void CapturedRun::require_all_named(const Case& c, const CapturedWords& words) {
     if (whole.starts_with("after.")) edited_ = theirs;
     if (whole.starts_with("argument."))
       differs(
-          "argument {0} is a tensor that the declaration does not name: --argument OURS={0}, or --ignore {0} "
-          "where it changes nothing of what is computed",
+          "argument {0} is a tensor that the declaration does not name; give --argument OURS={0}, or "
+          "--ignore {0} "
+          "if it does not affect the result",
           theirs);
   }
   require_values_read(call_, function_, values_read(c, words), words.ignored);
@@ -412,16 +423,16 @@ void CapturedRun::require_all_named(const Case& c, const CapturedWords& words) {
 std::string CapturedRun::contract(const Case& c, const CapturedWords& words) const {
   const bool family = system_->of_family();
   std::string dtypes;
-  // An input may have fewer bits than the contract takes, an output more.
+  // An input may have fewer bits than the contract takes, and an output may have more.
   const auto fits = [&](const Wanted& tensor, Format is, const Contract& contract, bool exactly) {
     const Format asked = tensor.output ? contract.output : input_format(tensor.spec, contract);
     const bool wide = !exactly && is == Format::fp32;
     if (tensor.spec.axis == Axis::state)
       return is == contract.state || wide || (!family && is == contract.input);
     if (tensor.output) return is == asked || wide;
-    // Every contract has those in fp32, whatever a call has them in.
+    // Every contract takes these inputs in fp32, whatever dtype a call has.
     if (input_format(tensor.spec, contract_named("bf16")) == Format::fp32) return true;
-    // What named tensors in fp32 hold is looked at value by value.
+    // If named tensors are in fp32, their values are checked one by one later.
     return is == asked || (!exactly && asked == Format::fp32) || (!family && wide);
   };
   const auto fits_all = [&](const Contract& contract, bool exactly) {
@@ -430,7 +441,7 @@ std::string CapturedRun::contract(const Case& c, const CapturedWords& words) con
       if (place.empty()) return true;
       const DType dtype = file_.dtype(place);
       if (family && dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16)
-        differs("{} is {}: contracts have F32, BF16 and F16", tensor.spec.name, name_of(dtype));
+        differs("{} is {}, but contracts have only F32, BF16 and F16", tensor.spec.name, name_of(dtype));
       const Format is = dtype == DType::bf16  ? Format::bf16
                         : dtype == DType::f16 ? Format::fp16
                                               : Format::fp32;
@@ -449,8 +460,8 @@ std::string CapturedRun::contract(const Case& c, const CapturedWords& words) con
       dtypes +=
           fmt::format("{}{} {}", dtypes.empty() ? "" : ", ", tensor.spec.name, name_of(file_.dtype(place)));
   }
-  differs("none of the contracts {} has the recorded dtypes ({}): --contract NAME", fmt::join(names, ", "),
-          dtypes);
+  differs("none of the contracts {} has the recorded dtypes ({}); give another with --contract NAME",
+          fmt::join(names, ", "), dtypes);
 }
 
 }  // namespace samestate

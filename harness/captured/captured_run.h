@@ -16,38 +16,40 @@
 
 namespace samestate {
 
-/// Settings for recorded calls that their declaration leaves open.
+/// Settings of recorded calls that their declaration leaves open.
 struct CapturedWords {
-  std::string contract = {};  ///< empty: that of the declaration which has the recorded dtypes
-  std::int64_t chunk = 0;     ///< 0: the call's own argument, or the limit of the declaration
+  std::string contract = {};  ///< if empty, the declared contract that has the recorded dtypes
+  std::int64_t chunk = 0;     ///< if 0, the call's own argument or the declaration's limit
   std::set<std::string, std::less<>> ignored = {};  ///< tensors that are neither read nor judged
 };
 
-/// A recorded call as a run of a case of its declaration's system: which of the file's tensors is which of the system's, whatever
-/// the conventions, and the sizes and settings that the recorded shapes and arguments show. It is opened without reading data but
-/// those of cu_seqlens.
+/// A recorded call as a run of a case of its declaration's system. It knows which of the file's tensors is
+/// which of the system's under the conventions, and the sizes and settings that the recorded shapes and
+/// arguments show. Only the data of cu_seqlens are read when it is opened.
 class CapturedRun {
  public:
-  /// Throws Error that names the file: one that is damaged, or holds other tensors than the manifest says. Throws
-  /// CapturedMismatch where the call is not one of the declaration's.
+  /// Throws Error that names the file if it is damaged or contains other tensors than the manifest says.
+  /// Throws CapturedMismatch if the declaration does not describe the call.
   CapturedRun(const std::filesystem::path& folder, const CapturedCall& call, const CapturedFunction& function,
               const CapturedWords& words);
 
-  /// The case that the call is an instance of; its data are the file's, whatever seed and regime the line has.
+  /// The case of which the call is an instance. Its data are the file's, whatever seed and regime the line
+  /// has.
   [[nodiscard]] const Resolved& resolved() const { return *resolved_; }
-  /// How the kernel got g, beta, q and k.
+  /// The form in which the kernel received g, beta, q and k.
   [[nodiscard]] const Given& given() const { return given_; }
   [[nodiscard]] const Conventions& conventions() const;
-  /// An input that the call changed, and is not to; empty: none.
+  /// The name of an input that the call changed although it must not; empty if there is none.
   [[nodiscard]] const std::string& edited() const { return edited_; }
-  /// The call's results themselves are not what was asked for: one is missing, or has another size; empty: they are.
+  /// Describes what is wrong with the results themselves: one is missing or has another size. Empty if
+  /// nothing is.
   [[nodiscard]] const std::string& fault() const { return fault_; }
-  /// Where a tensor of the case stands in the file, by its name in a run file; empty: the call has none, or not of that size.
+  /// Returns the name in the file of a tensor of the case, given its name in a run file; empty if the call
+  /// has no such tensor, or none of that size.
   [[nodiscard]] const std::string& place(std::string_view name) const;
   [[nodiscard]] const Safetensors& file() const { return file_; }
 
-  /// With the data as the system has them, in its layout, each value as it was recorded or as it is meant. Nothing where a result
-  /// is missing.
+  /// Returns the call with its data in the system's layout and conventions. nullopt if a result is missing.
   [[nodiscard]] std::optional<RunFile> run_file() const;
 
  private:
@@ -56,7 +58,7 @@ class CapturedRun {
     TensorSpec spec;
     bool output;
     std::string name;
-    std::vector<std::int64_t> shape;  ///< the batch's extent included
+    std::vector<std::int64_t> shape;  ///< includes the batch's extent
   };
   [[nodiscard]] std::vector<Wanted> wanted(const Case& c) const;
   [[nodiscard]] std::string argument(std::string_view ours) const;
@@ -81,7 +83,8 @@ class CapturedRun {
   const CapturedFunction& function_;
   const System* system_ = nullptr;
   Safetensors file_;
-  std::map<std::string, std::string, std::less<>> places_;  ///< a run file's name: this file's
+  std::map<std::string, std::string, std::less<>>
+      places_;  ///< from the name in a run file to the name in this file
   std::string lengths_, edited_, fault_;
   Given given_;
   std::optional<Resolved> resolved_;

@@ -12,12 +12,14 @@ namespace samestate {
 namespace {
 
 constexpr Index kLeastSpan = 256;
-/// e^-20 = 2e-9 of an error as large as the state: far below any rounding of 16 bits, and at those of 32.
+/// The decay after which an error of the state counts as forgotten: e^-20 = 2e-9 of an error as large as the
+/// state is far below any rounding of 16 bits, and of the size of those of 32.
 constexpr double kForgotten = 20.0;
 constexpr Index kSpansAtMost = 16;
 
-/// How much of a state token t forgets, as an exponent: its decay, and what the delta rule takes from one of dk directions.
-/// It says where to begin; what is left of the state's error the bound itself carries on.
+/// Returns how much of a state token t forgets, as an exponent: its decay, and what the delta rule removes
+/// from one of dk directions. This decides where to begin; the bound itself carries what is left of the
+/// state's error.
 double forgets(const Sequence<double>& x, Index t, bool delta) {
   double out = -x.g(t);
   if (delta) {
@@ -60,7 +62,8 @@ class Spans {
   [[nodiscard]] Index begin(Index block) const { return block * length_; }
   [[nodiscard]] Index end(Index block) const { return std::min(begin(block) + length_, x_.tokens()); }
 
-  /// Float64 over all tokens; states_[b] is the one that block b begins with, largest_[b] the largest of those until then.
+  /// Evaluates all tokens in float64. states_[b] is the state with which block b begins, and largest_[b] the
+  /// largest state before it.
   void run_exactly() {
     exact_.o.resize(x_.tokens(), x_.value_width());
     Matrix<double> state = x_.initial_state;
@@ -83,7 +86,7 @@ class Spans {
       largest = std::max(largest, state.norm());
     }
     exact_.state = std::move(state);
-    // The farthest by the one measure, then by the other, and so on.
+    // The farthest block by the one measure comes first, then the farthest by the other, and so on.
     std::vector<Index> by_row(static_cast<std::size_t>(count_)), by_block;
     std::iota(by_row.begin(), by_row.end(), Index{0});
     by_block = by_row;

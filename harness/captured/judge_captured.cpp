@@ -20,21 +20,21 @@
 namespace samestate {
 namespace {
 
-/// Half of the time is for bounds of heads, and half for float64.
+/// Half of the time is for the bounds of heads, and half for float64.
 JudgePolicy captured_policy(double budget) {
   JudgePolicy policy = kCapturedPolicy;
   policy.held_microseconds = policy.float64_microseconds = 1e6 * budget / 2;
   return policy;
 }
 
-/// Errors of an output, and what a right kernel's are within.
+/// The errors of an output, and the limits that a correct kernel keeps.
 struct Errors {
   double max_abs = -1.0;
   Location at, first;  ///< of the largest error, and of the first value that is not finite
   std::int64_t not_finite = 0;
-  double squares = 0.0, size = 0.0;  ///< of what was compared
+  double squares = 0.0, size = 0.0;  ///< sums of squares over what was compared
   double held_size = 0.0, allowed = 0.0, expected = 0.0,
-         most = 0.0;  ///< squares of what was held; largest row allowed
+         most = 0.0;  ///< squares of what the bound covers; the largest row that is allowed
 
   void compare(const Matrix<double>& exact, const Matrix<double>& actual, std::int64_t n, std::int64_t h) {
     for (Index i = 0; i < exact.rows(); ++i) {
@@ -82,7 +82,7 @@ struct Errors {
   }
 };
 
-/// A call that changed an input is none that its next caller can rely on.
+/// A call that changed an input fails, because its next caller relies on that input.
 void note_edited(Judgement& judgement, const std::string& edited) {
   if (edited.empty()) return;
   judgement.verdict = Verdict::fail;
@@ -91,7 +91,7 @@ void note_edited(Judgement& judgement, const std::string& edited) {
                                  judgement.reason.empty() ? "" : "; ", judgement.reason);
 }
 
-/// Results that are missing or of another size are the kernel's fault, however right the others are.
+/// Results that are missing or have another size are the kernel's fault, however right the other results are.
 void note_fault(Judgement& judgement, const std::string& fault) {
   if (fault.empty()) return;
   const bool failed = judgement.verdict == Verdict::fail;
@@ -151,8 +151,8 @@ class Judge {
   }
 
  private:
-  /// The heads that are held: as many as half of the time allows, and of the others those that lie farthest from float64,
-  /// which has the other half.
+  /// Returns the heads that are compared with their bounds: as many as half of the time allows, and a few more
+  /// that are farthest from float64. The other half of the time is for the evaluation in float64.
   [[nodiscard]] ChosenHeads chosen() {
     const BatchShape& s = call_.shape();
     const Index all = s.sequences() * s.Hv;
@@ -273,7 +273,7 @@ class Judge {
   Index chunk_;
   HeadCost cost_;
   Errors o_, state_;
-  Index plain_ = 0;  ///< heads that float64 alone looked at
+  Index plain_ = 0;  ///< heads that were only compared with float64
   std::vector<std::string> spans_;
 };
 
@@ -307,7 +307,7 @@ CapturedJudgement judge_captured(const std::filesystem::path& folder, const Capt
 
 std::optional<RunFile> captured_run(const std::filesystem::path& folder, const CapturedCall& call,
                                     const CapturedFunction& function, const CapturedWords& words) {
-  constexpr double kMostElements = 1 << 22;  // of all tensors: what takes a moment to explain
+  constexpr double kMostElements = 1 << 22;  // in all tensors together; larger calls take too long to explain
   const CapturedRun run(folder, call, function, words);
   return size_of_case(run.resolved()) <= kMostElements ? run.run_file() : std::nullopt;
 }

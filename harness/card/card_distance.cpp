@@ -29,7 +29,7 @@ double relative(std::span<const float> x, std::span<const float> of) {
   return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
 }
 
-/// The distance that so many roundings cause in `size` numbers of a format, each by one spacing.
+/// Returns the distance that this many roundings cause in `size` numbers of a format, each by one spacing.
 double of_roundings(std::size_t size, Format format) {
   if (size == 0 || format == Format::none) return 0.0;
   return 2.0 * unit_roundoff(format) * std::sqrt(kCardFewRoundings / static_cast<double>(size));
@@ -126,7 +126,7 @@ CardDistance::Likeness CardDistance::likeness(const Contract& contract) {
 
 OutputDistance CardDistance::level(std::size_t index, const Contract& contract, Likeness like) {
   if (like == Likeness::bits) return {kCardFloor, kCardFloor};
-  // Roundings of an operand on the way count like roundings of what is written.
+  // Roundings of an intermediate operand count like roundings of what is written.
   const auto few = [&](std::size_t size, Format written) {
     double most = kCardFloor;
     for (const Format format : {written, contract.P, contract.v_new, contract.v_decayed})

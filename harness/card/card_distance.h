@@ -35,7 +35,8 @@ class CardDistance {
     /// The drift of the twin from itself with its sums in another order, the largest and the least over
     /// kOrders. A turned rounding moves everything after it, so a single order may happen to turn none.
     OutputDistance drift{}, least{};
-    OutputDistance few{};  ///< of so few roundings of what is written that chance turns none of them as well
+    OutputDistance
+        few{};  ///< the distance that so few roundings cause that none of them also changes by chance
   };
   [[nodiscard]] Noise noise(std::size_t index, const Contract& contract);
   /// How near the kernel is to the twin: its order of sums differs (another_order); it is near the twin in

@@ -45,7 +45,7 @@ CardPoint evidence_of(const ContractPoint& point, const Contract& card, CardDist
         all_same ? "the same bits on every probe: it finds nothing to round, or another point rounds the same"
                  : "they move the distance by less than the order of sums does";
   else if (out.without == 0.0)
-    out.why = "no other value has a place beside the other points";
+    out.why = "no other value is possible together with the other points";
   return out;
 }
 

@@ -138,7 +138,7 @@ std::string Neighbours::text() const {
   const std::string near =
       nearest.empty() ? "" : fmt::format("; the nearest, {:.2g} times nearer, is {}", factor, nearest);
   if (!complete) return fmt::format("no contract that the time allowed to try explains this{}", near);
-  return fmt::format("no contract of the grammar within two changes explains this{}", near);
+  return fmt::format("no other contract within two changes explains these values either{}", near);
 }
 
 bool is_about_the_contract(const Resolved& r, const Judgement& j) {

@@ -29,9 +29,10 @@ struct Neighbours {
 /// in fp32, which tf32 operands exceed.
 [[nodiscard]] bool is_about_the_contract(const Resolved& r, const Judgement& j);
 
-/// Tries the contracts that are one change away from the case's, and where none passes those that are two: in the order of
-/// their twins' distance from the outputs, the nearest judged as the case is. `run`: inputs and outputs of a run of the case.
-/// Ends after `seconds`, or where `stop` says.
+/// Tries the contracts that are one change away from the case's and, if none passes, those that are two
+/// changes away. They are tried in the order of their twins' distance from the outputs, and the nearest are
+/// judged as the case is. `run` has the inputs and outputs of a run of the case. Ends after `seconds`, or
+/// when `stop` returns true.
 [[nodiscard]] Neighbours neighbours_of(const Resolved& r, const Trace& run, double seconds,
                                        const std::function<bool()>& stop = {});
 

@@ -18,7 +18,7 @@ int bits_of(Format input, bool all) {
   return !all || input == Format::bf16 ? 8 : input == Format::fp16 ? 11 : 24;
 }
 
-/// Returns a magnitude in [1/2, 2) with so many significant bits.
+/// Returns a magnitude in [1/2, 2) with `significant` significant bits.
 float magnitude(std::mt19937_64& random, int significant) {
   const double steps = std::exp2(significant - 1);
   const auto bits = static_cast<double>(random() % static_cast<std::uint64_t>(steps));

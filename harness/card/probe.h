@@ -10,7 +10,7 @@
 
 namespace samestate {
 
-/// What a probe shows: which points affect its outputs, from the first roundings to the last.
+/// The points that affect a probe's outputs, from the first roundings to the last.
 enum class Shows { scores, state, writes, inverse, reads, norm, all };
 
 /// Data that isolate a few rounding points, so that one of them moves the distance to the twin by far more

@@ -40,7 +40,7 @@ void require_written_for(const Probe& probe, const RunFile& file, const std::str
   Case of = parse_case(file.case_line);
   if (of.contract != probe.c.contract)
     throw Error(fmt::format(
-        "{}: written for contract={}, and read under {}: read it with --contract {}, or write the "
+        "{}: it was written for contract={}, but is read under {}; read it with --contract {}, or write the "
         "probes again",
         path, of.contract, probe.c.contract, of.contract));
   if (file.given != text_of(probe.batch.shape.given))
@@ -51,7 +51,7 @@ void require_written_for(const Probe& probe, const RunFile& file, const std::str
   of.kernel = probe.c.kernel;
   if (const std::string line = format_case(of); line != format_case(probe.c))
     throw Error(fmt::format(
-        "{}: its case line is {}, and the probe's {}; write the probes again with the same --kernel", path,
+        "{}: its case line is {}, but the probe's is {}; write the probes again with the same --kernel", path,
         line, format_case(probe.c)));
 }
 

@@ -198,8 +198,8 @@ void note_loaded_alone(CardRow& row, const KernelRow& kernel, const std::vector<
     if (start.input == format || !holds(start.input, format)) continue;
     for (const Loaded& which : kSome) {
       Try of(kernel, rounded(probes, format, which), outputs, options);
-      // What the author declares about the rest is mostly right, and trying all named contracts would take as
-      // long as a card.
+      // The author's declaration of the remaining points is mostly right, and trying all named contracts
+      // would take as long as reading a card.
       const double declared = of.left_under(start), now = of.left_under(found);
       const Contract& near = declared < now ? start : found;
       const bool at_once = std::min(declared, now) <= kCardExplained;
@@ -261,7 +261,7 @@ std::vector<std::string> rounded_twice(const Contract& c, const std::vector<cons
 std::string declared_contract(const KernelRow& kernel, const CardOptions& options) {
   if (!kernel.system->of_family()) {
     throw Error(fmt::format(
-        "kernel {}: cards are read of the recurrent family, and {} is a system of named tensors, of "
+        "kernel {}: cards are read for the recurrent family, but {} is a system of named tensors, for "
         "which a contract says less; `samestate gate --kernel {}` judges it under what its row promises, "
         "and `repro` and `judge` of a case that fails name the contract under which it passes",
         kernel.name, kernel.system->name, kernel.name));
@@ -272,7 +272,7 @@ std::string declared_contract(const KernelRow& kernel, const CardOptions& option
       std::find(kernel.contracts.begin(), kernel.contracts.end(), name) != kernel.contracts.end())
     return name;
   throw Error(
-      fmt::format("contract={}: {} promises {} only", name, kernel.name, fmt::join(kernel.contracts, ", ")));
+      fmt::format("contract={}: {} promises only {}", name, kernel.name, fmt::join(kernel.contracts, ", ")));
 }
 
 CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const std::vector<ProbeRun>& runs,
@@ -302,9 +302,8 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
     if (std::ranges::any_of(nonfinite, [](const std::string& x) { return !x.empty(); })) return row;
     const auto said =
         std::find_if(runs.begin(), runs.end(), [](const ProbeRun& run) { return !run.refused.empty(); });
-    throw Error(
-        fmt::format("kernel {}: there are outputs of none of the {} probes, so that nothing is known of it{}",
-                    kernel.name, probes.size(), said == runs.end() ? "" : ": " + said->refused));
+    throw Error(fmt::format("kernel {}: none of the {} probes has outputs, so nothing is known about it{}",
+                            kernel.name, probes.size(), said == runs.end() ? "" : ": " + said->refused));
   }
   Contract start = contract_named(row.declared);
   start.nearest = false;

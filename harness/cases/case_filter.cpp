@@ -176,7 +176,7 @@ std::vector<KeyCondition> conditions_of(std::string_view text, std::string_view 
     throw Error(fmt::format("{}: {} characters, at most {} are read", option, text.size(), kLongest));
   for (const char c : text) {
     if (c < 0x20 || c >= 0x7f)
-      throw Error(fmt::format("{} holds byte {:#04x}: write printable ASCII", option,
+      throw Error(fmt::format("{} contains byte {:#04x}: write printable ASCII", option,
                               static_cast<unsigned>(static_cast<unsigned char>(c))));
   }
   std::vector<KeyCondition> out;

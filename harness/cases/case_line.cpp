@@ -42,7 +42,7 @@ Case parse_case(std::string_view line) {
   for (std::size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
     if ((c >= 0x20 && c < 0x7f) || c == '\t' || c == '\r' || c == '\n') continue;
-    throw Error(fmt::format("case line holds byte {:#04x} at position {}: write printable ASCII",
+    throw Error(fmt::format("case line contains byte {:#04x} at position {}: write printable ASCII",
                             static_cast<unsigned>(static_cast<unsigned char>(c)), i));
   }
   const std::vector<std::string_view> parts = words(line);
@@ -50,10 +50,10 @@ Case parse_case(std::string_view line) {
     throw Error("empty case line: write 'v1 SYSTEM key=value ...', e.g. 'v1 gated_delta_rule T=65'");
   for (const std::string_view part : parts) {
     if (part.size() <= kLongestWord || part.starts_with("lengths=")) continue;
-    throw Error(
-        fmt::format("case line holds a word of {} characters, '{}..': at most {} are read; write key=value, "
-                    "apart by blanks",
-                    part.size(), part.substr(0, 40), kLongestWord));
+    throw Error(fmt::format(
+        "case line contains a word of {} characters, '{}..': at most {} are read; write key=value, "
+        "separated by blanks",
+        part.size(), part.substr(0, 40), kLongestWord));
   }
   if (std::ranges::any_of(systems(), [&](const System* known) { return known->name == parts[0]; }))
     throw Error(fmt::format("case line without its version: write 'v1 {} ...'", parts[0]));

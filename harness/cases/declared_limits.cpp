@@ -19,9 +19,9 @@ namespace samestate {
 namespace {
 
 constexpr std::string_view kGrammar =
-    "write KEY <= N, KEY >= N, KEY = V, KEY != V, KEY % N = R, KEY in V V .. or KEY in N..M, each with `if "
-    "CONDITION` "
-    "behind it or without";
+    "write KEY <= N, KEY >= N, KEY = V, KEY != V, KEY % N = R, KEY in V V .. or KEY in N..M, optionally "
+    "followed by `if "
+    "CONDITION`";
 
 /// The value of `law` for a case that is judged against the oracle alone.
 constexpr const char* kNoLaw = "none";
@@ -128,10 +128,10 @@ void require_call_key(std::string_view key, const System& system, std::string_vi
   const std::vector<std::string_view> known = call_keys(system);
   if (std::find(known.begin(), known.end(), key) != known.end()) return;
   const bool of_run = std::find(kUnseen.begin(), kUnseen.end(), key) != kUnseen.end();
-  throw Error(fmt::format(
-      "{}: {} {}: name one of {}", what, quote(key),
-      of_run ? "belongs to a run, and no call shows it" : fmt::format("is no key of {}", system.name),
-      fmt::join(known, ", ")));
+  throw Error(fmt::format("{}: {} {}: name one of {}", what, quote(key),
+                          of_run ? "belongs to a run and is not visible to a call"
+                                 : fmt::format("is not a key of {}", system.name),
+                          fmt::join(known, ", ")));
 }
 
 class DeclaredLimits::Reader {
@@ -142,10 +142,10 @@ class DeclaredLimits::Reader {
   [[nodiscard]] Row read() {
     Row row{text_, {condition()}};
     if (at_ < tokens_.size()) {
-      if (next("`if`") != "if") fail(fmt::format("{} stands behind its end", quote(tokens_[at_ - 1])));
+      if (next("`if`") != "if") fail(fmt::format("{} comes after its end", quote(tokens_[at_ - 1])));
       row.parts.push_back(condition());
     }
-    if (at_ < tokens_.size()) fail(fmt::format("{} stands behind its end", quote(tokens_[at_])));
+    if (at_ < tokens_.size()) fail(fmt::format("{} comes after its end", quote(tokens_[at_])));
     return row;
   }
 
@@ -220,18 +220,18 @@ class DeclaredLimits::Reader {
     if (const std::optional<std::int64_t> number = whole(text)) {
       c.number = *number;
     } else if (text[0] >= '0' && text[0] <= '9') {
-      fail(fmt::format("{} is no whole number of 64 bits", quote(text)));
+      fail(fmt::format("{} is not a whole number of 64 bits", quote(text)));
     } else {
       --at_;
       c.size = key();
-      if (!is_number(c.size)) fail(fmt::format("{} is no number", quote(text)));
+      if (!is_number(c.size)) fail(fmt::format("{} is not a number", quote(text)));
     }
   }
 
   std::int64_t number(std::string_view wanted) {
     const std::string text = next(wanted);
     const std::optional<std::int64_t> read = whole(text);
-    if (!read) fail(fmt::format("{} stands where {} is needed", quote(text), wanted));
+    if (!read) fail(fmt::format("{} is given where {} is needed", quote(text), wanted));
     return *read;
   }
 
@@ -259,7 +259,7 @@ class DeclaredLimits::Reader {
     } else if (sign == "in") {
       list(c);
     } else {
-      fail(fmt::format("{} is no comparison", quote(sign)));
+      fail(fmt::format("{} is not a comparison", quote(sign)));
     }
     return c;
   }
@@ -270,10 +270,10 @@ class DeclaredLimits::Reader {
       const auto least = whole(std::string_view(first).substr(0, dots));
       const auto most = whole(std::string_view(first).substr(dots + 2));
       if (!is_number(c.key))
-        fail(fmt::format("{} is no range of {}, which has no order: list its values, {} in V V ..",
+        fail(fmt::format("{} cannot be a range of {}, which has no order: list its values, {} in V V ..",
                          quote(first), quote(c.key), c.key));
       if (!least || !most || *least > *most)
-        fail(fmt::format("{} is no range of whole numbers, the smaller first", quote(first)));
+        fail(fmt::format("{} is not a range of whole numbers with the smaller one first", quote(first)));
       c.test = Test::between;
       c.number = *least, c.other = *most;
       return;

@@ -10,8 +10,8 @@
 
 namespace samestate {
 
-/// What a row declares about the calls that its kernel accepts (Kernel::limits): conditions that must all
-/// hold, each a string
+/// The calls that a kernel accepts, as its row declares them (Kernel::limits): conditions that must all hold.
+/// Each is a string
 ///   KEY <= N   KEY >= N   KEY = V   KEY != V   KEY % N = R   KEY in V V ..   KEY in N..M
 /// and each optionally followed by `if` and another one: dk <= 128 if contract = bf16. Keys are sizes of the
 /// system, properties of a call that the case line has (T, B, chunk, form, contract, state, layout, heads,
@@ -36,7 +36,7 @@ class DeclaredLimits {
   [[nodiscard]] Case nearest(Case c) const;
 
   [[nodiscard]] bool none() const { return conditions_.empty(); }
-  /// "dk <= 256, chunk in 1..64"; "none" if there is no condition.
+  /// Returns a text such as "dk <= 256, chunk in 1..64", or "none" if there is no condition.
   [[nodiscard]] std::string text() const;
 
  private:

@@ -342,7 +342,7 @@ Case with_keys(Case c, std::string_view part) {
     const std::string_view text(word.begin(), word.end());
     if (text.empty()) continue;
     const std::size_t equals = text.find('=');
-    if (equals == Text::npos) throw Error(fmt::format("'{}' is no key=value", text));
+    if (equals == Text::npos) throw Error(fmt::format("'{}' is not of the form key=value", text));
     const Text name = text.substr(0, equals);
     const Text value = text.substr(equals + 1);
     if (const auto own = c.parameters.find(name); own != c.parameters.end()) {

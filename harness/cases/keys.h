@@ -22,11 +22,11 @@ struct Key {
   void (*parse)(Case& c, std::string_view value) = nullptr;
   /// The value as a line has it, default or not; empty if the key says nothing (no law, no scale of its own).
   std::string (*value)(const Case& c) = nullptr;
-  /// What shrinking may try instead, boldest first; each changes one member only. Keys that depend on each
-  /// other (form, T and chunk, heads) have their steps in fuzz/search/shrink_steps.cpp.
+  /// The values that shrinking may try instead, the boldest first; each changes one member only. Keys that
+  /// depend on each other (form, T and chunk, heads) have their steps in fuzz/search/shrink_steps.cpp.
   std::vector<Case> (*smaller)(const Case& c) = nullptr;
   bool setting = false;  ///< not a size: a person has to keep it in mind, so leaving it out is an improvement
-  std::vector<std::string_view> values = {};  ///< what plans and drawers may use besides the default
+  std::vector<std::string_view> values = {};  ///< values that plans and drawers may use besides the default
   std::int64_t odds = 0;                      ///< one in this many drawn cases uses one of them
   std::int64_t Case::*size = nullptr;         ///< the member, for keys that are sizes of tensors
   /// The default if it depends on other keys (T, Hv, dv); null if it is that of an empty line.
@@ -56,8 +56,8 @@ struct Key {
 [[nodiscard]] std::int64_t& size_in(Case& c, std::string_view name);
 [[nodiscard]] const std::int64_t& size_in(const Case& c, std::string_view name);
 
-/// For an unknown key: "; perhaps contract=", by the names that other programs have for keys (dtype, batch_size, seq_len ..)
-/// and by what is spelt nearly alike among `known`; empty where nothing is near.
+/// Returns a hint for an unknown key: "; perhaps contract=", found by the names that other programs have for
+/// keys (dtype, batch_size, seq_len ..) and by similar spelling among `known`; empty if nothing is similar.
 [[nodiscard]] std::string meant_key(std::string_view name, std::span<const std::string_view> known);
 
 /// Reads a whole number of the line. Throws Error.

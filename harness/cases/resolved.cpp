@@ -157,7 +157,7 @@ void check_cached(const System& system, const CaseForm& form, const Case& c) {
         fmt::format("cached=1: calls of {} carry a state, which no call but the first can leave", c.system));
   }
   if (c.prefill < 1 || c.prefill >= c.T)
-    throw Error(fmt::format("cached=1: prefill={} has to leave tokens before it and behind it, of T={}",
+    throw Error(fmt::format("cached=1: prefill={} must leave tokens before it and after it, with T={}",
                             c.prefill, c.T));
   if (!c.law.empty() || c.taps)
     throw Error("cached=1: neither laws nor taps are tried without the first call");
@@ -184,7 +184,7 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
   if (c.step != 1 && !form->decodes) throw Error("step belongs to form=decode");
   // Calls of several tokens would use the form with chunks, while the decoded calls use the other.
   if (c.step != 1 && form->chunked) {
-    throw Error(fmt::format("step={}: several tokens of {} behind a state are one call with state=random",
+    throw Error(fmt::format("step={}: several tokens of {} after a state are one call, with state=random",
                             c.step, c.system));
   }
   if (form->decodes && c.prefill > c.T) {
@@ -199,7 +199,7 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
   layout = layout_named(c.layout);
   final_state = final_state_named(c.final_state);
   if (final_state == FinalState::in_place && c.state == "none")
-    throw Error("final=in_place: there is no initial state whose memory it could be; write state=random");
+    throw Error("final=in_place: there is no initial state whose memory it could use; write state=random");
   if (!c.law.empty()) {
     law = system->law(c.law);
     if (law == nullptr) {
@@ -209,7 +209,7 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
     }
     if (c.taps)
       throw Error(fmt::format(
-          "taps=1: stages are judged of one run, and law={} compares several; drop one of them", c.law));
+          "taps=1: stages are judged in one run, but law={} compares several; drop one of them", c.law));
     if (!system->native(c.form)) {
       throw Error(
           fmt::format("law={} is tried on a form that kernels are written for, not form={}", c.law, c.form));

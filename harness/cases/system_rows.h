@@ -57,7 +57,7 @@ struct PlanRows {
   std::int64_t seeded = 100;             ///< seeded cases per kernel at effort 1
 };
 
-/// What stands before the names of tensors in a run file (fixtures/run_file.h).
+/// The prefixes of tensor names in a run file (fixtures/run_file.h).
 struct TensorPrefixes {
   std::string_view input = {}, output = {};
 };

@@ -61,8 +61,9 @@ std::vector<ContractHint> contracts_that_fit(const Resolved& r, const Family& fa
   return hints;
 }
 
-/// Partitions into chunks, or none, under which just these outputs pass: a kernel that has one of its own makes the
-/// errors of that one (optimized/kernel.h, Arguments::chunk). Empty: none, or not chunked.
+/// Returns the partitions into chunks, or no partition, under which exactly these outputs pass: a kernel with
+/// a partition of its own has the errors of that partition (optimized/kernel.h, Arguments::chunk). Empty if
+/// there is none, or if the form has no chunks.
 std::string partitions_that_fit(const Resolved& r, const Family& family, const Batch& batch,
                                 const Outputs& outputs) {
   if (r.form == nullptr || !r.form->chunked || r.form->decodes) return "";
@@ -88,7 +89,8 @@ std::string partitions_that_fit(const Resolved& r, const Family& family, const B
                      fmt::join(names, ", "));
 }
 
-/// Whether the errors are like those of roundings: in all heads, in most of their elements, and no constant factor.
+/// Returns true if the errors look like those of roundings: they are in all heads, in most of their elements,
+/// and not a constant factor.
 bool looks_rounded(const Explanation& e, const std::vector<HeadDifference>& heads) {
   if (std::ranges::any_of(e.patterns, [](const std::string& x) { return x.find(" times ") != x.npos; }))
     return false;
@@ -100,10 +102,10 @@ bool looks_rounded(const Explanation& e, const std::vector<HeadDifference>& head
   return shape.of_roundings();
 }
 
-/// `native`: the form of the kernel that ran; one without chunks has no partition.
+/// `native` is the form of the kernel that ran; a form without chunks has no partition.
 void add_fits(Explanation& out, const Resolved& r, const Family& family, const Batch& batch,
               const Outputs& outputs, const std::string& native) {
-  // One factor on everything, or errors in a few places alone, no rounding makes.
+  // Rounding neither multiplies everything by one factor nor makes errors in a few places only.
   if (looks_rounded(out, head_differences(r, family, batch, outputs)))
     out.contracts = contracts_that_fit(r, family, batch, outputs);
   std::string partitions = native == "recurrent" ? "" : partitions_that_fit(r, family, batch, outputs);
@@ -127,7 +129,7 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
     }
     return out;
   }
-  // What the values say is nearer to the cause than where they stand, and more than a few nobody reads.
+  // The values say more about the cause than their places, and people read only a few patterns.
   constexpr std::size_t kMostPatterns = 6;
   out.patterns = mistakes(r, family, of, heads);
   for (auto& more : {value_patterns(r, outputs, heads), place_patterns(r, heads)}) {

@@ -37,9 +37,9 @@ struct Explanation {
   /// before they are reported.
   std::vector<ContractHint> contracts;
   std::vector<ExplainedValue> values;  ///< around the worst place
-  std::vector<BoundTerm> terms;        ///< of the row's bound there (BOUNDS 7)
+  std::vector<BoundTerm> terms;        ///< the terms of the row's bound at that place (BOUNDS 7)
   std::vector<std::string> tried;      ///< how much was run to find the patterns, and which limit ended that
-  std::string expected = "expected";   ///< what the first number of `values` is called
+  std::string expected = "expected";   ///< the name of the first number of `values`
   std::string actual = "actual";
 };
 

@@ -26,8 +26,9 @@ class RoundingShape {
   bool finite_ = true;
 };
 
-/// True if a run that passes under a contract has errors as large as its roundings make them, and not a fault
-/// that disappears in a wider bound: at least one of its gates must be used to kLeastUsed.
+/// Returns true if the errors of a run that passes under a contract are as large as its roundings make them,
+/// and not those of a fault that disappears in a wider bound: at least one of its gates must be used to
+/// kLeastUsed.
 [[nodiscard]] bool has_size_of_roundings(const Judgement& j);
 
 /// The share of a bound that roundings of its own contract reach; a fault in fp32 that tf32 hides uses a

@@ -182,7 +182,7 @@ std::string second_chunk_text(const std::vector<Index>& wrong, Index chunk, Inde
   if (wrong.empty() || wrong.front() < chunk || wrong.front() >= 2 * chunk) return "";
   if (wrong.back() < std::min(2 * chunk, tokens) - 1) return "";
   return fmt::format(
-      "from the second chunk on: the first, which needs no carried state, is right; errors begin at token "
+      "from the second chunk on: the first chunk is right; errors begin at token "
       "{}, {}",
       wrong.front(),
       wrong.front() == chunk ? "the first of the second chunk"
@@ -192,7 +192,7 @@ std::string second_chunk_text(const std::vector<Index>& wrong, Index chunk, Inde
 std::string sequences_text(const std::vector<Index>& wrong, const std::vector<Index>& all) {
   if (wrong.empty() || wrong.size() >= all.size()) return "";
   if (wrong.size() == 1) return fmt::format("only sequence {} of {}", wrong[0], all.back() + 1);
-  // From one on, all that have tokens.
+  // All sequences with tokens are wrong from one of them on.
   const auto first = std::ranges::find(all, wrong.front());
   if (std::ranges::equal(wrong, std::ranges::subrange(first, all.end())))
     return first - all.begin() == 1 ? std::string("every sequence but the first")
@@ -225,7 +225,7 @@ std::vector<std::string> place_patterns(const Resolved& r, const std::vector<Hea
   token_patterns(r, heads, out);
   const std::vector<Index> sequences = wrong_of(heads, [](const HeadDifference& d) { return d.sequence; });
   const std::vector<Index> wrong_heads = wrong_of(heads, [](const HeadDifference& d) { return d.head; });
-  std::set<Index> with_tokens;  // states alone could be wrong, too
+  std::set<Index> with_tokens;  // sequences without tokens could only have wrong states
   for (const HeadDifference& d : heads) {
     if (d.o.rows() > 0) with_tokens.insert(d.sequence);
   }
@@ -411,9 +411,9 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
   if (!any) return out;
   if (zero_o) out.push_back("the wrong rows of o are all zero");
   if (zero_state) out.push_back("the final state is all zero");
-  if (transposed) out.push_back("the final state is the transposed of the right one");
+  if (transposed) out.push_back("the final state is the transpose of the right one");
   std::ranges::move(factor_patterns(heads, false, sums_gates(r)), std::back_inserter(out));
-  if (right_in_bf16) return out;  // for integers and powers of two no rounding shows
+  if (right_in_bf16) return out;  // no rounding shows in integers and powers of two
   const Contract& contract = r.promised;
   if ((contract.output == Format::bf16 || contract.output == Format::fp16) &&
       cut_off(expected, actual, contract.output))
@@ -421,7 +421,7 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
         fmt::format("the wrong rows of o are cut off to {}, towards zero: round to nearest, ties to even",
                     name_of(contract.output)));
   if (bf16_state && contract.state != Format::bf16) {
-    // A single rounding at the end would leave o right.
+    // A single rounding at the end would not change o.
     out.push_back(fmt::format(
         "{}every value of the final state is a bf16 one, which the contract does not allow for{}",
         expected.empty() ? "" : "state kept in bf16: ", expected.empty() ? "" : ", and o is wrong with it"));

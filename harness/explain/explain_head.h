@@ -8,7 +8,7 @@
 #include "oracles/judge.h"
 #include "oracles/systems/family.h"
 
-/// Parts of explain() for the recurrent family.
+/// The parts of explain() for the recurrent family.
 namespace samestate {
 
 /// An error is attributed to a place only if it is this many times larger than the largest error that counts
@@ -33,34 +33,36 @@ struct HeadDifference {
 /// Sets tokens, state_wrong, worst_ratio and worst_token from the other members.
 void find_wrong(HeadDifference& d, double state_tolerance);
 
-/// "sequence 0, head 1: o from token 16 on (chunk 2, its token 0), 4 of 20 tokens: 16..19; and the final
-/// state"; the chunks are those of `r`.
+/// Returns a text such as "sequence 0, head 1: o from token 16 on (chunk 2, its token 0), 4 of 20 tokens:
+/// 16..19; and the final state". The chunks are those of `r`.
 [[nodiscard]] std::string where_text(const Resolved& r, const HeadDifference& d);
 
-/// Every head of a run, including those that are right. If `path` is given the run followed it instead of the
-/// case's path, on other data: the regime is then not read, and values without a bound do not count as wrong.
+/// Returns the differences of every head of a run, including heads that are right. If `path` is given, the
+/// run followed it instead of the case's path, on other data; the regime is then not used, and values without
+/// a bound do not count as wrong.
 [[nodiscard]] std::vector<HeadDifference> head_differences(const Resolved& r, const Family& family,
                                                            const Batch& batch, const Outputs& outputs,
                                                            const Path* path = nullptr);
 
-/// The patterns in where the wrong places are (kAnotherThing).
+/// Returns the patterns in where the wrong places are (kAnotherThing).
 [[nodiscard]] std::vector<std::string> place_patterns(const Resolved& r,
                                                       const std::vector<HeadDifference>& heads);
 
-/// The patterns in the values themselves.
+/// Returns the patterns in the values themselves.
 [[nodiscard]] std::vector<std::string> value_patterns(const Resolved& r, const Outputs& outputs,
                                                       const std::vector<HeadDifference>& heads);
 
 /// True if the case's kernel sums g over chunks.
 [[nodiscard]] bool sums_gates(const Resolved& r);
 
-/// "the final state is the right one times 0.999", the same of o, of each head by a factor of its own where they share
-/// none. Of the wrong rows and states; with `everywhere` of all. `summed`: chunks sum g, so that a factor of the state near 1
-/// is called that of another sum of g.
+/// Finds constant factors and returns sentences such as "the final state is the right one times 0.999", also
+/// for o, and for each head with its own factor if they share none. Only wrong rows and states are
+/// considered, or all of them with `everywhere`. `summed`: chunks sum g, so that a factor of the state near 1
+/// is explained by another sum of g.
 [[nodiscard]] std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& heads,
                                                        bool everywhere, bool summed);
 
-/// The single mistakes in the equation that give the kernel's values.
+/// Returns the single mistakes in the equation that give the kernel's values.
 [[nodiscard]] std::vector<std::string> mistakes(const Resolved& r, const Family& family, const Batch& batch,
                                                 const std::vector<HeadDifference>& heads);
 
@@ -68,16 +70,17 @@ void find_wrong(HeadDifference& d, double state_tolerance);
 /// NaN. Values that are not finite do not count if they are a minority.
 [[nodiscard]] double constant_factor(const Matrix<double>& expected, const Matrix<double>& actual);
 
-/// "from the second chunk on: .. errors begin at token 64, the first of the second chunk" if chunks have
-/// `chunk` of the `tokens` and the first of the wrong ones (sorted) is in the second chunk; else empty. If
-/// only one chunk is wrong, its wrong tokens must reach its end.
+/// Returns "from the second chunk on: .. errors begin at token 64, the first of the second chunk" if chunks
+/// have `chunk` of the `tokens` tokens and the first wrong one (they are sorted) is in the second chunk; else
+/// an empty text. If only one chunk is wrong, its wrong tokens must reach its end.
 [[nodiscard]] std::string second_chunk_text(const std::vector<Index>& wrong, Index chunk, Index tokens);
 
-/// "only sequence 1 of 2", "every sequence but the first", "only from sequence 2 on": what the wrong ones of the sequences
-/// that have tokens are, both sorted; empty where it is all of them or none of these.
+/// Returns "only sequence 1 of 2", "every sequence but the first" or "only from sequence 2 on": which of the
+/// sequences with tokens are wrong. Both lists are sorted. Empty if all are wrong, or if none of these
+/// describes them.
 [[nodiscard]] std::string sequences_text(const std::vector<Index>& wrong, const std::vector<Index>& all);
 
-/// "0, 2..5 and 9"; at most four ranges.
+/// Formats sorted numbers as "0, 2..5 and 9", with at most four ranges.
 [[nodiscard]] std::string ranges_text(const std::vector<Index>& sorted);
 
 }  // namespace samestate

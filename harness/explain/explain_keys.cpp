@@ -21,7 +21,7 @@ namespace {
 
 bool power_of_two(std::int64_t n) { return n > 0 && std::has_single_bit(static_cast<std::uint64_t>(n)); }
 
-/// Values that fail, or that pass, the first few.
+/// Lists the first few values that fail, or with `wanted` false those that pass.
 std::string listed(const FailsWith& fails, bool wanted) {
   constexpr std::size_t kShown = 5;
   std::vector<std::string> some;
@@ -36,7 +36,8 @@ std::string listed(const FailsWith& fails, bool wanted) {
   return fmt::format("{}", fmt::join(some, ", "));
 }
 
-/// The largest value below `failing` that passes and the smallest above it; nothing where none does.
+/// Returns the largest value below `failing` that passes and the smallest above it that passes; nullopt if
+/// there is none.
 std::pair<std::optional<std::int64_t>, std::optional<std::int64_t>> passes_around(const FailsWith& fails,
                                                                                   std::int64_t failing) {
   std::optional<std::int64_t> below, above;
@@ -62,7 +63,8 @@ std::string rule_without_exception(std::string_view key, std::int64_t failing, c
   const std::string tried =
       fmt::format(": passes with {}={}, fails with {}", key, listed(fails, false), listed(fails, true));
   const auto failures = std::ranges::count_if(fails, [](const auto& x) { return x.second; });
-  // A bound on one side is the simplest rule; what lies between its ends is not known.
+  // A bound on one side is the simplest rule, although nothing is known about the values between its two
+  // ends.
   if (below && separates([&](std::int64_t n) { return n > *below; })) {
     for (const auto& [unit, name] : units) {
       if (*below == unit)
@@ -116,7 +118,8 @@ std::string rule_without_exception(std::string_view key, std::int64_t failing, c
 std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith& fails,
                     const std::vector<std::pair<std::int64_t, std::string>>& units) {
   std::string rule = rule_without_exception(key, failing, fails, units);
-  // Of one token, or one channel, much that is wrong elsewhere is right: nothing was carried, and there is nothing to mix.
+  // With one token or one channel, much that is wrong elsewhere is right: nothing is carried, and there is
+  // nothing to mix.
   const auto one = fails.find(1);
   if (!rule.starts_with("depends on ") || one == fails.end() || one->second) return rule;
   FailsWith others = fails;
@@ -129,8 +132,8 @@ std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith&
 
 namespace {
 
-/// Values of a size that tell rules apart, those that tell most first: its neighbours, the multiples around it, the powers
-/// of two, one.
+/// Returns values of a size that distinguish rules, the most telling first: its neighbours, the multiples
+/// around it, powers of two, and one.
 std::vector<std::int64_t> values_around(std::int64_t now,
                                         const std::vector<std::pair<std::int64_t, std::string>>& units) {
   std::vector<std::int64_t> out;
@@ -159,7 +162,8 @@ class Trials {
       : failing_(failing),
         table_(table),
         reruns_(reruns),
-        // A larger size is tried where it costs about as much: the case runs within the caller's patience.
+        // Larger sizes are tried as far as the case then costs about as much, so that it still runs within
+        // the caller's patience.
         most_(4.0 * size_of_case(Resolved(failing)) + 65536.0) {}
 
   KeyRules operator()() {
@@ -195,7 +199,7 @@ class Trials {
   }
 
  private:
-  /// Whether the case fails; nothing where it is no case, or is not judged, or no run is left.
+  /// Returns whether the case fails; nullopt if it is invalid, if it is not judged, or if no run is left.
   std::optional<bool> fails(const Case& c) {
     const std::optional<Resolved> r = resolved(c);
     if (!r || size_of_case(*r) > most_ || !reruns_.start()) return std::nullopt;
@@ -203,19 +207,19 @@ class Trials {
       const Verdict verdict = run_case(c, table_).judgement.verdict;
       if (verdict == Verdict::fail) return true;
       if (verdict == Verdict::pass) return false;
-    } catch (const Error&) {  // no kernel of the table does it
+    } catch (const Error&) {  // no kernel of the table runs the case
     }
     return std::nullopt;
   }
   [[nodiscard]] bool passes(const Case& c) { return fails(c) == std::optional(false); }
 
-  /// A size that is a parameter of the system.
+  /// Tries other values of a size that is a parameter of the system.
   void own_size(const Resolved& r, const CaseSize& of) {
     const std::int64_t unit = of.multiple_of.empty() ? 1 : size_in(failing_, of.multiple_of);
     std::vector<std::pair<std::int64_t, std::string>> multiples;
     if (unit > 1) multiples.emplace_back(unit, of.multiple_of);
     size(of.name, size_in(failing_, of.name), multiples, [&](Case& c, std::int64_t v) {
-      // What has to be a multiple of this one is as many times it as before.
+      // A size that must be a multiple of this one keeps its factor.
       for (const CaseSize& other : r.system->sizes) {
         if (other.multiple_of != of.name) continue;
         std::int64_t& follows = size_in(c, other.name);
@@ -242,7 +246,7 @@ class Trials {
     take(key, found, rule_of(key, now, found, units));
   }
 
-  /// Where the values that fail are all those above one that passes, the first of them; the same downwards.
+  /// If all values above a passing one fail, finds the first that fails; the same downwards.
   template <class Attempt>
   static void bisect(FailsWith& found, const Attempt& attempt) {
     const auto monotone = [&] {
@@ -259,7 +263,7 @@ class Trials {
     }
   }
 
-  /// Of packed sequences, the first so many alone.
+  /// Keeps only the first few sequences of a packed batch.
   void sequences() {
     const auto now = std::ssize(failing_.lengths);
     FailsWith found{{now, true}};
@@ -287,13 +291,13 @@ class Trials {
       ++tried;
       (*failed ? others : passes).emplace_back(regime->name);
     }
-    // In one of many it may be by what its data happen to be.
+    // If only one of many regimes passes, that may be because of its data.
     if (passes.size() >= 2 && others.empty())
       out_.rules.push_back(
           fmt::format("only with regime={}: passes with {}", failing_.regime, fmt::join(passes, ", ")));
   }
 
-  /// Keys that are neither sizes nor settings, at what shrinking puts in their place.
+  /// Replaces keys that are neither sizes nor settings by the values that shrinking would use.
   void others() {
     for (const Key& key : keys()) {
       if (key.setting || key.smaller == nullptr || key.name == "B" || key.print(failing_).empty()) continue;
@@ -306,7 +310,7 @@ class Trials {
     }
   }
 
-  /// Other forms that the same kernel runs.
+  /// Tries other forms that the same kernel runs.
   void forms(const Resolved& r) {
     const std::string kernel = table_.choose(r).named->name;
     std::vector<std::string_view> passing;
@@ -331,7 +335,7 @@ class Trials {
     if (passes(c)) out_.weak.push_back(fmt::format("passes without law={}, on the same data", failing_.law));
   }
 
-  /// A contract of fewer roundings, which allows less.
+  /// Tries a contract with fewer roundings, which allows smaller errors.
   void contracts() {
     Case c = failing_;
     c.contract = "fp32";
@@ -340,13 +344,13 @@ class Trials {
           fmt::format("passes with contract={}, and fails with contract={}", c.contract, failing_.contract));
   }
 
-  /// Other data of the same kind.
+  /// Tries other data of the same kind.
   void seeds() {
     constexpr std::uint64_t kSeeds = 6;
     std::uint64_t passed = 0, tried = 0;
     for (std::uint64_t i = 1; i <= kSeeds; ++i) {
       Case c = failing_;
-      c.seed += 3 * i;  // which has as many threads
+      c.seed += 3 * i;  // this seed chooses the same number of threads
       const std::optional<bool> failed = fails(c);
       if (!failed) continue;
       ++tried;
@@ -357,7 +361,7 @@ class Trials {
           fmt::format("on some data alone: {} of {} other seeds pass, all else the same", passed, tried));
   }
 
-  /// A threshold at one or two of something is true of much that is wrong with what is carried or shared.
+  /// A threshold at one or two is typical of anything that is wrong with what is carried or shared.
   void take(std::string_view key, const FailsWith& found, std::string rule) {
     if (rule.empty()) return;
     const bool from = rule.starts_with("only from ") || rule.find(" is larger than ") != rule.npos;
@@ -377,7 +381,8 @@ class Trials {
   Reruns& reruns_;
   double most_;
   KeyRules out_;
-  std::vector<std::string> bounds_;  ///< rules that name one end alone, behind those that are more telling
+  std::vector<std::string>
+      bounds_;  ///< rules with one end only, which come after those that are more telling
 };
 
 }  // namespace

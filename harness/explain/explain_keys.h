@@ -11,28 +11,30 @@
 
 namespace samestate {
 
-/// Values of one size of a case, each with whether the case fails with it.
+/// The values of one size of a case, and for each whether the case fails with it.
 using FailsWith = std::map<std::int64_t, bool>;
 
-/// The rule that separates the values that fail from those that pass, in words: "only where T is no multiple of 16 (chunk)",
-/// "only K = 1", "only where D is no power of two", "only from B = 2 on". `failing` is the value of the failure itself and
-/// `units` are sizes that it may be a multiple of, with their names. Where no rule separates them, the values themselves;
-/// empty where no value passes.
+/// Returns the rule that separates the values that fail from those that pass, in words: "only where T is no
+/// multiple of 16 (chunk)", "only K = 1", "only where D is no power of two", "only from B = 2 on". `failing`
+/// is the value in the failing case, and `units` are sizes of which it may be a multiple, with their names.
+/// If no rule separates the values, they are listed themselves; the text is empty if no value passes.
 [[nodiscard]] std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith& fails,
                                   const std::vector<std::pair<std::int64_t, std::string>>& units);
 
-/// What changing one key of a failing case shows, the most telling first.
+/// The findings about a failing case whose keys are changed one at a time, the most telling rules first.
 struct KeyRules {
-  /// Of sizes, of the regime, and of keys that plans leave at their defaults, each with the values that were tried.
+  /// Rules about sizes, about the regime, and about keys that plans leave at their defaults, each with the
+  /// values that were tried.
   std::vector<std::string> rules;
-  /// That only calls of several tokens, sequences or heads fail, that other seeds or the other forms, contracts and runs
-  /// without the law pass: true of many faults of the equation as well, so that it says less than what the values look like.
+  /// Rules that say less than what the values look like, because they are true of many faults of the equation
+  /// too: only calls with several tokens, sequences or heads fail; or other seeds, the other forms, contracts
+  /// and runs without the law pass.
   std::vector<std::string> weak;
 };
 
-/// Runs the failing case with one key changed at a time (T, sequences, chunk, prefill, heads, widths, sizes of the system,
-/// regime, form, law, contract, seed) and says which values make it pass. Each key has an equal part of the time that
-/// `reruns` leaves; the kernel runs in this process.
+/// Runs the failing case with one key changed at a time (T, sequences, chunk, prefill, heads, widths, sizes
+/// of the system, regime, form, law, contract, seed) and returns which values make it pass. Each key gets an
+/// equal part of the time that `reruns` leaves. The kernel runs in this process.
 [[nodiscard]] KeyRules keys_that_matter(const Case& failing, const KernelTable& table, Reruns& reruns);
 
 }  // namespace samestate

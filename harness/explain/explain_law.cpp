@@ -77,8 +77,8 @@ struct Seen {
   Index place = -1;   ///< LawComparison::place
   bool edge = false;  ///< true for a cut with nothing on one side
 
-  /// A difference in o is more telling than one only in the state, and a cut within the tokens more than one
-  /// at an end.
+  /// A difference in o is more telling than one in the state only, and a cut between tokens is more telling
+  /// than one at an end.
   [[nodiscard]] bool less_than(const Seen& other) const {
     if (const bool mine = worst > 0 && !edge, theirs = other.worst > 0 && !other.edge; mine != theirs)
       return theirs;
@@ -164,7 +164,7 @@ void exchanged(const Seen& seen, std::vector<std::string>& out) {
       if (&e == &d || e.o.rows() != d.o.rows() || e.state.rows() != d.state.rows()) return false;
       return (d.o - e.exact.o).norm() + (d.state - e.exact.state).norm() <= (1.0 - kExplainedShare) * whole;
     });
-    if (other == seen.heads.end()) return;  // this does not explain everything that is wrong
+    if (other == seen.heads.end()) return;  // the exchange would not explain everything that is wrong
     if (++count > 4) continue;
     text += fmt::format("{}sequence {}, head {} has that of sequence {}, head {}", text.empty() ? "" : "; ",
                         d.sequence, d.head, other->sequence, other->head);

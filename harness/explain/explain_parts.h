@@ -7,7 +7,7 @@
 #include "harness/explain/explain_head.h"
 #include "oracles/systems/last_axis.h"
 
-/// Parts of explain() that all kinds of systems share.
+/// The parts of explain() that all kinds of systems share.
 namespace samestate {
 
 /// Adds the values of a row around its worst column, a position on the last axis.

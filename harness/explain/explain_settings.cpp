@@ -13,7 +13,8 @@
 namespace samestate {
 namespace {
 
-/// Runs of a line before it is taken for one that always does the same: of a failure in half of the runs 1 of 32 is.
+/// How often a line is run before it counts as always doing the same. A failure that occurs in half of the
+/// runs is missed once in 32.
 constexpr int kRuns = 5;
 
 bool same_bits(const Trace& a, const Trace& b) {
@@ -25,17 +26,17 @@ bool same_bits(const Trace& a, const Trace& b) {
   });
 }
 
-/// Runs of a line whose verdicts are not all alike, until a rule in their order is looked for.
+/// How often a line is run whose verdicts are not all alike, before a rule in their order is looked for.
 constexpr int kRunsForOrder = 12;
 
-/// What became of runs of one line.
+/// The results of several runs of one line.
 struct Repeats {
   int runs = 0;
   int failed = 0;
   int passed = 0;
-  bool differs = false;  ///< outputs of two of them, in bits
+  bool differs = false;  ///< true if the outputs of two runs differ in any bit
   std::vector<bool> fails;
-  std::string reason;  ///< of the first that failed
+  std::string reason;  ///< the reason of the first run that failed
   Trace first;
 
   void run(const Case& c, const KernelTable& table) {
@@ -45,7 +46,7 @@ struct Repeats {
     passed += j.verdict == Verdict::pass ? 1 : 0;
     fails.push_back(j.verdict == Verdict::fail);
     if (j.verdict == Verdict::fail && reason.empty()) reason = j.reason;
-    // A run that was ended, as by a write outside of a tensor, leaves no outputs.
+    // A run that was ended early, for example by a write outside of a tensor, leaves no outputs.
     if (first.outputs.empty()) {
       first = std::move(trace);
     } else if (!trace.outputs.empty()) {
@@ -58,8 +59,8 @@ struct Repeats {
                        differs ? "their outputs differ bitwise" : "their outputs are the same bit for bit");
   }
 
-  /// The rule of the order in which runs failed, as of a kernel that counts its calls or keeps what the first one left;
-  /// empty where there is none.
+  /// Returns the rule in the order in which runs failed, as a kernel shows it that counts its calls or keeps
+  /// what the first one left; empty if there is none.
   [[nodiscard]] std::string order() const {
     const auto count = std::ssize(fails);
     if (count < kRunsForOrder || failed == 0 || failed == runs) return "";
@@ -90,17 +91,18 @@ struct Repeats {
   }
 };
 
-/// Runs the case until `runs` are made, or no more may be.
+/// Runs the case until `runs` runs are made, or until no more are allowed.
 void repeat(Repeats& out, const Case& c, const KernelTable& table, int runs, Reruns& reruns) {
   while (out.runs < runs && reruns.start()) out.run(c, table);
 }
 
-/// The case, again and again. Nothing where it is no case, or ends a run before all are made.
+/// Runs the case several times. The result is empty if the case is invalid, or if a run ends before all are
+/// made.
 Repeats repeated(const Case& c, const KernelTable& table, int runs, Reruns& reruns) {
   Repeats out;
   try {
     repeat(out, c, table, runs, reruns);
-  } catch (const Error&) {  // no case without this setting
+  } catch (const Error&) {  // the case is not valid without this setting
     return {};
   }
   return out;
@@ -110,7 +112,7 @@ Repeats repeated(const Case& c, const KernelTable& table, int runs, Reruns& reru
 
 namespace {
 
-/// How a failure that does not come each time is told.
+/// Describes a failure that does not occur in every run.
 std::string told_of_runs(const Repeats& runs, const std::string& with) {
   if (const std::string order = runs.order(); !order.empty())
     return fmt::format("{}: the same line{} {} ({} of {} failed)", kByCount,
@@ -122,14 +124,14 @@ std::string told_of_runs(const Repeats& runs, const std::string& with) {
                      with.empty() ? "of the same line" : "with " + with, runs.text());
 }
 
-/// A seed that chooses one thread, where that alone makes the case pass.
+/// Names the number of threads, which the seed chooses, if one thread alone makes the case pass.
 std::string threads_text(const Case& failing, const KernelTable& table, Reruns& reruns) {
   const int threads = threads_of(failing);
   if (threads == 1) return "";
   constexpr std::uint64_t kSeeds = 4;
   for (std::uint64_t i = 0; i < kSeeds; ++i) {
     Case c = failing;
-    c.seed = 3 * i;  // of one thread
+    c.seed = 3 * i;  // a seed that chooses one thread
     if (!reruns.start() || run_case(c, table).judgement.verdict != Verdict::pass || !reruns.start() ||
         run_case(c, table, threads).judgement.verdict != Verdict::fail)
       return "";
@@ -149,14 +151,14 @@ std::vector<SettingRule> settings_that_matter(const Case& failing, const KernelT
   }
   std::vector<SettingRule> out;
   for (const Key& key : keys()) {
-    // Other data are another case (keys_that_matter).
+    // Keys that change the data are handled by keys_that_matter.
     if (!key.setting || key.name == "regime" || key.name == "seed" || key.print(failing).empty() ||
         key.smaller == nullptr)
       continue;
     for (const Case& without : key.smaller(failing)) {
       if (!key.print(without).empty() || repeated(without, table, 1, reruns).passed == 0) continue;
       Repeats others = repeated(without, table, kRuns, reruns);
-      if (others.runs == 0) continue;  // no run was left to see whether it always passes
+      if (others.runs == 0) continue;  // no run was left to check that it always passes
       if (others.passed < others.runs) {
         repeat(others, without, table, kRunsForOrder, reruns);
         return {{told_of_runs(others, fmt::format("{}={}", key.name, key.value(without)))}};

@@ -76,9 +76,9 @@ Index without_shared_gaps(TensorLawPair& pair) {
 /// An output of a sequence in which two runs differ.
 struct Parting {
   const TensorLawPair* pair = nullptr;
-  TensorDifference of;  ///< of the second run from the first, in the rows that are compared
+  TensorDifference of;  ///< how the second run differs from the first, in the rows that are compared
   Index tokens = 0;     ///< number of tokens to which its rows belong; 0 for none
-  bool first_wrong = false, second_wrong = false;  ///< compared with the equations
+  bool first_wrong = false, second_wrong = false;  ///< in comparison with the equations
 
   [[nodiscard]] Index token_of(Index row) const { return row / (pair->first.values.rows() / tokens); }
 };

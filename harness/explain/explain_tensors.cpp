@@ -104,7 +104,7 @@ void rearranged(const Case& c, Index tokens, Index each, const Matrix<double>& e
     const Index width = right.cols() / n;
     if (const std::string text = exchanged(right, now, n); !text.empty()) {
       say(fmt::format("of the {} {} of a token, {}", n, n == each ? "rows (heads)" : "blocks", text));
-      return;  // finer blocks say nothing more
+      return;  // finer blocks would not say more
     }
     if (width < 2) continue;
     Matrix<double> woven(right.rows(), right.cols());
@@ -155,7 +155,7 @@ std::vector<std::string> tensor_places(const Resolved& r, const TensorDifference
 std::vector<std::string> tensor_heads(const TensorSpec& spec, const TensorDifference& d) {
   const Extents& shape = spec.shape;
   if (shape.size() < 3) return {};
-  // [T, H, d]; [H, dk, dv], [P, H, dk, dv]
+  // The shapes are [T, H, d] or, for states, [H, dk, dv] and [P, H, dk, dv].
   const bool state = spec.axis == Axis::state;
   const std::size_t at = state ? shape.size() - 3 : shape.size() - 2;
   const Index heads = shape[at];
@@ -262,7 +262,7 @@ std::vector<std::string> all_places(const Resolved& r, const Signature& signatur
   return out;
 }
 
-/// "S: the right values times 0.999" of each output that one factor explains in all sequences together.
+/// Returns "S: the right values times 0.999" for each output that a single factor explains in all sequences.
 std::vector<std::string> tensor_factors(const std::vector<OperatorOracle>& oracles,
                                         const std::vector<Tensors<double>>& outputs) {
   std::vector<std::string> out;
@@ -308,7 +308,7 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
       found.push_back(std::move(d));
     }
   }
-  if (found.empty()) {  // each element is within its tolerance, and together they are too far off
+  if (found.empty()) {  // each element is within its tolerance, but together they are too far off
     out.patterns = tensor_factors(oracles, outputs);
     return out;
   }
@@ -327,7 +327,8 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
   const Matrix<double>& actual = get(outputs[static_cast<std::size_t>(worst.sequence)], worst.name);
   const Index tokens = of_tokens(worst) ? tokens_of(c, worst.sequence) : 0;
   out.patterns = tensor_values(c, worst, tokens, exact, actual);
-  // The outputs of one sequence: a factor on a state is more telling than where it shows.
+  // Other outputs of the same sequence are tested for a constant factor too, because a factor on a state says
+  // more than the places where it shows.
   for (const TensorDifference& d : found) {
     if (d.sequence != worst.sequence || d.name == worst.name) continue;
     const double factor = constant_factor(get(oracle.exact, d.name),

@@ -9,7 +9,7 @@
 #include "harness/systems/tensor_system.h"
 #include "oracles/systems/last_axis.h"
 
-/// Parts of explain() for systems of named tensors.
+/// The parts of explain() for systems of named tensors.
 namespace samestate {
 
 /// One output of one sequence of a run next to its expected values, or next to those of another run.
@@ -26,7 +26,8 @@ struct TensorDifference {
   Index worst_row = 0;
 };
 
-/// The difference of what is outside the tolerance; elements without a finite tolerance are left out.
+/// Returns the difference between values that are outside the tolerance; elements without a finite tolerance
+/// are left out.
 [[nodiscard]] TensorDifference difference_of(const std::string& name, Index b, const Matrix<double>& exact,
                                              const Matrix<double>& tolerance, const Matrix<double>& actual);
 
@@ -34,11 +35,11 @@ struct TensorDifference {
 [[nodiscard]] bool explained(const Matrix<double>& actual, const Matrix<double>& exact,
                              const Matrix<double>& other);
 
-/// "token 16", or "row 16 (token 8, its row 0)" if a token has several rows; `tokens` is 0 if the rows do not
-/// belong to tokens.
+/// Returns "token 16", or "row 16 (token 8, its row 0)" if a token has several rows. `tokens` is 0 if the
+/// rows do not belong to tokens.
 [[nodiscard]] std::string row_text(Index row, Index rows, Index tokens);
 
-/// The patterns in the values of an output; `tokens` is 0 if its rows do not belong to tokens.
+/// Returns the patterns in the values of an output. `tokens` is 0 if its rows do not belong to tokens.
 [[nodiscard]] std::vector<std::string> tensor_values(const Case& c, const TensorDifference& d, Index tokens,
                                                      const Matrix<double>& exact,
                                                      const Matrix<double>& actual);

@@ -284,7 +284,7 @@ class Evaluation {
   const Family& family_;
   const Reading& r_;
   Returned out_;
-  std::vector<State> carried_;  ///< by head: what the previous sequence left
+  std::vector<State> carried_;  ///< by head, the state that the previous sequence left
 };
 
 }  // namespace

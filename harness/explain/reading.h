@@ -29,7 +29,7 @@ struct Reading {
   Place place = Place::
       before;  ///< for the decay; undecayed: the delta is taken against the state before the decay; early: o
                ///< is read before the write
-  bool delta = true;  ///< what the state holds for the key is subtracted
+  bool delta = true;  ///< true if the state's value for the key is subtracted
   Scale scale = Scale::given;
   Norm norm = Norm::asked;
   Strength beta = Strength::beta;

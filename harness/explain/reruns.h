@@ -7,8 +7,9 @@
 
 namespace samestate {
 
-/// The runs that an explanation may make of a failing case and of cases beside it: bounded in number and in time, so that
-/// an explanation ends whatever a kernel takes. A run that was started in time may end later.
+/// The runs that an explanation may make of a failing case and of similar cases. Their number and time are
+/// bounded, so that an explanation ends however slow a kernel is. A run that was started in time may end
+/// later.
 class Reruns {
  public:
   static constexpr int kMost = 256;
@@ -17,7 +18,7 @@ class Reruns {
   explicit Reruns(double seconds, int most = kMost)
       : most_(most), seconds_(seconds), end_(begin_ + lasting(seconds)), slice_(end_) {}
 
-  /// Counts one more run. Returns false, and notes that something was left out, where none may be started.
+  /// Counts one more run. Returns false, and notes that something was left out, if none may be started.
   [[nodiscard]] bool start() {
     if (runs_ == most_ || Clock::now() >= slice_) {
       cut_ = true;

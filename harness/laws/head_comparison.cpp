@@ -87,7 +87,7 @@ bool overflowed_as_expected(const HeadRun& r) {
 Judgement nothing_to_compare() {
   Judgement j;
   j.gate = "range";
-  j.reason = "overflow is expected: nothing can be compared";
+  j.reason = "overflow is expected, so nothing can be compared";
   return j;
 }
 

@@ -15,7 +15,8 @@
 namespace samestate::laws_detail {
 namespace {
 
-/// Cuts worth trying: all of them for a short sequence, else the ends, the chunk's edges and the middle.
+/// Returns cuts worth trying: all of them for a short sequence, else those at the ends, at the chunk's edges
+/// and in the middle.
 std::vector<Index> cuts_of(Index tokens, Index chunk) {
   std::set<Index> cuts;
   if (tokens <= 12) {
@@ -67,7 +68,8 @@ Judgement split_anywhere(const LawSubject& s) {
     const Run two = run(s, s.batch, split(s.batch.shape.T, s.chunk, cut, s.ranks));
     worst.compares(
         "all tokens in one call", &one,
-        fmt::format("cut before token {}, the second call from the state that the first left", cut), &two);
+        fmt::format("cut before token {}, with the second call from the state that the first left", cut),
+        &two);
     worst.about(LawComparison::Change::calls, cut);
     agree_everywhere(worst, s, heads, two);
   }
@@ -143,9 +145,9 @@ Judgement head_permutation(const LawSubject& s) {
 
 namespace {
 
-/// x = first + second, exactly in every input format, along a checkerboard of halves and wholes. The halves
-/// make the parts overlap: on disjoint ones even a cut-off applied element by element is linear. The wholes
-/// make them differ, along tokens as along channels.
+/// Splits x into first + second, exactly in every input format, along a checkerboard of halves and wholes.
+/// The halves make the parts overlap, because on disjoint parts even a cut-off applied element by element is
+/// linear. The wholes make the parts differ, along tokens as well as along channels.
 void split_in_two(const std::vector<float>& x, std::int64_t width, std::vector<float>& first,
                   std::vector<float>& second) {
   const auto columns = static_cast<std::size_t>(width);
@@ -199,7 +201,7 @@ Judgement packing(const LawSubject& s) {
       agree(worst, head_of(s, plain, n, h), 0, head_of(s, packed, 2 * n + 1, h), 0, shape.T, true, n, h);
     }
   }
-  // An empty sequence passes its initial state on, bit for bit.
+  // An empty sequence passes on its initial state bit for bit.
   worst.compares("the initial state of the empty sequence in front", nullptr, "its final state", nullptr);
   for (std::int64_t h = 0; h < shape.Hv && worst.trace() != nullptr; ++h) {
     const HeadRun out = head_of(s, packed, 0, h);

@@ -2,7 +2,8 @@
 
 #include "harness/run/law_subject.h"
 
-/// The laws of the recurrent family, each on a case that has what its row of the table asks for (harness/laws/laws.cpp).
+/// The laws of the recurrent family. Each gets a case that has what its row of the table asks for
+/// (harness/laws/laws.cpp).
 namespace samestate::laws_detail {
 
 /// EQ-02, EQ-04, EQ-07, EQ-09: the chunked form, with another chunk, over any ranks, and the recurrent form
@@ -15,10 +16,10 @@ namespace samestate::laws_detail {
 /// P-07: outputs before t do not depend on tokens from t on. The whole future is changed: v, g and beta.
 [[nodiscard]] Judgement causality(const LawSubject& s);
 
-/// P-08: the rows of a batch are independent.
+/// P-08: The rows of a batch are independent.
 [[nodiscard]] Judgement batch_permutation(const LawSubject& s);
 
-/// P-11: so are the heads; key heads move with the value heads that they serve.
+/// P-11: The heads are independent too; key heads move with the value heads that they serve.
 [[nodiscard]] Judgement head_permutation(const LawSubject& s);
 
 /// P-18: o and S are linear in (v, S_0).

@@ -25,7 +25,7 @@ struct HeadSlot {
                             ///< and rounded too
 };
 
-/// Dense batches of one row each, end to end as one packed batch.
+/// Joins dense batches of one row each into one packed batch.
 Batch packed_from(const std::vector<Batch>& parts) {
   Batch all = parts.front();
   all.shape.offsets = {0, all.shape.T};
@@ -99,7 +99,7 @@ class HeadServer {
     return static_cast<std::size_t>(shape.Hv * shape.dk * shape.dv);
   }
 
-  /// The next `count` tokens of slot n from its state, and `padding` tokens that do nothing.
+  /// Returns the next `count` tokens of slot n from its state, and `padding` tokens that do nothing.
   [[nodiscard]] Batch next(std::size_t n, std::int64_t count, std::int64_t padding = 0) const {
     const HeadSlot& slot = slots_[n];
     const std::int64_t T = s_.batch.shape.T;
@@ -156,7 +156,7 @@ class HeadServer {
     take(n, std::move(part), out, 0, count, 0, path.front());
   }
 
-  /// One token of every open slot, in one batch, in the form that decodes.
+  /// Runs one token of every open slot in one batch, in the form that decodes.
   void decode(const std::vector<std::size_t>& open) {
     std::vector<std::string> words;
     for (std::size_t n : open) words.push_back(fmt::format("slot {} {}", n, tokens_text(n, 1)));
@@ -183,7 +183,7 @@ class HeadServer {
     }
   }
 
-  /// Several slots, each with its own number of tokens, in one packed call.
+  /// Runs several slots, each with its own number of tokens, in one packed call.
   void pack(const std::vector<std::size_t>& open) {
     std::vector<Batch> parts;
     std::vector<std::int64_t> counts;
@@ -206,7 +206,7 @@ class HeadServer {
     }
   }
 
-  /// A fork of slot n runs ahead on tokens that are then rejected; the slot itself must not be affected.
+  /// Lets a fork of slot n run ahead on tokens that are then rejected, which must not affect the slot itself.
   void speculate(std::size_t n) {
     const HeadSlot before = slots_[n];
     forked_ = true;
@@ -222,7 +222,7 @@ class HeadServer {
     say(fmt::format("slot {}: freed, its request begins again", n));
   }
 
-  /// The slot's whole history, as one run with the calls that it consisted of.
+  /// Returns the slot's whole history, as one run with the calls of which it consisted.
   [[nodiscard]] Run history_of(std::size_t n) const {
     const HeadSlot& slot = slots_[n];
     Batch told = packed_from(slot.said);
@@ -240,7 +240,7 @@ class HeadServer {
     }
   }
 
-  /// The same after a call, for the trace: the first call that left something wrong ends the program.
+  /// Does the same after a call, for the trace; the first call that left something wrong ends the program.
   void look(std::size_t n) {
     const Run history = history_of(n);
     std::vector<LawPair> pairs;

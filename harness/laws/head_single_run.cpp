@@ -64,8 +64,9 @@ Judgement no_op(const LawSubject& s) {
 
 namespace {
 
-/// ||S_t||_F <= a_t ||S_{t-1}||_F + beta_t ||k_t|| ||v_t||, valid for 0 <= beta ||k||^2 <= 2, because then
-/// ||I - beta k k^T|| <= 1 (P-16). Without the delta rule the first factor is 1 anyway and beta is 1.
+/// The bound ||S_t||_F <= a_t ||S_{t-1}||_F + beta_t ||k_t|| ||v_t|| holds for 0 <= beta ||k||^2 <= 2,
+/// because then ||I - beta k k^T|| <= 1 (P-16). Without the delta rule the first factor is 1 anyway, and beta
+/// is 1.
 Vector<double> state_norm_bound(const Sequence<double>& x, bool delta) {
   Vector<double> bound(x.tokens());
   double norm = x.initial_state.norm();
@@ -80,7 +81,8 @@ Vector<double> state_norm_bound(const Sequence<double>& x, bool delta) {
 
 }  // namespace
 
-// P-16, P-17: the state cannot outgrow what was written, nor an output what the state holds.
+// P-16, P-17: The state cannot outgrow what was written, and an output cannot outgrow what the state
+// contains.
 Judgement norm_bounds(const LawSubject& s) {
   Worst worst(s);
   const Run all = run_whole(s, s.batch);
@@ -108,7 +110,7 @@ Judgement norm_bounds(const LawSubject& s) {
       Judgement j;
       j.rows = x.tokens();
       j.verdict = Verdict::pass;
-      // The excess over the exact inequality, in units of what rounding may add.
+      // Compares the excess over the exact inequality with what rounding may add.
       const auto hold = [&](double value, double limit, double tolerance, Index token, const char* what) {
         const double excess = value - limit;
         const double r = excess <= 0     ? 0.0

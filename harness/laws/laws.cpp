@@ -20,18 +20,19 @@ namespace heads = laws_detail;
 namespace tensors = tensor_laws_detail;
 
 constexpr LeastOfLaw kTwoTokens{"T", 2, "fewer than two tokens"};
-constexpr LeastOfLaw kTwoRows{"B", 2, "B=1: nothing to permute"};
-constexpr LeastOfLaw kTwoRequests{"B", 2, "B=1: no request beside another"};
-constexpr LeastOfLaw kTwoKeyHeads{"Hk", 2, "Hk=1: nothing to permute"};
+constexpr LeastOfLaw kTwoRows{"B", 2, "B=1, so there is nothing to permute"};
+constexpr LeastOfLaw kTwoRequests{"B", 2, "B=1, so no request has a neighbour"};
+constexpr LeastOfLaw kTwoKeyHeads{"Hk", 2, "Hk=1, so there is nothing to permute"};
 constexpr LeastOfLaw kOneToken{"T", 1, "no tokens"};
-constexpr LeastOfLaw kTwoSlots{"P", 2, "one slot: no row that the request does not own"};
-constexpr std::string_view kNothingToPack = "nothing to pack: fewer than two sequences of two tokens";
+constexpr LeastOfLaw kTwoSlots{"P", 2, "there is only one slot, so the request owns every row"};
+constexpr std::string_view kNothingToPack =
+    "there is nothing to pack: fewer than two sequences have two tokens";
 constexpr LeastOfLaw kTwoToPack{"B", 2, kNothingToPack}, kTwoTokensToPack{"T", 2, kNothingToPack};
 
 constexpr std::array kRows = {
     Law{.name = "path_equivalence",
         .ids = "EQ-01 EQ-02 EQ-04 EQ-07 EQ-09",
-        .says = "chunks of any length, any division among ranks and single tokens give the same",
+        .says = "chunks of any length, any division among ranks and single tokens give the same results",
         .needs = chunks,
         .on_heads = {heads::path_equivalence, {kTwoTokens}},
         .calls = Law::Calls::both},
@@ -43,7 +44,8 @@ constexpr std::array kRows = {
         .on_heads = {heads::split_anywhere, {kTwoTokens}},
         .on_tensors = {tensors::split, {kTwoTokens}},
         .resumes = true,
-        // A call that continues with more tokens than a tile has; the other lengths come from the law itself.
+        // This is a call that continues with more tokens than a tile has; the other lengths come from the law
+        // itself.
         .planned = {"B=2 T=200 law=split"}},
     Law{.name = "causality",
         .ids = "P-07",
@@ -53,12 +55,12 @@ constexpr std::array kRows = {
         .on_tensors = {tensors::causality, {kTwoTokens}}},
     Law{.name = "batch_permutation",
         .ids = "P-08",
-        .says = "rows of a batch do not meet",
+        .says = "rows of a batch do not affect each other",
         .on_heads = {heads::batch_permutation, {kTwoRows, kTwoTokens}},
         .on_tensors = {tensors::batch_permutation, {kTwoRows}}},
     Law{.name = "head_permutation",
         .ids = "P-11",
-        .says = "heads do not meet, and value heads follow their key head",
+        .says = "heads do not affect each other, and value heads follow their key head",
         .needs = key_heads,
         .on_heads = {heads::head_permutation, {kTwoKeyHeads, kTwoTokens}}},
     Law{.name = "linearity",
@@ -68,18 +70,18 @@ constexpr std::array kRows = {
         .on_heads = {heads::linearity, {kTwoTokens}}},
     Law{.name = "no_op",
         .ids = "P-04 P-05",
-        .says = "tokens of zeros without decay leave the state bit for bit and read nothing",
+        .says = "tokens of zeros without decay leave the state unchanged bit for bit and read nothing",
         .needs = linear | carries,
         .on_heads = {heads::no_op, {kTwoTokens}},
         .initial_state = true},
     Law{.name = "packing",
         .ids = "M27 M37",
-        .says = "packed sequences give the same as each alone, and an empty one hands its state on",
+        .says = "packed sequences give the same as each alone, and an empty one passes on its state",
         .needs = packs | carries,
         .on_heads = {heads::packing, {kTwoTokens}}},
     Law{.name = "reset",
         .ids = "M25 M26",
-        .says = "a request from a reset state or cache does not know of the one before it",
+        .says = "a request that starts from a reset state or cache does not depend on the one before it",
         .needs = carries,
         .on_tensors = {tensors::reset, {kTwoTokens}},
         .resumes = true},
@@ -100,7 +102,7 @@ constexpr std::array kRows = {
         .on_heads = {heads::reset, {kTwoTokens}}},
     Law{.name = "norm_bounds",
         .ids = "P-16 P-17",
-        .says = "the state and the outputs stay within what was written",
+        .says = "the norms of the state and of the outputs stay within what was written",
         .needs = linear,
         .on_heads = {heads::norm_bounds, {kOneToken}}},
     Law{.name = "recall",
@@ -110,11 +112,11 @@ constexpr std::array kRows = {
         .on_heads = {heads::recall, {kTwoTokens}}},
     Law{.name = "pool",
         .ids = "M25 M29",
-        .says = "rows of a pool that are not the slot's stay bit for bit and are not read, and another slot "
+        .says = "rows of a pool that are not the slot's stay unchanged and are not read, and another slot "
                 "gives the same",
         .needs = slots,
         .on_tensors = {tensors::pool, {kTwoSlots}},
-        // A pool as in serving: one token per request, and states of models' widths.
+        // These are pools as in serving: one token per request, and states with models' widths.
         .planned = {"B=2 T=1 law=pool", "T=1 dk=128 dv=128 law=pool", "T=3 dk=64 law=pool"}},
     Law{.name = "packing",
         .ids = "M27 M37",
@@ -198,7 +200,8 @@ Judgement judge_law(const Law& law, const LawSubject& subject) {
     return key == "B" ? shape.B : key == "Hk" ? shape.Hk : shape.T;
   });
   if (!why.empty()) return law_says_nothing(std::string(why));
-  if (!shape.offsets.empty()) return law_says_nothing("a packed batch: the law is tried on dense ones");
+  if (!shape.offsets.empty())
+    return law_says_nothing("the batch is packed, but the law is tried on dense batches");
   Judgement j = law.on_heads.judge(subject);
   if (j.gate.empty()) j.gate = "law";
   return j;

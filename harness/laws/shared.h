@@ -8,10 +8,10 @@
 
 #include "oracles/verdict.h"
 
-/// What laws of both kinds of calls have in common.
+/// The definitions that the laws of both kinds of calls share.
 namespace samestate {
 
-/// Requests that the law `serving` may begin again.
+/// How many requests the law `serving` may begin again.
 inline constexpr int kRestarts = 2;
 
 /// The first value of fnv_of: FNV-1a over data, so that the same data are served by the same program.
@@ -21,7 +21,7 @@ inline constexpr std::uint64_t kNoData = 0xcbf29ce484222325U;
   return hash;
 }
 
-/// The judgement of a law that says nothing of a case, for the reason given.
+/// Returns the judgement of a law that says nothing about a case, for the reason given.
 [[nodiscard]] inline Judgement law_says_nothing(std::string reason) {
   Judgement j;
   j.gate = "law";
@@ -29,10 +29,11 @@ inline constexpr std::uint64_t kNoData = 0xcbf29ce484222325U;
   return j;
 }
 
-/// Why causality says nothing of a run.
+/// The reason why causality says nothing about a run.
 inline constexpr const char* kFutureIdle = "the changed future changed nothing at all";
 
-/// The judgement, vacuous where what the law changes had no effect, so that it would pass whatever the kernel does.
+/// Returns the judgement, made vacuous if what the law changes had no effect, because then it would pass
+/// whatever the kernel does.
 [[nodiscard]] inline Judgement if_effective(Judgement j, bool effect, const char* otherwise) {
   if (effect || j.verdict != Verdict::pass) return j;
   j.verdict = Verdict::vacuous;

@@ -66,8 +66,8 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
     }
     squares_ += squares;
     bounds_ += bounds;
-    // Without rounding points, wide bounds pass no difference as large as a fault of kWideTolerance causes
-    // (in_doubt.h).
+    // Without rounding points, wide bounds may not let a difference pass that is as large as a fault of
+    // kWideTolerance causes (in_doubt.h).
     const double size = std::sqrt(squares / static_cast<double>(std::max<Index>(x.cols(), 1)));
     const bool hides = !points && bounds > kWideTolerance * kWideTolerance * squares &&
                        largest > std::max(kLargeShare * kWideTolerance * size, kLeastError);
@@ -79,7 +79,7 @@ Judgement Comparison::take(const std::string& what) {
   worst_.gate = "law";
   worst_.rows = compared_;
   if (compared_ == 0) {
-    worst_.reason = "nothing was compared: no element has a finite bound";
+    worst_.reason = "nothing was compared, because no element has a finite bound";
   } else if (worst_.ratio > 1.0) {
     worst_.verdict = Verdict::fail;
     worst_.reason = fmt::format("output {}: {}", where_, what);

@@ -8,9 +8,10 @@
 #include "harness/run/law_subject.h"
 #include "harness/systems/tensor_system.h"
 
-/// The laws of systems of named tensors, each on a case that has what its row of the table asks for (harness/laws/laws.cpp),
-/// and what they compare: runs of one kernel of named tensors, within the sum of their running errors; under a contract that keeps
-/// 16 bit, where these say nothing, within that of the errors of drawn roundings.
+/// The laws of systems of named tensors, each on a case that has what its row of the table asks for
+/// (harness/laws/laws.cpp), and their comparison. They compare runs of one kernel within the sum of their
+/// running errors, or, under a contract that keeps 16 bits, where running errors say nothing, within the sum
+/// of the errors of drawn roundings.
 namespace samestate::tensor_laws_detail {
 
 using Change = TensorLawComparison::Change;
@@ -31,7 +32,7 @@ class Comparison {
   /// Compares the rows [0, rows) of an output of sequence b in the two runs, within the sum of their
   /// tolerances.
   void add(Index b, const std::string& name, Index rows, const Side& first, const Side& second);
-  /// The combined judgement; `what` says in words what was compared.
+  /// Returns the combined judgement; `what` says in words what was compared.
   [[nodiscard]] Judgement take(const std::string& what);
 
  private:
@@ -39,7 +40,7 @@ class Comparison {
   Judgement worst_;
   std::int64_t compared_ = 0;
   std::int64_t not_finite_ = 0;  ///< elements that are finite in neither run
-  Judgement first_not_finite_;   ///< the first of them
+  Judgement first_not_finite_;   ///< the first comparison with such an element
   std::string where_not_finite_;
   double squares_ = 0.0, bounds_ = 0.0;
   std::string where_;
@@ -48,15 +49,15 @@ class Comparison {
                ///< not small
 };
 
-/// The oracle of sequence b, evaluated in calls that end at `cuts`.
+/// Returns the oracle of sequence b, evaluated in calls that end at `cuts`.
 [[nodiscard]] OperatorOracle oracle_of(const TensorSubject& s, const std::vector<CaseTensor>& inputs, Index b,
                                        const std::vector<Index>& cuts);
-/// The oracles of all sequences of the batch, for a run with which several others are compared.
+/// Returns the oracles of all sequences of the batch, for a run that is compared with several others.
 [[nodiscard]] std::vector<OperatorOracle> oracles_of(const TensorSubject& s,
                                                      const std::vector<CaseTensor>& inputs,
                                                      const std::vector<Index>& cuts);
 
-/// The case with B sequences of T tokens.
+/// Returns the case with B sequences of T tokens.
 [[nodiscard]] Resolved resized(const Resolved& r, std::int64_t B, std::int64_t T);
 
 /// EQ-03, P-09: cutting anywhere and carrying the states gives the same as one pass.

@@ -15,8 +15,8 @@
 namespace samestate::tensor_laws_detail {
 namespace {
 
-/// What the rows without an owner hold in the second run: values that survive a copy but not arithmetic.
-/// Among them is a number of every format that no actual state has.
+/// The values that rows without an owner have in the second run. They survive a copy but not arithmetic, and
+/// each format has at least one among them that no actual state has.
 constexpr float kNobodys[] = {1024.0F,
                               -0.0F,
                               std::numeric_limits<float>::denorm_min(),
@@ -28,7 +28,7 @@ constexpr float kNobodys[] = {1024.0F,
 /// The rows of a pool that a request owns.
 struct Owned {
   Index slots = 0;
-  Index slot = -1;  ///< the request has none
+  Index slot = -1;  ///< -1 if the request has none
 
   [[nodiscard]] bool has(Index row, Index rows) const { return slot >= 0 && row / (rows / slots) == slot; }
 };
@@ -43,8 +43,8 @@ Owned owned_by(const std::vector<CaseTensor>& inputs, Index b) {
   return {slot.spec.slots, std::lround(slot.data[static_cast<std::size_t>(b)])};
 }
 
-/// Moves every request to the next slot, the last one's to the first, together with its rows; the other rows
-/// belong to nobody.
+/// Moves every request and its rows to the next slot, and the last one's to the first; the other rows then
+/// belong to no request.
 std::vector<CaseTensor> in_the_next_slot(std::vector<CaseTensor> inputs, Index batch) {
   const std::vector<CaseTensor> before = inputs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -75,7 +75,7 @@ Matrix<double> only(Matrix<double> x, const Takes& takes) {
   return x;
 }
 
-/// Returns a pool's rows in the slots of the first run.
+/// Returns a pool's rows in the order of the slots of the first run.
 Matrix<double> turned_back(const Matrix<double>& pool, Index slots) {
   const Index each = pool.rows() / slots;
   Matrix<double> x(pool.rows(), pool.cols());
@@ -83,8 +83,8 @@ Matrix<double> turned_back(const Matrix<double>& pool, Index slots) {
   return x;
 }
 
-/// Compares words, to tell apart what numbers do not: non-finite values, which otherwise count as 0 on both
-/// sides, and the sign of zero. Remembers the first difference.
+/// Compares words, to distinguish what numbers do not: non-finite values, which otherwise count as 0 on both
+/// sides, and the sign of zero. It remembers the first difference.
 class Words {
  public:
   void take(Index b, const std::string& name, Matrix<double>& before, Matrix<double>& after, Format stored) {
@@ -124,7 +124,7 @@ class Words {
     first_.actual = y;
     first_.worst = at;
     first_.reason = fmt::format(
-        "output {}: a row that is not the slot's is not bit for bit as it was given: {:g} (0x{:08x}) became "
+        "output {}: a row that is not the slot's did not stay the same bit for bit: {:g} (0x{:08x}) became "
         "{:g} "
         "(0x{:08x})",
         name, x, word(x), y, word(y));
@@ -144,8 +144,8 @@ Judgement pool(const TensorSubject& s) {
   // change.
   Comparison unowned(s.trace), owned(s.trace);
   Words words;
-  // Rows must stay the same bit for bit, apart from what a contract that stores states in fewer bits rounds
-  // away.
+  // Rows must stay the same bit for bit, apart from what is rounded away under a contract that stores states
+  // in fewer bits.
   const auto stays = [&](const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& run) {
     unowned.begin(Change::pool, kRowsGiven, kRowsLeft);
     for (Index b = 0; b < s.r.c.B; ++b) {
@@ -159,7 +159,7 @@ Judgement pool(const TensorSubject& s) {
         words.take(b, spec.name, before[spec.name], after[spec.name], s.r.contract->state);
         OperatorOracle exact;
         exact.exact = before;
-        // Halved, since the law adds both sides' tolerances.
+        // The tolerance is halved, because the law adds those of both sides.
         exact.tolerance = {{spec.name, get(before, spec.name).unaryExpr([&](double x) {
                               return std::abs(x - round_to(x, s.r.contract->state)) / 2;
                             })}};
@@ -171,7 +171,7 @@ Judgement pool(const TensorSubject& s) {
   stays(elsewhere, second);
   owned.begin(
       Change::pool, "the request in its slot",
-      fmt::format("in the next one, all other rows of the pool {:g}, -0, subnormal, infinite or no number",
+      fmt::format("in the next slot, with all other rows of the pool {:g}, -0, subnormal, infinite or NaN",
                   kNobodys[0]));
   for (Index b = 0; b < s.r.c.B; ++b) {
     const auto at = static_cast<std::size_t>(b);

@@ -3,7 +3,7 @@
 
 #include "harness/laws/tensor_comparison.h"
 
-/// Laws about what a call must not know: the request before it and the sequence beside it.
+/// Laws about what a call must not depend on: the request before it, and the sequences next to it.
 namespace samestate::tensor_laws_detail {
 namespace {
 
@@ -77,7 +77,7 @@ Judgement reset(const TensorSubject& s) {
       matters = matters || get(alone[at], name) != get(carried ? kept[at] : before[at], name);
   }
   return if_effective(comparison.take("a request by itself, and again after another one"), matters,
-                      "the request before it leaves nothing that could be seen");
+                      "the request before it leaves nothing that could be noticed");
 }
 
 Judgement packing(const TensorSubject& s) {
@@ -113,7 +113,7 @@ Judgement packing(const TensorSubject& s) {
     const OperatorOracle oracle = oracle_of(s, s.inputs, b, {});
     for (const auto& [name, tolerance] : oracle.tolerance) {
       const Index each = tolerance.rows() / T;
-      // As many rows as the sequence has by itself; only those of the packed run are compared.
+      // The rows get as many as the sequence has by itself; only those of the packed run are compared.
       Matrix<double> rows = Matrix<double>::Zero(tolerance.rows(), tolerance.cols());
       rows.topRows(length * each) = get(together, name).middleRows(begin * each, length * each);
       const Tensors<double> of_sequence{{name, std::move(rows)}};

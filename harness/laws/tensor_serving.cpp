@@ -18,7 +18,7 @@ struct TensorSlot {
   Tensors<double> outputs;  ///< the rows of its tokens, and the states after its last call
 };
 
-/// By all inputs but weights.
+/// Returns a seed that depends on all inputs except weights.
 std::uint64_t seed_of(const std::vector<CaseTensor>& inputs) {
   std::uint64_t hash = kNoData;
   for (const CaseTensor& x : inputs) {
@@ -130,7 +130,7 @@ class TensorServer {
       if (!by_token) continue;
       x.spec.shape[0] = x.shape[1] =
           all.spec.axis == Axis::prefix ? slots_[rows.front()].done + count : count;
-      // The cache is passed as it is: a path of one call would see only its first rows.
+      // The cache is passed whole, because a path of one call would see only its first rows.
       if (all.spec.axis == Axis::prefix) x.spec.axis = Axis::state;
     }
     return s_.run_as(resized(s_.r, std::ssize(rows), count), inputs, {});

@@ -24,11 +24,11 @@
 namespace samestate {
 namespace {
 
-/// A failure counts as reproducible if it comes back in each of so many runs, which after the first have a
+/// A failure counts as reproducible if it comes back in each of this many runs; all but the first have a
 /// process of their own. A device, whose contexts take seconds to create, gets one run fewer.
 constexpr int kRuns = 3;
 constexpr int kRunsOnDevice = 2;
-/// For so many failures of one kernel, the cases that ran before them are replayed.
+/// For this many failures of one kernel, the cases that ran before them are replayed.
 constexpr int kReplayed = 3;
 /// The number of failures that are run again: a kernel that is wrong throughout need not be slow too.
 constexpr int kRepeated = 200;
@@ -320,9 +320,11 @@ class Campaign {
     j.reason = fmt::format(
         "runs of the same case disagree: {}, then {} in a process of its own{}; the first: {}",
         name_of(first), name_of(failure.alone),
-        looked ? ", and behind the cases that ran before it too, as far as the time allowed to look"
-        : can  ? fmt::format(", and it is not looked for: {} failures of the kernel were", kReplayed)
-               : "",
+        looked ? ", and after the cases that ran before it too, as far as the time allowed"
+        : can  ? fmt::format(
+                     "; its cause was not looked for, because that was done for {} failures of the kernel",
+                     kReplayed)
+              : "",
         j.reason);
     finish(failure.index, failure.record);
   }

@@ -115,7 +115,7 @@ Record EachDevice::failure(const Open& open, const Record& again) const {
   const std::string first = name_of_device(record.gpu);
   const std::string second = name_of_device(other.gpu);
   if (!is_judged(other)) {
-    j.reason = fmt::format("a pass on one device and {} on another: {} passes, and on {} {}",
+    j.reason = fmt::format("a pass on one device and {} on another: {} passes, but on {} {}",
                            name_of(other.judgement.verdict), first, second,
                            other.judgement.reason.empty() ? other.judgement.gate : other.judgement.reason);
     return record;
@@ -130,7 +130,7 @@ Record EachDevice::failure(const Open& open, const Record& again) const {
                            of_both, then.empty() ? "could not be asked again" : "repeats its own");
   } else {
     j.reason = fmt::format(
-        "{} has other bits in each run, the kernel is not deterministic: {}, and {} on the first again",
+        "{} has other bits in each run, so the kernel is not deterministic: {}, and {} on the first again",
         output, of_both, then);
   }
   return record;

@@ -10,12 +10,12 @@
 namespace samestate {
 namespace {
 
-/// Unrequested reports of a rank are so many seconds apart, so that rank 0 gets at most a thousand a second
+/// The seconds between two unrequested reports of a rank, so that rank 0 gets at most a thousand a second
 /// from each.
 constexpr double kReportSeconds = 1e-3;
 constexpr double kLeastInterval = 0.02;
 constexpr double kMostInterval = 1.0;
-/// A job that was running on so many lost ranks is taken to be their cause.
+/// A job that was running on this many lost ranks is assumed to be their cause.
 constexpr int kMostLost = 3;
 /// Process numbers of a rank begin here.
 constexpr int kRankShift = 40;
@@ -143,11 +143,11 @@ void HandOut::greet(int number, const RankHello& hello) {
   };
   if (!hello.refused.empty()) refuse(hello.refused);
   if (hello.build != own_.build)
-    refuse(fmt::format("runs {}, and rank 0 {}: start the same samestate and plugins on all", hello.build,
-                       own_.build));
+    refuse(fmt::format("runs {}, but rank 0 runs {}; start the same samestate and plugins on all ranks",
+                       hello.build, own_.build));
   if (hello.command != own_.command)
-    refuse(fmt::format("was started as '{}', and rank 0 as '{}': one command for all", hello.command,
-                       own_.command));
+    refuse(fmt::format("was started as '{}', but rank 0 as '{}'; start all ranks with one command",
+                       hello.command, own_.command));
   rank.state = Rank::State::waiting;
   call(number);
 }

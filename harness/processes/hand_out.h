@@ -14,7 +14,7 @@
 
 namespace samestate {
 
-/// What the run that hands out jobs tells this class.
+/// The settings that the run which hands out jobs gives to this class.
 struct HandOutOptions {
   double work = PieceSizes::kUnknown;  ///< sum of Job::work over all jobs
   /// Once it returns true no job is started: jobs that a rank was given and has not started are dropped

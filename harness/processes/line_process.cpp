@@ -111,7 +111,7 @@ LineProcess LineProcess::connect(const std::string& path, std::string_view optio
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path)
-    throw Error(fmt::format("{}: the path of a socket has 1 to {} characters, and '{}' has {}", option,
+    throw Error(fmt::format("{}: the path of a socket has 1 to {} characters, but '{}' has {}", option,
                             sizeof address.sun_path - 1, path, path.size()));
   std::copy(path.begin(), path.end(), address.sun_path);
   LineProcess out;

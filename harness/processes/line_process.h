@@ -52,7 +52,7 @@ class LineProcess {
   /// started, it is killed after half a second, or immediately if `at_once`. Returns how it ended, "exit code
   /// 3" or "signal 11 (Segmentation fault)"; empty for a socket, and if it had to be killed.
   std::string stop(bool at_once = false);
-  /// What it has printed so far, if it has a log.
+  /// The output that it has printed so far, if it has a log.
   [[nodiscard]] const Printed& printed() const { return printed_; }
   /// Immediately ends all processes that this one started and has not stopped, and everything that they
   /// started; for a process that ends without running destructors.

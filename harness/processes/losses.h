@@ -18,7 +18,7 @@ inline constexpr double kMostHungSeconds = 3600.0;
 inline constexpr std::int64_t kMostTrespasses = 20;
 inline constexpr double kMostStartingSeconds = 60.0;
 
-/// What each kernel has cost so far.
+/// Counts the processes and device contexts that each kernel has cost so far.
 class Losses {
  public:
   /// Counts results that took down a process or its device context: crash, timeout, and either of them that

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Waiting ends after so many rounds, since a process may fork faster than it can be killed.
+/// Waiting ends after this many rounds, because a process may fork faster than it can be killed.
 constexpr int kMostRounds = 1000;
 
 std::mutex mutex;

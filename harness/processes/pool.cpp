@@ -17,7 +17,7 @@ namespace samestate {
 namespace {
 
 constexpr int kTickMilliseconds = 50;  // a process that runs out of time does not say so
-/// A process that stands still in so many consecutive looks has stopped.
+/// A process that stands still in this many consecutive checks has stopped.
 constexpr int kStopLooks = 10;
 constexpr std::chrono::seconds kStopTime(1);
 constexpr int kMostStarts = 4;  // attempts for a process that dies before it is given a job
@@ -296,7 +296,7 @@ void Pool::take(Worker& worker, Flight flight, WorkerMessage message, const JobO
     return;
   }
   if (broken) detach(worker);
-  // The process may have been broken by the job that ran beside the one that found it broken.
+  // The process may have been broken by the job that ran at the same time as the one that found it broken.
   if (broken && (worker.suspicion || !worker.flights.empty())) {
     suspect(worker, std::move(flight), {"broken", message.answer.broken});
     return;

@@ -33,17 +33,18 @@ struct JobResult {
     answered,
     died,       ///< its process ended while the job ran
     hung,       ///< it took longer than the timeout, and was killed
-    unrepeated  ///< its process was lost while it ran, but alone neither it nor a job beside it repeats that
+    unrepeated  ///< its process was lost while it ran, but neither it nor a concurrent job repeats that alone
   };
   Kind kind = Kind::answered;
   std::string text;    ///< the runner's answer; for an unrepeated job, its answer when it ran alone
   std::string how;     ///< how the process was lost: signal, exit, timeout or broken
   std::string reason;  ///< the same in words for a person
-  std::vector<std::string> beside;  ///< for an unrepeated job: the texts of the jobs that ran beside it
-  double seconds = 0.0;             ///< how long it ran, if its process was lost
-  std::uint64_t process = 0;        ///< the number of the process that it was given to
-  std::uint32_t order = 0;          ///< the order in which jobs were given to that process
-  std::string device = {};          ///< HostDevice::id of that process; empty if it had no device of its own
+  std::vector<std::string>
+      beside;                 ///< for an unrepeated job: the texts of the jobs that ran at the same time
+  double seconds = 0.0;       ///< how long it ran, if its process was lost
+  std::uint64_t process = 0;  ///< the number of the process that it was given to
+  std::uint32_t order = 0;    ///< the order in which jobs were given to that process
+  std::string device = {};    ///< HostDevice::id of that process; empty if it had no device of its own
 };
 
 struct WorkerOptions {

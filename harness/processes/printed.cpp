@@ -17,7 +17,7 @@ namespace samestate {
 namespace {
 
 std::size_t most_shown = 0;       ///< Printed::show
-std::FILE* own_output = nullptr;  ///< own_stderr; null: stderr
+std::FILE* own_output = nullptr;  ///< own_stderr; null means stderr
 
 }  // namespace
 
@@ -83,7 +83,7 @@ void Printed::take() {
     shown_ += first.size();
     fmt::print(own_stderr(), "{}", first);
     if (shown_ == most_shown)
-      fmt::print(own_stderr(), "\nsamestate: what it prints beyond {} kB is in the file alone\n",
+      fmt::print(own_stderr(), "\nsamestate: its output beyond {} kB is only in the file\n",
                  most_shown >> 10);
   }
   text_ += fresh;

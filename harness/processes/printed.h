@@ -23,7 +23,7 @@ class Printed {
   [[nodiscard]] int writer() const { return writer_; }
   /// Closes this process's copy of it, so that the pipe ends when the other process closes it.
   void close_writer();
-  /// The descriptor to poll; -1 if nobody prints there any more.
+  /// The descriptor to poll; -1 if no process writes to it any more.
   [[nodiscard]] int reader() const { return reader_; }
   /// Reads what is available.
   void take();

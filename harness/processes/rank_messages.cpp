@@ -152,7 +152,7 @@ RankMessage parse_message(std::string_view text) {
   std::uint8_t kind = 0;
   reader(kind);
   RankMessage message = read_as(kind, reader);
-  if (!reader.left.empty()) throw Error("a damaged message of a rank: bytes behind its end");
+  if (!reader.left.empty()) throw Error("a damaged message of a rank: there are bytes after its end");
   return message;
 }
 

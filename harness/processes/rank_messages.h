@@ -39,7 +39,7 @@ struct RankRecall {
   std::uint64_t run = 0;
 };
 
-/// What a rank did since its last report.
+/// The progress of a rank since its last report.
 struct RankReport {
   struct Done {
     std::int64_t index = 0;

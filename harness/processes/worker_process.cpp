@@ -189,7 +189,7 @@ class Service {
         answer.text = error.what();
       } catch (...) {
         header.kind = WorkerMessage::Kind::internal_error;
-        answer.text = "something was thrown that is no std::exception";
+        answer.text = "something was thrown that is not a std::exception";
       }
       ExcusedTime::tell(nullptr);
       const std::lock_guard lock(sending_);
@@ -321,7 +321,7 @@ WorkerEnd WorkerProcess::end(bool kill) {
   forget_child(pid_);
   end_orphans();
   pid_ = socket_ = -1;
-  // When its side of the socket was closed, nobody had told it that there was nothing more to do.
+  // If its side of the socket was closed, it had not yet been told that there was nothing more to do.
   const bool left = note_ != nullptr && note_[kFaultNote] != 0;
   if (!kill && (!gone || left))
     return {"exit",

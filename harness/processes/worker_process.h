@@ -19,8 +19,8 @@ struct Answer {
   /// Why the process cannot be used any more: the job left the heap or the device in an unknown state. Empty
   /// if it can.
   std::string broken;
-  /// What the job said about a device that it did not find, or that failed: the device of its process may be
-  /// gone. Empty if nothing.
+  /// The job's message about a device that it did not find or that failed: the device of its process may be
+  /// gone. Empty if there is no such message.
   std::string misses = {};
 };
 

@@ -48,8 +48,8 @@ std::optional<Judgement> judgement_of_loss(const JobResult& done, Verdict said) 
       break;
   }
   if (done.beside.empty()) {
-    j.reason += fmt::format("; alone in a process: {}: what ran before it in that process may be the cause",
-                            name_of(said));
+    j.reason += fmt::format(
+        "; alone in a process: {}, so the cases before it in that process may be the cause", name_of(said));
     return j;
   }
   constexpr std::size_t kNamed = 2;

@@ -33,7 +33,7 @@ struct Task {
 /// The variable that tells a subject how its tuners work: first, cached or full (docs/lookup/subjects.md).
 inline constexpr const char* kAutotuneVariable = "SAMESTATE_AUTOTUNE";
 
-/// What a worker does with a case, for one subject of possibly several.
+/// Runs a case in a worker, for one of possibly several subjects.
 using CaseRunner = std::function<CaseResult(const Case&)>;
 using SubjectRunner = std::function<CaseResult(std::int64_t subject, const Case&)>;
 
@@ -86,8 +86,8 @@ class Workers {
 /// verdict of an unrepeated job when it ran alone. nullopt for a job that was answered.
 [[nodiscard]] std::optional<Judgement> judgement_of_loss(const JobResult& done, Verdict said = Verdict::pass);
 
-/// What the judgement says about a device that was not found or that failed (Answer::misses); empty if
-/// nothing.
+/// Returns the judgement's message about a device that was not found or that failed (Answer::misses); empty
+/// if there is none.
 [[nodiscard]] std::string missed_device(const Judgement& judgement);
 
 /// Why a process in which a case was judged like this must not be used again; empty if it may be.

@@ -9,7 +9,7 @@
 
 namespace samestate {
 
-/// What a worker reports about one case: the part of a record that does not follow from the case.
+/// The part of a record that a worker reports about one case, because it does not follow from the case.
 struct CaseResult {
   Judgement judgement;
   double seconds = 0.0;

@@ -28,7 +28,7 @@ FreshFile::FreshFile(std::filesystem::path target) : target_(std::move(target)) 
     if (descriptor_ >= 0 || errno != EEXIST) break;
   }
   if (descriptor_ < 0)
-    throw Error(fmt::format("{}: no file can be made beside it ({}); free space or name another file",
+    throw Error(fmt::format("{}: no file can be created next to it ({}); free space or name another file",
                             target_.string(), std::strerror(errno)));
 }
 

@@ -5,7 +5,7 @@
 
 namespace samestate {
 
-/// A file that is written under an unused name beside `target` and takes its place when it is complete: a
+/// A file that is written under an unused name next to `target` and takes its place when it is complete: a
 /// reader sees the old file or the new one, even after a power failure. No existing file is opened, followed
 /// or deleted, whatever its name. If the file is not put in place, it is removed.
 class FreshFile {

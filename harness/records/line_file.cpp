@@ -30,7 +30,7 @@ void LineFile::append(std::string_view line) {
   const bool regular = ::fstat(descriptor_, &before) == 0 && S_ISREG(before.st_mode);
   if (regular && size_ >= 0 && before.st_size != size_ && !is_shared(path_))
     throw Error(fmt::format(
-        "{}: has {} bytes, and {} were written to it: something else changed it, a kernel perhaps; keep it "
+        "{}: has {} bytes, but {} were written to it: something else changed it, perhaps a kernel; keep it "
         "where only the judge writes",
         path_.string(), before.st_size, size_));
   for (std::string_view rest = line; !rest.empty();) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-/// What the warps of one block of a call waited for (Kernel::trace), as plain data for reports.
+/// The waiting times of the warps of one block of a call (Kernel::trace), as plain data for reports.
 namespace samestate {
 
 /// One wait of one warp; between its waits it works.

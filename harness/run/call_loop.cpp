@@ -54,7 +54,7 @@ int token_dimension(const RunTensor& x) {
   return x.batched ? 1 : 0;
 }
 
-/// One side of a call: its tensors behind guards, and the values that the inputs hold.
+/// One side of a call: its guarded tensors, and the values that the inputs have.
 class GuardedSide {
  public:
   /// `first` is the number of the first tensor among all tensors of the call; `turn` is as in GuardedTensor.
@@ -140,7 +140,8 @@ std::uint64_t turn_of(const RunOptions& options) { return options.of != nullptr 
 KernelCall one_call(const CallLoop& loop, const RunOptions& options, const Segment& segment,
                     std::int64_t tokens) {
   KernelCall call = loop.settings;
-  call.tokens = tokens;
+  // A packed call has the tokens of no sequence too.
+  call.tokens = loop.offsets.empty() ? tokens : tokens + options.lead + options.slack;
   call.set("chunk", static_cast<double>(segment.chunk));
   call.divides_heads = !segment.head_cuts.empty();
   const std::vector<Index>& cuts = call.divides_heads ? segment.head_cuts : segment.cuts;

@@ -86,10 +86,11 @@ CallTensor ContractCall::narrowed(const CallTensor& x, Dtype dtype, bool output)
     each(x, own.memory, [&](float value, std::byte* to) {
       const std::uint16_t bits = bits_of(value, dtype);
       if (!std::isnan(value) && value_of(bits, dtype) != value)
-        throw Unavailable({Outcome::Kind::unsupported,
-                           fmt::format("{} holds {}, which is no number of the format that the row asks for: "
-                                       "a row without contract_dtypes gets it in fp32",
-                                       x.name, value)});
+        throw Unavailable(
+            {Outcome::Kind::unsupported,
+             fmt::format("{} contains {}, which is not a number of the format that the row asks for: "
+                         "a row without contract_dtypes gets it in fp32",
+                         x.name, value)});
       put(to, bits);
     });
   }
@@ -116,7 +117,7 @@ void ContractCall::give_back() {
     if (const std::string what = x.memory.trespass(); !what.empty()) throw Trespass("the kernel " + what);
     if (!x.output) continue;
     check_around(x);
-    // What was not written stays what the judge put there.
+    // Elements that were not written keep the values that the judge put there.
     each(x.of, x.memory, [&](float& value, const std::byte* from) {
       const std::uint16_t bits = bits_at(from);
       if (x.input || bits != stale_bits(x.dtype)) value = value_of(bits, x.dtype);

@@ -37,7 +37,8 @@ class ContractCall {
   [[nodiscard]] const KernelCall& call() const { return call_; }
   /// Fills outputs with what was there before a call.
   void spoil();
-  /// Puts what the kernel wrote into the tensors of the judge's call. Throws Trespass for what it did beside them.
+  /// Copies the kernel's results into the tensors of the judge's call. Throws Trespass if it wrote outside of
+  /// them.
   void give_back();
 
  private:

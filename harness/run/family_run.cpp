@@ -73,7 +73,7 @@ Batch in_our_conventions(Batch batch, const Contract& contract) {
   return batch;
 }
 
-/// Returns the name of the kernel of that form beside it, as tables name kernels.
+/// Returns the name of the same kernel's other form, as tables name kernels.
 std::string sibling_name(std::string_view name, std::string_view form) {
   return fmt::format("{}{}", name.substr(0, name.rfind('.') + 1), form);
 }

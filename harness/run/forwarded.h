@@ -6,9 +6,9 @@
 
 namespace samestate {
 
-/// Which functions ran instead of those that were called: a public function may hand its call on to another
-/// package, and a foreign kernel reports that beside "ran" (Outcome::reason). Collects the reports of calls
-/// on this thread while it lives.
+/// Collects, on this thread and while it lives, reports of functions that ran instead of those that were
+/// called: a public function may pass its call on to another package, and a foreign kernel reports that
+/// together with "ran" (Outcome::reason).
 class Forwarded {
  public:
   Forwarded();

@@ -89,7 +89,7 @@ class Slots {
     ::sigaction(SIGSEGV, &ours, nullptr);
   }
 
-  /// Returns a reservation of which exactly so many bytes, in whole pages, can be touched.
+  /// Returns a reservation of which exactly this many bytes, in whole pages, can be accessed.
   GuardedSlot* take(std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
     const std::size_t kind = kind_of(bytes);

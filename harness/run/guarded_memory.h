@@ -28,10 +28,10 @@ struct MemoryPlace {
 
 inline constexpr std::size_t kPageBytes = 4096;
 
-/// The memory of one tensor in pages of its own, with address space on both sides that nobody may touch (64
-/// MiB if the machine provides it). A kernel that touches that, or writes to an input, is not ended: the page
-/// is made accessible, so that nothing else is damaged, and trespass() names the place. This works for every
-/// thread of the process.
+/// The memory of one tensor in pages of its own, with inaccessible address space on both sides (64 MiB if the
+/// machine provides it). A kernel that touches that, or writes to an input, is not ended: the page is made
+/// accessible, so that nothing else is damaged, and trespass() names the place. This works for every thread
+/// of the process.
 class GuardedMemory {
  public:
   /// Blocks in ascending order; at most kMostBlocks of them have inaccessible address space in between. One
@@ -57,8 +57,8 @@ class GuardedMemory {
   /// Makes the memory read-only from now on.
   void close();
 
-  /// The first violation since the memory was named, for example "read outside q: 3 elements behind its end"
-  /// or "wrote to its input q: element 5"; empty if there is none.
+  /// Describes the first violation since the memory was named, for example "read outside q: 3 elements behind
+  /// its end" or "wrote to its input q: element 5"; empty if there is none.
   [[nodiscard]] std::string trespass() const;
 
   /// Allows or forbids writing to the input that contains this address, if one does: for the judge, between
@@ -75,12 +75,12 @@ class GuardedMemory {
 [[nodiscard]] std::vector<MemoryBlock> blocks_of(std::span<const std::int64_t> shape,
                                                  std::span<const std::int64_t> stride, std::size_t element);
 
-/// "outside o: 3 elements behind its last" for an element, counted from the first of a tensor that spans
-/// `span` elements.
+/// Returns "outside o: 3 elements behind its last" for an element, counted from the first one of a tensor
+/// that spans `span` elements.
 [[nodiscard]] std::string outside(std::string_view name, std::int64_t element, std::int64_t span);
 
-/// If a fault ends this process, a description of what was done to the tensors before is left in `note`,
-/// kFaultNote bytes that another process can read too; null for no description.
+/// If a fault ends this process, a description of what was done to the tensors before it is left in `note`,
+/// kFaultNote bytes that another process can read too. Null means that no description is left.
 inline constexpr std::size_t kFaultNote = 512;
 void note_faults(char* note);
 

@@ -56,10 +56,10 @@ struct TensorPlace {
 };
 
 /// A tensor in pages of its own (harness/run/guarded_memory.h) and, depending on its layout, with gaps inside
-/// it or other tensors beside its rows. Elements of the pages that belong neither to it nor to another tensor
-/// are kOutside, and so are those of tokens that belong to no sequence. It starts at its first page or ends
-/// at its last one, depending on its number and the turn; with page_end it ends exactly there. With far, the
-/// rows of one dimension (batch, tokens or heads, for states the first two; chosen by number and extents)
+/// it or other tensors between its rows. Elements of the pages that belong neither to it nor to another
+/// tensor are kOutside, and so are those of tokens that belong to no sequence. It starts at its first page or
+/// ends at its last one, depending on its number and the turn; with page_end it ends exactly there. With far,
+/// the rows of one dimension (batch, tokens or heads, for states the first two; chosen by number and extents)
 /// have separate address ranges, the last more than 2^31 elements after the first, and 2^31 elements before
 /// the first row belong to it, so that an offset wrapped to 32 bits hits no other tensor.
 class GuardedTensor {

@@ -45,7 +45,7 @@ HeadCost cost_of_head(const Case& c, const Family& family, Index T) {
 
 HeadCost mean_cost_of_head(const Case& c, const Family& family) {
   if (c.lengths.empty()) return cost_of_head(c, family, c.T);
-  // Of two thousand sequences most are alike, and neighbours often are.
+  // In a batch of two thousand sequences most have the same length, and neighbours often do.
   HeadCost mean, one;
   Index last = -1;
   for (const Index length : c.lengths) {

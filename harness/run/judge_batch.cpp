@@ -161,7 +161,7 @@ class BatchJudge {
       for (std::int64_t h = 0; h < s.Hv; ++h) {
         if (!chosen.takes(n, h)) continue;
         Judgement j = judge_one(n, h);
-        // An empty sequence beside others proves nothing by itself and is no reason to distrust the others.
+        // An empty sequence among others proves nothing by itself, and is no reason to distrust the others.
         const bool empty = s.begin(n) == s.end(n);
         if (empty && j.verdict == Verdict::vacuous && s.sequences() > 1) continue;
         j.worst.sequence = n;
@@ -212,8 +212,8 @@ class BatchJudge {
     return chosen;
   }
 
-  /// The twin runs only on the heads that are held to their tolerance: it takes as long as the kernel, and
-  /// heads are independent.
+  /// The twin runs only on the heads that are compared with their tolerance: it takes as long as the kernel,
+  /// and heads are independent.
   struct TwinRun {
     Batch batch;
     std::vector<std::int64_t> place;  ///< the place of each value head in `batch`; -1 if it is not there
@@ -322,8 +322,8 @@ class BatchJudge {
     return case_.divides_heads() ? case_.ranks() : Ranks{std::min<Index>(case_.c.ranks, 2), false, 0};
   }
 
-  /// Returns sequence n run again in pieces, each from the state that the kernel left (BOUNDS 10.1); one
-  /// piece if it is the run itself; none if the kernel cannot be called.
+  /// Returns sequence n run again in pieces, each from the state that the kernel left (BOUNDS 10.1). This is
+  /// one piece if it is the run itself, and no piece if the kernel cannot be called.
   std::vector<Piece>& pieces_of(std::int64_t n) {
     const auto [at, added] = pieces_.try_emplace(n);
     if (!added || !policy_.reruns) return at->second;

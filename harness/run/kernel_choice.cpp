@@ -21,10 +21,10 @@ std::string why_no_calls(const Resolved& r, const KernelRow& row) {
                        r.c.form, row.form);
   }
   if (r.c.ranks > 1 && !own.ranked)
-    return fmt::format("{} has no ranks, and the case has ranks={}; leave ranks and cuts out", kernel,
+    return fmt::format("{} has no ranks, but the case has ranks={}; leave ranks and cuts out", kernel,
                        r.c.ranks);
   if (r.c.ranks > 1 && own.by_heads != r.divides_heads()) {
-    return fmt::format("{} divides {}, and cuts={} of form={} divides {}; write {}", kernel,
+    return fmt::format("{} divides {}, but cuts={} of form={} divides {}; write {}", kernel,
                        own.by_heads ? "value heads" : "tokens", r.c.cuts, r.c.form,
                        own.by_heads ? "tokens" : "value heads",
                        own.by_heads ? "cuts=heads" : "cuts=even or cuts=drawn");
@@ -33,7 +33,8 @@ std::string why_no_calls(const Resolved& r, const KernelRow& row) {
     return fmt::format("{} is of form={} and makes no calls of form={}, which is one chunk; write form={}",
                        kernel, row.form, r.c.form, row.form);
   return fmt::format(
-      "{} makes no calls of form={} with chunk={}: its own form is {}, and chunk=0 is without chunks; write "
+      "{} makes no calls of form={} with chunk={}: its own form is {}, and chunk=0 means without chunks; "
+      "write "
       "chunk={}",
       kernel, r.c.form, r.c.chunk, row.form, own.chunked ? Case{}.chunk : 0);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -29,9 +30,10 @@ void require_dense(const CallKernel& kernel, const KernelCall& call) {
   for (const auto* side : {&call.inputs, &call.outputs}) {
     for (const CallTensor& x : *side) {
       if (kernel.strided || x.dense()) continue;
-      throw Unavailable({Outcome::Kind::unsupported,
-                         fmt::format("{} takes dense tensors, and {} has strides of its own: layout=dense",
-                                     kernel.name, x.name)});
+      throw Unavailable(
+          {Outcome::Kind::unsupported,
+           fmt::format("{} takes dense tensors, but {} has strides of its own; use layout=dense", kernel.name,
+                       x.name)});
     }
   }
 }
@@ -81,16 +83,16 @@ std::vector<std::string> contracts_of(const std::string& kernel, const std::vect
     if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
   }
   if (out.empty())
-    throw Error(
-        fmt::format("kernel {}: its row promises {}; `samestate list contracts` shows the named ones", kernel,
-                    declared.empty() ? "no contract"
-                                     : "any alone, which stands beside the contract that it is called with "
-                                       "where none is asked for, as in {\"fp32\", \"any\"}"));
+    throw Error(fmt::format(
+        "kernel {}: its row promises {}; `samestate list contracts` shows the named ones", kernel,
+        declared.empty() ? "no contract"
+                         : "only any, which must be given together with the contract that it is called with "
+                           "if none is requested, as in {\"fp32\", \"any\"}"));
   return out;
 }
 
-/// Oracles of named tensors cover 16-bit, fp32 and tf32 operands of fp32, but not 16-bit storage beside tf32
-/// operands.
+/// Oracles of named tensors cover 16-bit, fp32 and tf32 operands of fp32, but not 16-bit storage together
+/// with tf32 operands.
 bool has_bound(const System& system, const std::string& contract) {
   const Contract& c = contract_named(contract);
   const bool between = c.qk == Format::tf32 || c.qk == Format::tf32_truncated;
@@ -191,7 +193,9 @@ Case as_called(Case c, const KernelRow& kernel, const CallShape& call) {
                                  [](const CaseForm& row) { return row.packed; });
   c.form = call.lengths && form != kernel.system->forms.end() ? std::string(form->name) : kernel.form;
   c.lengths = call.lengths.value_or(std::vector<std::int64_t>());
-  c.T = call.tokens;
+  // Tokens of no sequence do not count.
+  c.T = call.lengths ? std::accumulate(call.lengths->begin(), call.lengths->end(), std::int64_t{0})
+                     : call.tokens;
   c.chunk = call.chunk;
   c.ranks = call.ranks;
   if (c.ranks == 1) c.cuts = Case{}.cuts;
@@ -214,7 +218,8 @@ bool goes_on(const Resolved& r) {
   return std::ranges::any_of(r.system->signature(r.c).inputs, prefix);
 }
 
-/// Whether every call of the case that is this kernel's holds them; false for a case of another system.
+/// Returns true if the limits hold in every call of the case that this kernel makes; false for a case of
+/// another system.
 bool hold_in_calls(const DeclaredLimits& limits, const KernelRow& kernel, const Resolved& r) {
   if (limits.none()) return true;
   if (r.system != kernel.system) return false;
@@ -397,7 +402,7 @@ const KernelRow* KernelTable::find(std::string_view name) const {
 const Kernel& KernelTable::named(std::string_view name) const {
   const auto at = std::ranges::find(rows_, name, &Kernel::name);
   if (at != rows_.end()) return *at;
-  throw Error(fmt::format("kernel {} computes {}, which is none of the recurrent family", name,
+  throw Error(fmt::format("kernel {} computes {}, which is not of the recurrent family", name,
                           row_named(name).system->name));
 }
 

@@ -99,7 +99,7 @@ auto called(const Call& call) {
   } catch (const std::exception& thrown) {
     throw KernelThrew(std::string("the kernel threw: ") + thrown.what());
   } catch (...) {
-    throw KernelThrew("the kernel threw something that is no std::exception");
+    throw KernelThrew("the kernel threw something that is not a std::exception");
   }
 }
 
@@ -117,7 +117,7 @@ void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& co
 /// chunks and cuts, are checked when they are made.
 [[nodiscard]] bool within_limits(const KernelRow& kernel, const Case& c);
 
-/// Of `taps`, those that the kernel hands out in a case that asks for taps.
+/// Returns those of `taps` that the kernel hands out in a case that asks for taps.
 [[nodiscard]] std::vector<TensorSpec> handed_out(const KernelRow& kernel, std::vector<TensorSpec> taps,
                                                  const Resolved& r);
 

@@ -16,8 +16,8 @@ class LaidOutCall {
 
   [[nodiscard]] const KernelCall& call() const { return call_; }
 
-  /// Copies the outputs back to the whole call. Throws Trespass if an input or an element beside an output
-  /// has changed.
+  /// Copies the outputs back to the whole call. Throws Trespass if an input, or an element outside of the
+  /// outputs, has changed.
   void give_back() const;
 
  private:

@@ -22,12 +22,12 @@ struct LawSubject {
   const Batch& batch;
   const Family& family;
   const Contract& contract;
-  Index chunk = 0;  ///< 0: recurrent form
+  Index chunk = 0;  ///< 0 in the recurrent form
   Runner run;
   LawTrace* trace = nullptr;  ///< where to keep what was compared
-  Ranks ranks = {};           ///< of every call with chunks
+  Ranks ranks = {};           ///< the ranks of every call with chunks
 
-  /// All of so many tokens in one call.
+  /// Returns the path that takes `tokens` tokens in one call.
   [[nodiscard]] Path whole(Index tokens) const { return samestate::whole(tokens, chunk, ranks); }
 };
 
@@ -42,8 +42,8 @@ struct TensorSubject {
                                              const std::vector<Index>& cuts)>
       run_as;                       ///< with the batch and tokens of `sized`
   TensorLawTrace* trace = nullptr;  ///< where to keep what was compared
-  /// Drawn roundings to `first_sample + samples` say how far two runs may lie apart, where they say less than the
-  /// running errors; 0: these alone.
+  /// If `samples` is above 0, tolerances come from that many drawn roundings, from number `first_sample` on;
+  /// otherwise they are the running errors.
   int first_sample = 0, samples = 0;
 
   [[nodiscard]] std::vector<Tensors<double>> run(const std::vector<CaseTensor>& of,

@@ -8,8 +8,8 @@
 #include "oracles/judge.h"
 #include "oracles/systems/operator.h"
 
-/// What a law ran and compared, kept for the explanation of a failure: of the recurrent family head by head, of named tensors
-/// output by output.
+/// The runs and comparisons of a law, kept for the explanation of a failure: head by head for the recurrent
+/// family, output by output for named tensors.
 namespace samestate {
 
 /// One run of the kernel, with what is needed to judge it.
@@ -40,7 +40,7 @@ struct LawPair {
 struct LawComparison {
   /// How the second run differs from the first, if an explanation needs it.
   enum class Change { other, calls, future, reset, slots };
-  std::string first, second;                    ///< what is compared, in words
+  std::string first, second;                    ///< the two sides of the comparison, in words
   std::optional<LawRun> first_run, second_run;  ///< absent if the side is a formula or the sum of two runs
   Change change = Change::other;
   Index place = -1;  ///< the token before which calls are cut, from which on tokens changed, or that forgets
@@ -77,7 +77,7 @@ struct TensorLawComparison {
   std::string first, second;  ///< the two runs, in words
   Index place = -1;           ///< the token before which calls are cut or from which on tokens changed
   std::vector<TensorLawPair> pairs;
-  std::string words;  ///< what parts the runs bit for bit alone, which no pair shows; empty: nothing
+  std::string words;  ///< a difference in bits that no pair shows; empty if there is none
 };
 
 using TensorLawTrace = std::vector<TensorLawComparison>;

@@ -24,8 +24,8 @@ struct Trace {
   Given given = {};                         ///< for the recurrent family: how the kernel received `inputs`
 };
 
-/// What is known of a case's record before it runs: everything except judgement and seconds. Throws Error for
-/// an invalid case.
+/// Returns the part of a case's record that is known before it runs: everything except judgement and seconds.
+/// Throws Error for an invalid case.
 [[nodiscard]] Record planned_record(const Case& c, const KernelTable& table);
 
 /// Sets the judgement of `record` to the result of `judge`, or to the verdict of its exception: unsupported,

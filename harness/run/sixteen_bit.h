@@ -10,7 +10,7 @@
 /// Elements of 16 bits, where a kernel's tensors have them.
 namespace samestate {
 
-/// What outputs of 16 bits hold before a call.
+/// Returns the bits that outputs of 16 bits contain before a call.
 [[nodiscard]] constexpr std::uint16_t stale_bits(Dtype dtype) {
   return dtype == Dtype::bf16 ? std::uint16_t{0x7fc5} : std::uint16_t{0x7e5a};
 }

@@ -73,11 +73,11 @@ void require_one_call(const Resolved& r) {
   }
   if (r.form->packed && c.ranks > 1)
     throw Error(fmt::format(
-        "ranks={}: packed sequences are judged one by one here, and a cut is of all; time form={}", c.ranks,
-        r.system->ranked(r.divides_heads())->name));
+        "ranks={}: packed sequences are judged one by one here, but a cut is that of all; time form={}",
+        c.ranks, r.system->ranked(r.divides_heads())->name));
   if (r.layout == Layout::far || r.layout == Layout::page_end)
     throw Error("layout=" + c.layout +
-                ": it is there to find faults, and no call is timed on it; leave it out, or time " +
+                ": it exists to find faults, and calls are not timed with it; leave it out, or time " +
                 "padded, mixed, fused, permuted or sliced");
   if (r.final_state != FinalState::apart || c.lead + c.slack > 0 || c.repeat)
     throw Error("final, unowned and repeat: bench times one plain call; leave them out");

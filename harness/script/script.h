@@ -7,7 +7,7 @@
 
 namespace samestate {
 
-/// What a script contains besides the data of its run.
+/// The parts of a script besides the data of its run.
 struct ScriptWords {
   std::string sentence;  ///< describes the failure for a person; empty if the case passes
   std::string repeat;    ///< the command that repeats the case with samestate
@@ -20,8 +20,8 @@ struct ScriptWords {
   std::string needs = {};
 };
 
-/// What is known of a case before it runs: the inputs as its kernel receives them and, for named tensors, the
-/// expected outputs. Used for script_of if the kernel ended its process.
+/// Returns the trace of a case that did not run: the inputs as its kernel receives them and, for named
+/// tensors, the expected outputs. It is for script_of if the kernel ended its process.
 [[nodiscard]] Trace trace_without_run(const Resolved& r, const KernelTable& table);
 
 /// The longest script, in bytes: issue trackers accept it as an attachment and editors open it.

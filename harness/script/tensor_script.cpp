@@ -94,8 +94,9 @@ std::vector<float> floats_of(const Matrix<double>& x) { return {x.data(), x.data
 struct ScriptedBatch {
   const Case& c;
   bool packed = false;
-  std::int64_t first = 0, count = 0;   ///< its sequences among those of the case
-  std::vector<std::int64_t> compared;  ///< of the case; in a batch that is not packed, only these have limits
+  std::int64_t first = 0, count = 0;  ///< its sequences among those of the case
+  std::vector<std::int64_t>
+      compared;  ///< the sequences of the case that have limits; a packed batch has them for all
 
   [[nodiscard]] std::vector<std::int64_t> offsets() const {
     std::vector<std::int64_t> ends{0};
@@ -186,7 +187,7 @@ Parts tensor_parts(const TensorSystem& system, const Resolved& r, const Record& 
   for (const TensorSpec& spec : signature.outputs) {
     outputs.push_back(fmt::format("\"{}\"", spec.name));
     kind(spec);
-    // Token rows whose call is not made belong to nobody.
+    // Token rows whose call is not made belong to no sequence.
     const Index given = r.c.cached && r.c.T > 0 ? spec.size() / r.c.T * r.c.prefill : 0;
     std::vector<float> limits, got;
     std::vector<double> exact_values;

@@ -85,7 +85,7 @@ SubjectAnswer parse_answer(std::string_view line, std::int64_t id) {
   if (!nested_within(line)) refuse("which is nested too deep for a message");
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   const std::string type = json.is_object() ? text_of(json, "type") : "";
-  if (type.empty()) refuse("which is no message");
+  if (type.empty()) refuse("which is not a message");
   if (!json.contains("id") || json["id"] != id) refuse(fmt::format("which lacks \"id\": {}", id));
   SubjectAnswer out;
   const auto known = [&] {

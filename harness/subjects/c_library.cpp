@@ -144,7 +144,7 @@ Outcome outcome_of(int said, CCall& call) {
     case SAMESTATE_ERROR:
       throw std::runtime_error(call.reason());
     default:
-      throw std::runtime_error(fmt::format("it returned {}, which is no samestate_outcome", said));
+      throw std::runtime_error(fmt::format("it returned {}, which is not a samestate_outcome", said));
   }
 }
 

@@ -91,10 +91,11 @@ const std::vector<Convention>& table() {
        words<C::NullSlot>(
            {{"-1", C::NullSlot::minus_one, "-1 as the slot of a request without a state"},
             {"0", C::NullSlot::zero,
-             "0 as that slot: each pool has a row more in front, which is NaN and nobody's, and its slots "
+             "0 as that slot: each pool has one more row in front, which is NaN and belongs to no request, "
+             "and its slots "
              "count from 1"},
             {"none", C::NullSlot::none,
-             "a row more behind the pool's, of zeros, as that slot, and what comes of it is not judged"}}),
+             "one more row of zeros after those of the pool as that slot; its results are not judged"}}),
        put<&C::null_slot>},
       {"dtypes",
        every,

@@ -206,7 +206,7 @@ Outcome Conversation::answered(EdgeCall& call, const std::string& kernel,
   const double patience = first ? patience_.start : patience_.call;
   std::optional<ExcusedTime> excused;
   if (first) excused.emplace();
-  if (process_.has_more()) lose("said something that it was not asked: it answers a call once");
+  if (process_.has_more()) lose("said something that was not asked for: it must answer a call once");
   const auto last = Clock::now() + seconds(kBusyTimes * patience);
   LineProcess::Said said = process_.send(call.message(id, kernel, memory_.size(), places), patience);
   while (true) {

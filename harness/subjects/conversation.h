@@ -35,8 +35,8 @@ class Conversation {
   };
 
   /// Starts the process or connects to it, and reads its declaration. `traces` records the stack traces of
-  /// kernels that threw, which are printed once; null if nobody calls a kernel. Throws Error as load_subject
-  /// does.
+  /// kernels that threw, which are printed once; it is null if no kernel is called. Throws Error as
+  /// load_subject does.
   Conversation(const std::string& spec, const SubjectPatience& patience, SaidOnce* traces, int lanes = 1);
   ~Conversation();
   Conversation(const Conversation&) = delete;

@@ -33,7 +33,7 @@ constexpr std::array<Word<Dtype>, 5> kDtypes{{{"fp32", Dtype::fp32},
                                               {"int32", Dtype::int32},
                                               {"int64", Dtype::int64}}};
 constexpr std::array<Word<bool>, 2> kMemories{{{"host", false}, {"cuda", true}}};
-/// With a smaller one, squares that underflow matter beside an epsilon outside the root.
+/// With a smaller epsilon outside the root, squares that underflow would matter in comparison with it.
 constexpr double kLeastOutside = 1e-9;
 
 [[noreturn]] void refuse(const std::string& of, const std::string& what) {
@@ -46,7 +46,7 @@ std::string text_of(const Json& value, const std::string& of, std::string_view k
   std::string text = value.get<std::string>();
   // Messages quote it later, so it must stay one line.
   if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-    refuse(of, fmt::format("\"{}\" is {}, which holds a control character", key, quote(text, 60)));
+    refuse(of, fmt::format("\"{}\" is {}, which contains a control character", key, quote(text, 60)));
   return text;
 }
 
@@ -70,28 +70,28 @@ T one_of(const std::array<Word<T>, N>& words, const Json& value, const std::stri
 
 std::vector<std::string> texts_of(const Json& value, const std::string& of, std::string_view key) {
   if (!value.is_array() || value.size() > kMostWords)
-    refuse(of, fmt::format("\"{}\" is no array of at most {} strings", key, kMostWords));
+    refuse(of, fmt::format("\"{}\" is not an array of at most {} strings", key, kMostWords));
   std::vector<std::string> out;
   for (const Json& item : value) out.push_back(text_of(item, of, key));
   return out;
 }
 
 Conventions conventions_of(const Json& object, const std::string& of) {
-  if (!object.is_object()) refuse(of, "\"conventions\" is no object");
+  if (!object.is_object()) refuse(of, "\"conventions\" is not an object");
   Conventions out;
   for (const auto& [key, value] : object.items()) {
     const Convention* row = convention_named(key);
-    if (row == nullptr) refuse(of, fmt::format("{} is no convention", quote(key, 60)));
+    if (row == nullptr) refuse(of, fmt::format("{} is not a convention", quote(key, 60)));
     if (row->set != nullptr) {
       row->set(out, row_of(row->values, &ConventionValue::word, value, of, key).value);
     } else if (key == "l2norm_epsilon") {
       const double epsilon = value.is_number() ? value.get<double>() : 0.0;
       if (!(epsilon >= kLeastEpsilon && epsilon <= kLargestEpsilon))
-        refuse(of, fmt::format("\"l2norm_epsilon\" is {}, no number from {:g} to {:g}",
+        refuse(of, fmt::format("\"l2norm_epsilon\" is {}, not a number from {:g} to {:g}",
                                quote(value.dump(), 60), kLeastEpsilon, kLargestEpsilon));
       out.norm_epsilon = epsilon;
     } else {
-      if (!value.is_object() || value.size() > kMostWords) refuse(of, "\"dtypes\" is no object");
+      if (!value.is_object() || value.size() > kMostWords) refuse(of, "\"dtypes\" is not an object");
       for (const auto& [tensor, dtype] : value.items()) {
         const Dtype one = one_of(kDtypes, dtype, of, "dtypes");
         if (one == Dtype::int32 || one == Dtype::int64)
@@ -104,19 +104,20 @@ Conventions conventions_of(const Json& object, const std::string& of) {
     refuse(of, "a scale that is folded into q does not survive l2norm in_kernel: scale argument, dk or dv");
   const bool unusual = out.norm_place != Given::NormPlace::inside || out.norm_epsilon != Given::kNormEpsilon;
   if (unusual && (out.l2norm == Conventions::Norm::outside || out.scale == Conventions::Scale::folded))
-    refuse(of,
-           "\"l2norm_epsilon\" and \"l2norm_place\" are of a norm in the kernel, and it has none: l2norm "
-           "argument or in_kernel, scale argument, dk or dv");
+    refuse(
+        of,
+        "\"l2norm_epsilon\" and \"l2norm_place\" need a norm in the kernel, but it has none: declare l2norm "
+        "argument or in_kernel, scale argument, dk or dv");
   if (out.norm_place == Given::NormPlace::outside && out.norm_epsilon < kLeastOutside)
     refuse(of, fmt::format("\"l2norm_epsilon\" outside the root is {:g}, below {:g}: squares that underflow "
-                           "count beside it",
+                           "would matter",
                            out.norm_epsilon, kLeastOutside));
   return out;
 }
 
 Declaration declaration_of(const Json& object, std::size_t number) {
   const std::string nameless = fmt::format("kernel {}", number + 1);
-  if (!object.is_object()) refuse(nameless, "it is no object");
+  if (!object.is_object()) refuse(nameless, "it is not an object");
   Declaration out;
   std::string of = nameless;
   if (object.contains("name")) of = quote(out.name = text_of(object["name"], nameless, "name"), 60);
@@ -140,7 +141,7 @@ Declaration declaration_of(const Json& object, std::size_t number) {
     } else if (key == "about") {
       out.about = value.dump();
     } else {
-      refuse(of, fmt::format("{} is no key of a declaration", quote(key, 60)));
+      refuse(of, fmt::format("{} is not a key of a declaration", quote(key, 60)));
     }
   }
   for (const auto& [what, text] :
@@ -167,12 +168,12 @@ Ready parse_ready(std::string_view line) {
                     "stderr (docs/lookup/subjects.md)",
                     shown));
   if (!json.contains("protocol") || json["protocol"] != kProtocol)
-    throw Error(fmt::format("it speaks protocol {}, and this is {}",
+    throw Error(fmt::format("it speaks protocol {}, but this command speaks {}",
                             json.contains("protocol") ? quote(json["protocol"].dump(), 20) : "none",
                             kProtocol));
   if (!json.contains("kernels") || !json["kernels"].is_array() || json["kernels"].empty() ||
       json["kernels"].size() > kMostKernels)
-    throw Error(fmt::format("its \"kernels\" is no array of 1 to {} declarations", kMostKernels));
+    throw Error(fmt::format("its \"kernels\" is not an array of 1 to {} declarations", kMostKernels));
   Ready out;
   for (std::size_t i = 0; i < json["kernels"].size(); ++i)
     out.kernels.push_back(declaration_of(json["kernels"][i], i));
@@ -188,16 +189,23 @@ void require_conventions(const Declaration& declaration, bool family, bool pool)
     if (family && found != declaration.conventions.dtypes.end() && found->second != Dtype::fp32)
       refuse(of, fmt::format("\"dtypes\" of {} is what the contract says, or fp32", own));
   }
+  static constexpr std::array<std::string_view, 8> kFamily{
+      "q", "k", "v", "g", "beta", "o", "initial_state", "final_state"};
+  for (const auto& [tensor, dtype] : declaration.conventions.dtypes) {
+    if (family && std::ranges::find(kFamily, tensor) == kFamily.end())
+      refuse(of, fmt::format("\"dtypes\" names {}, but the tensors of {} are {}", quote(tensor, 60),
+                             declaration.system, fmt::join(kFamily, ", ")));
+  }
   for (const std::string& key : declaration.said) {
     const ConventionOf whose = convention_named(key)->of;
     if (whose == ConventionOf::pool && !pool)
       refuse(of,
-             fmt::format("\"null_slot\" is of a system with a pool of states, gated_delta_step; {} has none",
+             fmt::format("\"null_slot\" needs a system with a pool of states, gated_delta_step; {} has none",
                          declaration.system));
     if (whose == ConventionOf::family ? !family
                                       : whose == ConventionOf::packed && !family && !declaration.packed)
       refuse(of,
-             fmt::format("{} is a convention of the recurrent family, and {} has named tensors: leave it out",
+             fmt::format("{} is a convention of the recurrent family, but {} has named tensors; leave it out",
                          quote(key, 60), declaration.system));
   }
 }

@@ -25,7 +25,7 @@ struct Declaration {
   std::string about;                      ///< about this kernel, as JSON; empty if it says nothing
 };
 
-/// What a subject says about itself before it is called.
+/// A subject's answer before it is called, which describes its kernels.
 struct Ready {
   std::vector<Declaration> kernels;
   std::string about;  ///< as JSON

@@ -146,7 +146,7 @@ std::string refusal_of(const Arguments& call, const Conventions& conventions) {
                                                                            : 0;
   const auto own = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
   if (width > 0 && own != call.scale)
-    return fmt::format("its scale is {:g}, as it declares, and this call asks for {:g}", own, call.scale);
+    return fmt::format("its scale is {:g}, as it declares, but this call asks for {:g}", own, call.scale);
   if (conventions.beta != Given::Strength::logit || !call.beta.present()) return "";
   bool beyond = false;
   visit(strided(call.beta), [&](float beta) { beyond = beyond || beta > 1.0F; });

@@ -17,7 +17,8 @@
 /// that a declaration names.
 namespace samestate {
 
-/// What oracles read under the contract (docs/lookup/subjects.md, "The oracle reads what the subject was given").
+/// Returns the inputs that oracles read under the contract (docs/lookup/subjects.md, "The oracle reads what
+/// the subject was given").
 [[nodiscard]] Given given_of(const Conventions& conventions, const Contract& contract);
 
 /// Why the conventions do not allow the call (limits_of), in words; empty if they do.

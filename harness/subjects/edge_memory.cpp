@@ -204,8 +204,8 @@ void EdgeCall::put(const EdgeTensor& x, std::byte* base, Converted&& converted) 
       if (x.input && value == value && value_of(bits, x.dtype) != value)
         // This happens if a law halves a value that is already small.
         throw Unavailable({Outcome::Kind::unsupported,
-                           fmt::format("{} holds {}, which is no {}: name it in `dtypes`, as fp32", x.name,
-                                       value, name_of(x.dtype))});
+                           fmt::format("{} contains {}, which is not a {}: name it in `dtypes`, as fp32",
+                                       x.name, value, name_of(x.dtype))});
       std::memcpy(place, &bits, sizeof bits);
     }
   });

@@ -31,7 +31,7 @@ struct Loaded {
   std::vector<CallKernel> rows;  ///< rows of a plugin
   SubjectCall call;              ///< the function of a library in C
   std::string problem;           ///< why it cannot be called
-  std::string environment;       ///< what loading it changed (FloatEnvironment::changed)
+  std::string environment;       ///< the changes that loading it made (FloatEnvironment::changed)
 };
 
 /// Loads it into the calling process, where it stays.
@@ -47,7 +47,7 @@ Loaded load(const std::filesystem::path& path, bool in_c) {
   } catch (const std::exception& error) {
     loaded.problem = error.what();
   } catch (...) {
-    loaded.problem = path.string() + ": it threw something that is no std::exception";
+    loaded.problem = path.string() + ": it threw something that is not a std::exception";
   }
   loaded.environment = FloatEnvironment::changed();
   return loaded;
@@ -123,7 +123,7 @@ std::string declared_here(const std::filesystem::path& path) {
   } catch (const std::exception& error) {
     out["problem"] = error.what();
   } catch (...) {
-    out["problem"] = path.string() + ": its declaration threw something that is no std::exception";
+    out["problem"] = path.string() + ": its declaration threw something that is not a std::exception";
   }
   // Foreign names may consist of any bytes; the table refuses those that are not valid names.
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -239,7 +239,7 @@ Library declared_library(const std::filesystem::path& path, const SubjectPatienc
   } catch (const Error& error) {
     library.problem = fmt::format("{}: {}", where, error.what());
   } catch (const Json::exception&) {
-    library.problem = where + ": what its process said of it is no declaration: something else wrote there";
+    library.problem = where + ": what its process said is not a declaration, so something else wrote there";
   }
   return library;
 }

@@ -61,8 +61,8 @@ void SharedMemory::unmap() {
 /// `bytes` is the size of a lane.
 void SharedMemory::grow(std::size_t bytes) {
   const std::size_t wanted = rounded_up(bytes + bytes / 4, std::size_t{64} << 20) * lanes_.size();
-  // An object that nobody can map must not be created: it cannot shrink again, and whoever maps it next maps
-  // all of it.
+  // An object that cannot be mapped must not be created: it cannot shrink again, and any process that maps it
+  // later maps all of it.
   void* room = ::mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) refuse(wanted, "mapped");
   ::munmap(room, wanted);

@@ -37,7 +37,8 @@ class SharedMemory {
   /// last"; empty if there is none. `regions` are those passed to place().
   [[nodiscard]] std::string touched(std::span<const EdgeRegion> regions, int lane = 0);
 
-  /// What another process did to the object itself, for example "sealed the memory object"; empty if nothing.
+  /// Describes what another process did to the object itself, for example "sealed the memory object"; empty
+  /// if it did nothing.
   [[nodiscard]] std::string changed() const;
 
  private:

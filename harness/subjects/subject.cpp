@@ -289,10 +289,11 @@ void require_alike(const std::vector<Declaration>& declared) {
       const Contract contract;
       if (stem(a) != stem(b) || given_of(a.conventions, contract) == given_of(b.conventions, contract))
         continue;
-      throw Error(fmt::format(
-          "{} and {} decode together, and get their inputs in different ways: the same decay, beta, "
-          "scale, l2norm and dtypes, or names that differ in more than the form",
-          a.name, b.name));
+      throw Error(
+          fmt::format("{} and {} decode together, but get their inputs in different ways; give them the same "
+                      "decay, beta, "
+                      "scale, l2norm and dtypes, or names that differ in more than the form",
+                      a.name, b.name));
     }
   }
 }

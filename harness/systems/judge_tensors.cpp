@@ -47,7 +47,7 @@ ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call cal
   const Index most = system.sequences_to_hold(c, policy);
   const Index all = sequences_of(c);
   const bool few = most < std::min(all, policy.held_heads);
-  // If only a few can be held to their tolerance, one of them is the farthest.
+  // If only a few sequences can be compared with their tolerance, one of them is the farthest.
   ChosenHeads chosen(
       all, 1, c.seed, [](Index) { return true; }, policy, few ? most - 1 : policy.held_heads);
   if (chosen.all()) return chosen;
@@ -207,7 +207,7 @@ class TensorsJudge {
     return operator_oracle(system_.row, call_, sequence, cuts_, *r_.contract);
   }
 
-  /// Returns the tokens of sequence b that are held to their tolerance.
+  /// Returns the tokens of sequence b that are compared with their tolerance.
   [[nodiscard]] ChosenTokens chosen_tokens(Index b) const {
     const Case& c = r_.c;
     if (c.cached) return ChosenTokens::behind(c.T, c.prefill);
@@ -340,7 +340,7 @@ class TensorsJudge {
     }
   }
 
-  /// Returns the worst judgement, with what was held to its tolerance.
+  /// Returns the worst judgement, and says which parts were compared with their tolerance.
   [[nodiscard]] Judgement worst() {
     if (!worst_) worst_ = zeros_ ? std::move(*zeros_) : Judgement{};
     chosen_.note(*worst_, chosen_.others());

@@ -22,9 +22,9 @@ struct SequencePart {
                                    const Tensors<double>& inputs, const Tensors<double>& outputs,
                                    std::vector<Index> tokens);
 
-/// The worst judgement of the sequences of a run that made `calls`, as far as `policy` looks. `outputs` of a
-/// layer may hold taps: its stages are judged too. What every sequence would be held against goes to `oracles` where somebody
-/// wants it, which changes nothing of the judgement.
+/// Returns the worst judgement of the sequences of a run that made `calls`, as far as `policy` looks. The
+/// `outputs` of a layer may contain taps; its stages are then judged too. If `oracles` is not null, it
+/// receives what every sequence would be compared with; the judgement is the same either way.
 [[nodiscard]] Judgement judge_tensors(const Resolved& r, const TensorSystem& system, const TensorCalls& calls,
                                       const std::vector<CaseTensor>& inputs,
                                       const std::vector<Tensors<double>>& outputs, const JudgePolicy& policy,

@@ -186,8 +186,8 @@ double RecurrentSystem::work(const Case& c, const JudgePolicy& policy) const {
   const HeadCost cost = mean_cost_of_head(c, family);
   const Index sequences = sequences_of(c);
   const Index all = sequences * c.Hv;
-  // If there are many heads, a few are held to their tolerance (ChosenHeads), and all or some of the others
-  // are evaluated in float64.
+  // If there are many heads, only a few are compared with their tolerance (ChosenHeads), and all or some of
+  // the others are evaluated in float64.
   const Index held = c.law.empty() ? std::min(all, heads_to_hold(cost, policy)) : all;
   const double plain = share_in_float64(cost, all - held, policy) * static_cast<double>(all - held);
   const auto tokens = static_cast<double>(c.lengths.empty() ? c.B * c.T : c.T);

@@ -42,7 +42,7 @@ class RecurrentSystem final : public System {
   const Family& family;
 };
 
-/// The inputs and outputs of a case of the family as tensors; none where the kernel returned nothing.
+/// Returns the inputs and outputs of a case of the family as tensors; none if the kernel returned nothing.
 [[nodiscard]] std::vector<CaseTensor> tensors_of(const Resolved& r, Batch batch);
 [[nodiscard]] std::vector<CaseTensor> tensors_of(const Resolved& r, Outputs outputs);
 

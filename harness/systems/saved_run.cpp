@@ -16,12 +16,12 @@ namespace {
 
 constexpr std::string_view kTap = "tap.";
 
-/// The name of a tensor in a file.
+/// Returns the name of a tensor in a file.
 std::string in_file(std::string_view prefix, const TensorSpec& spec) {
   return std::string(prefix) + spec.name;
 }
 
-/// The name in a file of what a kernel wrote.
+/// Returns the name in a file of a tensor that a kernel wrote.
 std::string written_in_file(const Resolved& r, const Signature& signature, const TensorSpec& spec) {
   const bool output =
       std::ranges::find(signature.outputs, spec.name, &TensorSpec::name) != signature.outputs.end();
@@ -33,29 +33,35 @@ std::string written_in_file(const Resolved& r, const Signature& signature, const
 }
 
 constexpr const char* kNoInput =
-    ", which the contract's input format does not hold: round the inputs before the kernel and the judge see "
+    ", which the contract's input format cannot represent: round the inputs before the kernel and the judge "
+    "see "
     "them";
 
-/// The values of a tensor as fp32, in which a kernel's data travel.
+/// Returns the values of a tensor in fp32, the format in which a kernel's data are passed.
 std::vector<float> floats(const RunFile& file, const std::string& name) {
   const std::vector<double>& values = file.tensors.at(name).values;
   std::vector<float> out(values.begin(), values.end());
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (std::isfinite(values[i]) && static_cast<double>(out[i]) != values[i])
       refuse(name, i, values[i],
-             ", which fp32 does not hold: round it to fp32 before the kernel and the judge see it");
+             ", which fp32 cannot represent: round it to fp32 before the kernel and the judge see it");
   }
   return out;
 }
 
-/// Throws Error where a kernel of the case cannot have been given these inputs.
+/// Throws Error if a kernel of the case cannot have been given these inputs.
 void require_inputs(const Resolved& r, const std::vector<CaseTensor>& inputs) {
   for (const CaseTensor& x : inputs) {
-    // States of the family are of a format of their own; those of named tensors are drawn as data.
+    // States of the family have a format of their own; those of named tensors have the format of the data.
     const bool state = r.system->of_family() && x.spec.axis == Axis::state;
     const Format format = state ? r.contract->state : input_format(x.spec, *r.contract);
     for (std::size_t i = 0; i < x.data.size(); ++i) {
       const auto value = static_cast<double>(x.data[i]);
+      // The bounds are of states that do not grow.
+      if (r.system->of_family() && x.spec.name == "g" && value > 0.0)
+        refuse(
+            in_file(r.system->in_file.input, x.spec), i, value,
+            ": a log decay is at most 0; write it with the other sign, or as the logarithm of what decays");
       if (std::isfinite(value) && round_to(value, format) == value) continue;
       refuse(in_file(r.system->in_file.input, x.spec), i, value,
              std::isfinite(value) ? kNoInput : ": inputs must be finite");
@@ -63,7 +69,7 @@ void require_inputs(const Resolved& r, const std::vector<CaseTensor>& inputs) {
   }
 }
 
-/// The form whose calls made the run.
+/// Returns the form whose calls made the run.
 std::string native_form(const Resolved& r, const RunFile& file) {
   if (!r.form->of_any_form()) return r.c.form;
   std::vector<std::string_view> natives;
@@ -72,11 +78,12 @@ std::string native_form(const Resolved& r, const RunFile& file) {
   }
   if (file.form.empty() && natives.size() == 1) return std::string(natives.front());
   if (std::ranges::find(natives, file.form) != natives.end()) return file.form;
-  throw Error(fmt::format("judge: form={} of {} is calls of one of {}; the file's metadata 'form' is {}",
-                          r.c.form, r.c.system, fmt::join(natives, ", "), quote(file.form)));
+  throw Error(fmt::format(
+      "judge: form={} of {} consists of calls of one of the forms {}, but the file's metadata 'form' is {}",
+      r.c.form, r.c.system, fmt::join(natives, ", "), quote(file.form)));
 }
 
-/// Throws Error where the file's offsets are not those of the case.
+/// Throws Error if the file's offsets are not those of the case.
 void require_offsets(const Resolved& r, const RunFile& file) {
   if (r.form->packed &&
       !std::ranges::equal(offsets_of(r.c), file.tensors.at("cu_seqlens").values,
@@ -95,7 +102,7 @@ std::vector<NamedShape> tensors_in_file(const Resolved& r) {
   for (const TensorSpec& spec : signature.outputs)
     out.push_back({in_file(prefix.output, spec), output_shape(spec, r.c)});
   if (r.form->packed) out.push_back({"cu_seqlens", {sequences_of(r.c) + 1}});
-  // Which form decode calls is the file's to say: taps of any.
+  // The file says which form decode calls, so taps of any form are accepted.
   for (const CaseForm& form : r.system->forms) {
     if (!r.system->native(form.name) || (!r.form->of_any_form() && form.name != r.c.form)) continue;
     for (const TensorSpec& tap : r.system->taps_of(r, form.name)) {

@@ -68,7 +68,7 @@ class TensorCall final : public WholeCall {
     const Operator& row = system_.row;
     SequencePart of{
         call_of_sequence(call_of_, r_.c, part), cuts_, sequence_of(inputs_, part), written_of(part), {}};
-    // What earlier calls wrote was not timed and is not judged here.
+    // The results of earlier calls were not timed, and are not judged here.
     if (!cuts_.empty() && by_token()) of = part_of(row, call_of_, cuts_, of.inputs, of.outputs, {r_.c.T - 1});
     const auto begin = std::chrono::steady_clock::now();
     const OperatorOracle oracle = operator_oracle(row, of.call, of.inputs, of.cuts, contract_);

@@ -34,8 +34,8 @@
 namespace samestate {
 namespace {
 
-/// What a kernel wrote: the outputs of its system, and the taps that the case asks for and the kernel's row
-/// offers.
+/// The results of a kernel: the outputs of its system, and the taps that the case asks for and the kernel's
+/// row offers.
 struct Written {
   std::vector<CaseTensor> outputs, taps;
 };
@@ -246,9 +246,13 @@ void fill_given(const Resolved& r, Trace& trace) {
 
 Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                             const JudgePolicy& policy, Trace* trace) const {
+  const std::string& native = kernels.named->form;
+  if (const CaseForm* called = form(native); called != nullptr && called->chunked && r.c.chunk < 1)
+    throw Unavailable({Outcome::Kind::unsupported,
+                       fmt::format("chunk={}: {} goes in chunks of at least 1 token; write chunk=64",
+                                   r.c.chunk, kernels.named->name)});
   std::vector<CaseTensor> given = inputs(r);
   round_inputs(given, kernels.named->formats);
-  const std::string& native = kernels.named->form;
   if (r.law != nullptr) {
     if (trace) trace->native = native;
     TensorSubject subject{
@@ -325,7 +329,7 @@ Judgement TensorSystem::judge(const Resolved& r, const Trace& run, const JudgePo
                               std::vector<OperatorOracle>* oracles) const {
   if (run.given != Given{})
     throw Error(
-        fmt::format("judge: metadata 'given' is of the recurrent family, and {} is none of it", r.c.system));
+        fmt::format("judge: metadata 'given' belongs to the recurrent family, but {} does not", r.c.system));
   return judge_tensors(r, *this, calls(r, run.native), run.inputs, by_sequence(run.outputs), policy, oracles);
 }
 

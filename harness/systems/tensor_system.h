@@ -12,9 +12,9 @@ namespace samestate {
 
 /// The calls that a kernel of one form makes of a case.
 struct TensorCalls {
-  Call whole;               ///< of all tokens
+  Call whole;               ///< the call with all tokens
   std::vector<Index> cuts;  ///< where calls end, the last excepted
-  Signature signature;      ///< of that call
+  Signature signature;      ///< the signature of that call
 };
 
 /// A system of named tensors: its row describes it, and evaluates its reference in float64 and with the
@@ -49,7 +49,7 @@ class TensorSystem final : public System {
   /// JudgePolicy::held_heads, or as many as its `sequence_seconds` allow, but at least one.
   [[nodiscard]] Index sequences_to_hold(const Case& c, const JudgePolicy& policy) const;
 
-  /// What a kernel of the form `native` is called with.
+  /// Returns the calls that a kernel of the form `native` gets.
   [[nodiscard]] TensorCalls calls(const Resolved& r, std::string_view native) const;
 
   /// The call of a case over all of its tokens; for form=decode and packed, with the form that `native`

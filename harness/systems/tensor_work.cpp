@@ -10,7 +10,7 @@
 #include "oracles/systems/judge_samples.h"
 #include "reference/error.h"
 
-/// The work of judging a case of named tensors, and how many of its sequences are therefore held.
+/// The work of judging a case of named tensors, and how many of its sequences are therefore judged in full.
 namespace samestate {
 
 WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, Index tokens, std::string_view form) {
@@ -50,18 +50,20 @@ WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, Index token
     if (asked != nullptr && asked->decodes && native.chunked && c.chunk > 0)
       of.operations = std::max(of.operations, operations(native));
   }
-  // Where nobody has counted them: each token meets all weights, states and rows before it; without weights the other
-  // tokens' data too, unless no token meets another.
+  // If the operations are not counted, an estimate is used: each token meets all weights, states and the rows
+  // before it; without weights it also meets the other tokens' data, unless tokens do not affect each other.
   if (of.operations <= 0) of.operations = static_cast<double>(std::max<Index>(tokens, 1)) * of_token;
   return of;
 }
 
 namespace {
 
-/// Returns the multiplications that each of a case's sequences takes, all of the same `tokens`, a `part` of which is held to its
-/// tolerance.
-double cost_of_sequence(const Case& c, const WorkOfSizes& of, Index tokens, bool decodes, double part, const JudgePolicy& policy) {
-  const double calls = decodes ? static_cast<double>((tokens - c.prefill) / c.step) * kTensorOfCallCost * of.tensors : 0.0;
+/// Returns the multiplications that it takes to judge each of a case's sequences, which all have `tokens`
+/// tokens, if a `part` of them is compared with its tolerance.
+double cost_of_sequence(const Case& c, const WorkOfSizes& of, Index tokens, bool decodes, double part,
+                        const JudgePolicy& policy) {
+  const double calls =
+      decodes ? static_cast<double>((tokens - c.prefill) / c.step) * kTensorOfCallCost * of.tensors : 0.0;
   // The last tokens attend to twice as many tokens as the average one.
   const double made =
       c.cached ? std::min(1.0, 2.0 * static_cast<double>(tokens - c.prefill) / static_cast<double>(tokens)) : 1.0;
@@ -69,8 +71,8 @@ double cost_of_sequence(const Case& c, const WorkOfSizes& of, Index tokens, bool
                       : of.by_token && c.law.empty() && !c.taps ? ChosenTokens::share(tokens, policy, c.prefill)
                                                                     : 1.0;
   const double share = part * held + (1.0 - part * held) * kPlainShare;
-  // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
-  // The stages together are the layer once more.
+  // Judging means the runs of a law, or drawn roundings in addition to the worst case, or only the worst
+  // case. All stages together cost as much as the layer once more.
   const double looks = (!c.law.empty()                              ? kTensorLawFactor
                         : has_samples(contract_named(c.contract)) ? kSampledFactor
                                                                     : 1.0) *
@@ -79,8 +81,9 @@ double cost_of_sequence(const Case& c, const WorkOfSizes& of, Index tokens, bool
          (1.0 - part) * kTensorElementCost / 2 * of.elements;
 }
 
-/// The work of a batch of sequences of `tokens` in the form of that name, and how many of them are held to their tolerance. Where
-/// there are many, few are (ChosenHeads) and the others are evaluated in float64.
+/// The work of a batch of sequences of `tokens` tokens in the form of that name, and how many of them are
+/// compared with their tolerance: if there are many, only a few are (ChosenHeads), and the others are evaluated
+/// in float64.
 struct BatchWork {
   double work = std::numeric_limits<double>::infinity();
   Index held = 1;
@@ -109,8 +112,9 @@ BatchWork work_of_batch(const TensorSystem& system, const Case& c, Index tokens,
 
 double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
   if (c.lengths.empty()) return work_of_batch(*this, c, c.T, c.form, policy).work;
-  // The work of a token grows with its sequence, up to where some of the tokens alone are held: the most that any has is the larger
-  // of the longest sequence's and of the longest one's that is held whole.
+  // The work of a token grows with its sequence, up to the length from which on only some tokens are compared
+  // with their tolerance. So the largest work of a token is either that of the longest sequence, or that of
+  // the longest one that is compared as a whole.
   const Index longest = std::ranges::max(c.lengths);
   double of_token = 0.0;
   for (const Index tokens : {longest, std::min(longest, policy.all_tokens)}) {

@@ -38,7 +38,7 @@ struct ErrorSize {
   double element = 0.0;  ///< absolute value
 };
 
-/// What is known about the errors of one output of a case.
+/// The errors of one output of a case, and their limits.
 struct OutputTolerance {
   std::string output;
   bool state = false;

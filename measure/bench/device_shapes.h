@@ -10,9 +10,9 @@ struct DeviceShape {
   std::string_view system, sizes;
 };
 
-/// At least one per system: the widths of a public model, with so many short sequences that the device's time
-/// comes from bytes or products and not from a launch, while the judge, which looks at some of them, takes
-/// seconds.
+/// At least one shape per system: the widths of a public model with many short sequences, so that the
+/// device's time comes from bytes or products and not from a launch, while the judge, which looks at some of
+/// them, takes seconds.
 [[nodiscard]] std::span<const DeviceShape> device_shapes();
 
 }  // namespace samestate

@@ -66,7 +66,7 @@ std::string peer_request(std::int64_t id, const Case& c, double seconds) {
 PeerAnswer parse_peer_answer(std::int64_t id, const std::string& line) {
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   const std::string shown = quote(line.substr(0, 60));
-  if (!json.is_object()) return problem(fmt::format("its answer {} is no JSON object", shown));
+  if (!json.is_object()) return problem(fmt::format("its answer {} is not a JSON object", shown));
   if (!json.contains("id") || json["id"] != id)
     return problem(fmt::format("its answer {} lacks \"id\": {}", shown, id));
   PeerAnswer answer;
@@ -80,11 +80,12 @@ PeerAnswer parse_peer_answer(std::int64_t id, const std::string& line) {
   if (answer.kernel.empty()) return problem(fmt::format("its answer {} names no \"kernel\"", shown));
   const auto seconds = json.find("seconds");
   if (seconds == json.end() || !seconds->is_array() || seconds->empty() || seconds->size() > kMostTimes)
-    return problem(fmt::format("its \"seconds\" is no array of 1 to {} numbers", kMostTimes));
+    return problem(fmt::format("its \"seconds\" is not an array of 1 to {} numbers", kMostTimes));
   for (const Json& value : *seconds) {
     const double time = value.is_number() ? value.get<double>() : 0.0;
     if (!(time > 0.0) || !std::isfinite(time))
-      return problem(fmt::format("its \"seconds\" holds {}, no time above 0", quote(value.dump())));
+      return problem(
+          fmt::format("its \"seconds\" contains {}, which is not a time above 0", quote(value.dump())));
     answer.seconds.push_back(time);
   }
   return answer;

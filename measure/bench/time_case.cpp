@@ -30,7 +30,7 @@ void require_possible(const Timing& timing) {
   const double least = *std::min_element(timing.seconds.begin(), timing.seconds.end());
   if (least < kShortest) {
     throw KernelThrew(
-        fmt::format("its `time` returned a sample of {:g} s, and no call is shorter than {:g} s; return "
+        fmt::format("its `time` returned a sample of {:g} s, but no call is shorter than {:g} s; return "
                     "seconds of one call",
                     least, kShortest));
   }

@@ -25,7 +25,7 @@ class BenchRun {
   [[nodiscard]] Judgement judge(TimedCase& timed);
   /// Another set of times of the same call.
   [[nodiscard]] Timing once_more();
-  /// What the warps of one block of a call wait for. Throws Error for a kernel without traces.
+  /// Traces what the warps of one block of a call wait for. Throws Error for a kernel without traces.
   [[nodiscard]] KernelTrace trace(const TraceRequest& request);
   /// The times of the first set.
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }

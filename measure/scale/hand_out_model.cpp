@@ -108,7 +108,7 @@ class Model {
     advance(rank, arrives);
     if (rank.queue.empty()) rank.busy_until = std::max(rank.busy_until, arrives);
     rank.queue.insert(rank.queue.end(), piece.begin(), piece.end());
-    // It asks again when half of what it has is left.
+    // A rank asks again when half of its jobs are left.
     const std::size_t half = rank.queue.size() / 2;
     double begins = std::max(rank.busy_until, arrives);
     while (rank.queue.size() > half) {

@@ -25,7 +25,7 @@ struct HandOutModel {
 };
 
 struct HandOutTime {
-  double seconds = 0.0;     ///< of the run, without planning
+  double seconds = 0.0;     ///< the duration of the run, without planning
   double efficiency = 0.0;  ///< seconds of all cases / (ranks x seconds of the run)
   double idle = 0.0;        ///< share of their time in which judging ranks wait for a piece or for the end
   double rank_0 =

@@ -256,7 +256,7 @@ class SweepPlan {
     }
   }
 
-  /// What a sweep of one's own varies, without the values of its axes: the line, or one case a contract.
+  /// Returns the cases whose axes a user's own sweep varies: the given line, or one case per contract.
   [[nodiscard]] std::vector<Case> begins() const {
     std::vector<Case> out;
     if (!options_.from.empty()) {
@@ -326,14 +326,14 @@ class SweepPlan {
     }
     if (points_.empty())
       throw Error(
-          fmt::format("{} promises none of these contracts; `samestate list kernels` says what it does",
+          fmt::format("{} promises none of these contracts; `samestate list kernels` says which it promises",
                       options_.kernel.empty() ? "no kernel here" : options_.kernel));
   }
 
   /// The value of number `i` of the drawn axis: a number is its own place, and a name stands where it was given.
   void put_over(const std::string& curve, const Case& c, std::size_t i) {
     const SweepAxis& drawn = options_.over.front();
-    // A series that is there anyway is drawn as it is.
+    // An existing series is drawn as usual.
     const std::string series = drawn.key == "T" ? "length" : drawn.key;
     double x = 0.0;
     const std::string& text = drawn.values[i];
@@ -354,8 +354,9 @@ void require_swept(const std::string& system) {
   for (const OperatorSweep& row : operator_sweeps()) names.push_back(row.system.name);
   if (std::find(names.begin(), names.end(), system) != names.end()) return;
   (void)system_named(system);
-  throw Error(fmt::format("system {} has no chunked form: a sweep varies the chunk; those that have one: {}",
-                          system, fmt::join(names, ", ")));
+  throw Error(
+      fmt::format("system {} has no chunked form, but a sweep varies the chunk; systems that have one: {}",
+                  system, fmt::join(names, ", ")));
 }
 
 }  // namespace
@@ -385,21 +386,35 @@ std::vector<SweepCase> plan_sweep(const KernelTable& table, const SweepOptions& 
   SweepOptions chosen = options;
   if (!options.over.empty()) {
     if (!options.series.empty())
-      throw Error("--series names a sweep that is there, and --over makes one: leave one out");
+      throw Error("--series names an existing sweep, but --over makes one; leave one of them out");
     if (!options.kernel.empty()) chosen.system = table.row_named(options.kernel).system->name;
-    if (!options.from.empty()) chosen.system = parse_case(options.from).system;
+    if (!options.from.empty()) {
+      const Case from = parse_case(options.from);
+      if (!from.law.empty())
+        throw Error(
+            fmt::format("--case: law={} compares runs and has no error to measure; drop it", from.law));
+      chosen.system = from.system;
+    }
+    for (auto axis = options.over.begin(); axis != options.over.end(); ++axis) {
+      if (std::find_if(options.over.begin(), axis, [&](const SweepAxis& x) { return x.key == axis->key; }) !=
+          axis)
+        throw Error(
+            fmt::format("--over {}: given twice; list all values in one, as {}=1,2", axis->key, axis->key));
+    }
+    if (std::ranges::find(options.over, "law", &SweepAxis::key) != options.over.end())
+      throw Error("--over law: a law compares runs and has no error to measure; vary another key");
     return SweepPlan(table, chosen).points();
   }
   if (!options.system.empty()) require_swept(options.system);
   if (!options.kernel.empty()) {
     if (options.series == "drift")
       throw Error(
-          "series drift is of the recurrent kernel of the system, and --kernel names a chunked one: leave "
-          "one out");
+          "series drift needs the recurrent kernel of the system, but --kernel names a chunked one; leave "
+          "one of them out");
     const KernelRow* row = &table.row_named(options.kernel);
     const std::string system(row->system->name);
     if (row->form != "chunked")
-      throw Error("kernel " + options.kernel + " is no chunked kernel: a sweep varies the chunk");
+      throw Error("kernel " + options.kernel + " is not a chunked kernel, but a sweep varies the chunk");
     if (!options.system.empty() && options.system != system) {
       throw Error("kernel " + options.kernel + " computes " + system + ", not " + options.system);
     }

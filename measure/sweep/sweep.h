@@ -37,14 +37,14 @@ struct SweepOptions {
   /// of any form.
   std::vector<SweepAxis> over = {};
   std::string from =
-      {};  ///< with `over`: the case line to begin with; empty: a head of 128 x 128, in each contract
-  std::int64_t T = 0;  ///< with `over`: its tokens; 0: those of the line
+      {};  ///< the case line whose keys `over` varies; if empty, a head of 128 x 128 in each contract
+  std::int64_t T = 0;  ///< the number of tokens with `over`; 0 means that of the line
 };
 
-/// "chunk=16,64,256". Throws Error for what is no key with values.
+/// Parses an axis such as "chunk=16,64,256". Throws Error if it is not a key with values.
 [[nodiscard]] SweepAxis axis_of(const std::string& text);
 
-/// What a series varies, for titles and --help.
+/// A description of what a series varies, for titles and --help.
 struct SweepSeries {
   std::string_view name;
   std::string_view summary;

@@ -21,7 +21,7 @@ template <const System& system>
 [[nodiscard]] Outcome run_chunked_twin(const System& system, const Arguments& arguments,
                                        const Contract& contract);
 
-/// What run_chunked would return for the call, without running it. Throws Error as it does.
+/// Returns what run_chunked would return for the call, without running it. Throws Error as it does.
 [[nodiscard]] Outcome chunked_outcome(const System& system, const Arguments& arguments,
                                       const Contract& contract);
 

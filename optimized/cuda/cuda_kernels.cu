@@ -46,7 +46,7 @@ Device find_device() {
   return {DeviceInfo{properties.name, dotted(driver), dotted(runtime)}, {}};
 }
 
-/// What evaluates a call: a row of chunked_rows() or of recurrent_rows().
+/// The row of chunked_rows() or recurrent_rows() that evaluates a call.
 struct Choice {
   bool delta = false;
   bool chunked = false;

@@ -152,10 +152,10 @@ class Running {
     return error_ + roundings / (1.0 - roundings) * magnitude_;
   }
 
-  /// What a softmax subtracts in place of its maximum x. The softmax is the same whatever is subtracted, so a
-  /// kernel's errors are those that it makes with its own maximum, taken as exact; only the rounding of the
-  /// difference depends on the error of the maximum. An error above log 2 could move terms across the flush
-  /// to zero; then the error stays.
+  /// Returns the value that a softmax subtracts in place of its maximum x. The softmax is the same whatever
+  /// is subtracted, so a kernel's errors are those that it makes with its own maximum, taken as exact; only
+  /// the rounding of the difference depends on the error of the maximum. An error above log 2 could move
+  /// terms across the flush to zero; then the error stays.
   [[nodiscard]] static Running shift(const Running& x) {
     const double error = x.error();
     // Roundings to nearest after it do not cancel, so the twin's bound needs the error of the maximum.
@@ -219,8 +219,8 @@ class Running {
   friend bool operator==(const Running& x, const Running& y) { return x.value_ == y.value_; }
   friend bool operator!=(const Running& x, const Running& y) { return x.value_ != y.value_; }
 
-  /// x of an open choice whose alternative may use values that nobody computed, of at most `size`. It
-  /// overflows if anything did, or if one of these values may.
+  /// Returns x of an open choice whose alternative may use values that were not computed, of at most `size`.
+  /// It overflows if anything did, or if one of these values may.
   [[nodiscard]] static Running unknown(const Running& x, double size) {
     const RunningModel& model = detail::running_model();
     Running y = undecided(x, kUnlimited);

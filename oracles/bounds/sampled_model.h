@@ -40,7 +40,7 @@ struct SampledModel {
   bool near_normal = false;  ///< the roundings of a sum are drawn as the many roundings that they are, if a
                              ///< limit depends on their tail
   bool by_place =
-      false;  ///< those depend on value and position: kernels add in another order at the edge of a tile
+      false;  ///< the roundings depend on value and position: kernels add in another order at the edge of a tile
   bool sums_stored =
       false;  ///< a softmax divides by the sum of the weights as stored, not by the sum of the weights before
               ///< storing

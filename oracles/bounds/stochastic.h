@@ -146,7 +146,7 @@ class Stochastic {
   }
 
   double value_ = 0.0;
-  double squares_ = 0.0;  ///< of the terms of a pending sum
+  double squares_ = 0.0;  ///< the sum of the squares of a pending sum's terms
   double terms_ = 0.0;    ///< 0 if nothing is pending
 };
 

@@ -14,7 +14,7 @@ struct Cost {
     std::int64_t state_bytes = 0;  ///< bytes of writing the state and reading it, per chunk
     std::int64_t token_bytes = 0;  ///< bytes of the tensors that a token reads and writes
   };
-  std::int64_t operations = 0;  ///< operations of this form; 0 if nobody has counted them
+  std::int64_t operations = 0;  ///< operations of this form; 0 if they are not counted
   std::int64_t idle = 0;        ///< elements of its inputs that may stay unread: experts that are not chosen
   Chunk chunk = {};
 };

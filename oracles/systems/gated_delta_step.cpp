@@ -18,7 +18,7 @@ struct Step {
     const Index dk = call.at("dk");
     const Index dv = call.at("dv");
     if (Hv % Hk != 0) throw Error("Hk=" + std::to_string(Hk) + ": must divide Hv=" + std::to_string(Hv));
-    // Keys longer than 1 expand the state, and nobody serves them: without the norm they are drawn shorter.
+    // Keys longer than 1 expand the state, which no model does: without the norm, keys are drawn shorter.
     const Content keys = call.at("l2norm") != 0 ? Content::activation : Content::weight;
     // A recurrence keeps its state in fp32, whatever the format of the data.
     const TensorSpec pool{"pool", Axis::state, {P, Hv, dk, dv}, Content::offset};

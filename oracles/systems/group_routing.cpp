@@ -12,8 +12,8 @@ namespace {
 
 using Places = std::vector<std::size_t>;
 
-/// What a number was computed from, if that is known without an error: numbers with the same origin are equal
-/// in any kernel.
+/// The numbers that a number was computed from, if that is known without an error: numbers with the same
+/// origin are equal in any kernel.
 struct Origin {
   enum class Kind { unknown, logit, score };
   Kind kind = Kind::unknown;

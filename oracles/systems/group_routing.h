@@ -5,7 +5,8 @@
 #include "oracles/systems/operator.h"
 #include "oracles/systems/routing.h"
 
-/// What is certain about a group-limited router's choice if its scores carry errors (EQUATIONS 5.8, 8.2).
+/// The part of a group-limited router's choice that is certain if its scores carry errors (EQUATIONS 5.8,
+/// 8.2).
 namespace samestate {
 
 /// A router of N experts in `groups` of neighbours, which chooses from the best `kept` groups.

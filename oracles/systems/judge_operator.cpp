@@ -20,7 +20,7 @@ double output_rounding(double x, double error, Format format) {
   return half_ulp(std::abs(x) + error, format);
 }
 
-/// What is known about one output over all its elements.
+/// The sizes and errors of one output over all its elements.
 struct Size {
   double expected = 0.0;   ///< sum of squares
   double tolerance = 0.0;  ///< over elements that have a tolerance

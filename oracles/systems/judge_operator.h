@@ -12,7 +12,7 @@
 /// within the running error of the form that ran.
 namespace samestate {
 
-/// What the kernel should have returned for one sequence, and the tolerance.
+/// The expected outputs for one sequence, and the tolerance.
 struct OperatorOracle {
   Tensors<double> exact;
   /// Infinite if nothing can be said (a decision that the kernel's error may turn).

@@ -62,8 +62,8 @@ LastAxis last_axis(const Operator& row, const Call& call, std::string_view outpu
   }
   if (heads < 2 || columns % heads != 0) return axis;
   if (columns == heads) axis.word = "head";
-  // The channels of a head are a size of the row too; an output that has heads of another kind beside it (q,
-  // k and v) has no such size.
+  // The channels of a head are a size of the row too; an output that also has heads of another kind (q, k and
+  // v) has no such size.
   const bool wide = std::ranges::any_of(row.parameters, [&](const Parameter& p) {
     return call.at(p.name) == columns / heads && doubled(row, call, p.name, output) == 2 * columns &&
            p.summary.find("heads") == p.summary.npos;

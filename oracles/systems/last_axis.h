@@ -9,7 +9,7 @@
 /// Names for places in the tensors of operators.
 namespace samestate {
 
-/// What the last axis of an output counts, according to the sizes of the row.
+/// The meaning of an output's last axis, according to the sizes of the row.
 struct LastAxis {
   std::string word = "column";  ///< one place along it: "head" for one value a head, "expert" or "column"
   Index width = 0;              ///< if it consists of heads, one after another, the channels of each; else 0

@@ -13,7 +13,7 @@ TensorSpec weight(std::string name, Index rows, Index columns) {
   return {std::move(name), Axis::whole, {rows, columns}, Content::weight};
 }
 
-/// What a step reads from the projection of all heads, and from the cache.
+/// The tensors that a step reads from the projection of all heads, and from the cache.
 TensorSpec q_up_of(const Call& call, Index columns) {
   return weight("q_up", call.at("H") * (call.at("dn") + call.at("dr")), columns);
 }

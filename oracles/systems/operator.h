@@ -107,7 +107,7 @@ struct OperatorForm {
   bool chunked = false;  ///< reads `chunk`
 };
 
-/// The cost of a row whose operations nobody has counted.
+/// The cost of a row whose operations are not counted.
 [[nodiscard]] inline Cost uncounted(const Call&, const Signature&) { return {}; }
 
 struct Operator {

@@ -49,7 +49,7 @@ struct Finding {
   std::map<std::string, double> outputs;  ///< the ratio of each output, if it is above 0
 };
 
-/// What failed under each of the twins.
+/// The findings under each of the twins that were tried.
 class Blame {
  public:
   void add(const Finding& found, const TwinVariant& variant) { tried_.emplace_back(found, variant); }

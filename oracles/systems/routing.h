@@ -6,7 +6,7 @@
 #include "oracles/bounds/running_error.h"
 #include "oracles/systems/operator.h"
 
-/// What is certain about a router's choice if its scores carry errors (EQUATIONS 8.2).
+/// The part of a router's choice that is certain if its scores carry errors (EQUATIONS 8.2).
 namespace samestate {
 
 enum class Chosen {

@@ -9,8 +9,8 @@
 namespace samestate {
 
 /// A system's equation for `repro --script`: Python that defines `reference` in float64 with numpy as np
-/// only, as numpy_text.h says. It stands beside the row that states the same equation, and
-/// tests/harness/script/ compares it with the row's own evaluation.
+/// only, as numpy_text.h says. It is next to the row that states the same equation, and tests/harness/script/
+/// compares it with the row's own evaluation.
 struct NumpyText {
   std::string_view system, text;
 };

@@ -27,18 +27,18 @@ def _checked(tensor, shape, dtype):
     """The name of a result's dtype. Raises ReturnError if its shape or dtype is not the requested one."""
     name = _dtype_name(dtype)
     if list(shape) != list(tensor["shape"]):
-        raise ReturnError(f"{tensor['name']} has shape {list(shape)} and dtype {name}, asked for is "
+        raise ReturnError(f"{tensor['name']} has shape {list(shape)} and dtype {name}, expected "
                           f"{list(tensor['shape'])} of {tensor['dtype']}")
     if name not in ACCEPTED[tensor["dtype"]]:
-        raise ReturnError(f"{tensor['name']} has dtype {name} and shape {list(shape)}, asked for is "
+        raise ReturnError(f"{tensor['name']} has dtype {name} and shape {list(shape)}, expected "
                           f"{tensor['dtype']} (or {' '.join(ACCEPTED[tensor['dtype']][1:]) or 'no other'})")
     return name
 
 
 def _wrong_type(tensor, result, library):
     if result is None:
-        return ReturnError(f"{tensor['name']} is None, asked for is {list(tensor['shape'])} of {tensor['dtype']}")
-    return ReturnError(f"{tensor['name']} is a {type(result).__module__}.{type(result).__qualname__}, asked for is "
+        return ReturnError(f"{tensor['name']} is None, expected {list(tensor['shape'])} of {tensor['dtype']}")
+    return ReturnError(f"{tensor['name']} is a {type(result).__module__}.{type(result).__qualname__}, expected "
                        f"an array of {library}, {list(tensor['shape'])} of {tensor['dtype']}")
 
 
@@ -241,7 +241,7 @@ class Torch:
             raise _wrong_type(tensor, result, "torch")
         _checked(tensor, result.shape, result.dtype)
         if result.layout != torch.strided:
-            raise ReturnError(f"{tensor['name']} has layout {result.layout}, asked for is torch.strided")
+            raise ReturnError(f"{tensor['name']} has layout {result.layout}, expected torch.strided")
         into, result = _of(self._host(mapped, tensor), part), _of(result.detach(), part)
         if result.device.type == "cuda":
             result = self._staging.brought(result)

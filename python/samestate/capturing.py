@@ -55,7 +55,7 @@ def declared(function=None, adapter=None, **declaration):
                                    f"; known are {' '.join(names())}")
         row = rows[0]
         if row.call:
-            raise DeclarationError(f"adapter {adapter}: its tensors lie otherwise than the system's (named.py, {row.call}), "
+            raise DeclarationError(f"adapter {adapter}: its tensors are laid out differently from the system's (named.py, {row.call}), "
                                    "which a captured call cannot be read through; gate it instead")
         contracts = list(dict.fromkeys(c for named in row.devices.values() for c in named))
         conventions = {**row.conventions, **({"dtypes": row.dtypes} if row.dtypes else {})}
@@ -71,7 +71,7 @@ def declared(function=None, adapter=None, **declaration):
         words = dict(declaration)
         system, form = words.pop("system", None), words.pop("form", None)
         if not system or not form:
-            raise DeclarationError("a captured function is declared by its system and its form: say both, or name an adapter")
+            raise DeclarationError("a captured function is declared by its system and its form: give both, or name an adapter")
         _require_known(system, form)
         if takes_self(function):
             # A method is called with its object, which no case has, so only its other arguments are declared.
@@ -120,7 +120,7 @@ class Recorder:
     def __init__(self, name, dir, every=1, max_calls=MAX_CALLS, max_bytes=MAX_BYTES, declaration=None):
         for key, value in (("every", every), ("max_calls", max_calls), ("max_bytes", max_bytes)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise DeclarationError(f"{key} {value!r}: a whole number above 0")
+                raise DeclarationError(f"{key} {value!r}: give a whole number above 0")
         self.name, self.dir = name, os.path.abspath(os.fspath(dir))
         self.every, self.max_calls, self.max_bytes = every, max_calls, max_bytes
         self.declaration = declaration
@@ -222,7 +222,7 @@ class Recorder:
     def _unrecordable(self):
         with self._lock:
             self.counts["seen"] += 1
-        self._failed(TypeError("a generator function, whose results are not there when it returns; record the function "
+        self._failed(TypeError("a generator function, whose results do not exist yet when it returns; record the function "
                                "that it calls for each of them"))
 
     def _failed(self, error):
@@ -283,7 +283,7 @@ class Recorder:
         kept = False
         try:
             if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-                raise TypeError(f"it returned a {type(result).__name__}, whose results are not there yet")
+                raise TypeError(f"it returned a {type(result).__name__}, whose results do not exist yet")
             outputs, nothing = {}, {}
             for name, one in results_of(result):
                 split(name, one, outputs, nothing)
@@ -360,7 +360,7 @@ class Capture:
     def __init__(self, target, settings):
         module, colon, path = target.partition(":")
         if not colon or not module or not path:
-            raise DeclarationError(f"target {target!r}: package.module:function is asked for")
+            raise DeclarationError(f"target {target!r}: expected package.module:function")
         self.target, self.settings, self.recorder, self._undo = target, settings, None, []
 
     def patch(self, module):
@@ -371,7 +371,7 @@ class Capture:
             owner = getattr(owner, one)
         function = getattr(owner, name)
         if not callable(function):
-            raise DeclarationError(f"target {self.target}: {type(function).__name__} is no function")
+            raise DeclarationError(f"target {self.target}: {type(function).__name__} is not a function")
         self.recorder = _recorder(self.target, function, **self.settings)
         wrapped = self.recorder.of(function)
         self.recorder.introduce()
@@ -439,7 +439,7 @@ def capture(function=None, *, dir=None, every=1, max_calls=MAX_CALLS, max_bytes=
 
     def wrap(of):
         if not callable(of):
-            raise DeclarationError(f"{of!r:.80} is no function")
+            raise DeclarationError(f"{of!r:.80} is not a function")
         if dir is None:
             return of
         name = f"{getattr(of, '__module__', None) or '?'}:{getattr(of, '__qualname__', type(of).__qualname__)}"

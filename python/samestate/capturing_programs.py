@@ -92,13 +92,13 @@ def _bytes(text):
     units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
     digits, unit = (text[:-1], units[text[-1].lower()]) if text[-1:].lower() in units else (text, 1)
     if not digits.isdigit() or int(digits) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: bytes, as 1073741824, 512m or 2g")
+        raise argparse.ArgumentTypeError(f"{text!r}: write bytes, such as 1073741824, 512m or 2g")
     return int(digits) * unit
 
 
 def _count(text):
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r}: write a whole number above 0")
     return int(text)
 
 
@@ -126,7 +126,7 @@ def lines_of(folder):
         except ValueError:
             continue
     if not any(isinstance(line, dict) and line.get("format") == FORMAT for line in out):
-        raise Error(f"{path}: no line of format {FORMAT}; name a folder that samestate.capture wrote")
+        raise Error(f"{path}: there is no line of format {FORMAT}; name a folder that samestate.capture wrote")
     return out
 
 
@@ -139,7 +139,7 @@ def _declare(options):
         if name not in known:
             raise Error(f"target {name}: no call of it in {options.declare}; there are {' '.join(known)}")
     if len(named) > 1 and not options.target:
-        raise Error(f"{options.declare} has calls of {' '.join(named)}: say which is declared, by --target")
+        raise Error(f"{options.declare} has calls of {' '.join(named)}: name the one to declare with --target")
     words = _declaration(options)
     if words:
         words["contracts"] = words.get("contracts", ["fp32"])
@@ -148,7 +148,7 @@ def _declare(options):
     else:
         system, form = words.pop("system", None), words.pop("form", None)
         if not system or not form:
-            raise DeclarationError("--as 'system=..&form=..' and its conventions, or --adapter NAME is asked for")
+            raise DeclarationError("give --as 'system=..&form=..' and its conventions, or --adapter NAME")
         contracts, limits = words.pop("contracts"), words.pop("limits", [])
         arguments, fixed = words.pop("arguments", {}), words.pop("options", {})
         words.pop("name", None)
@@ -239,9 +239,9 @@ def main(arguments):
             options.adapter = options.adapter[0] if options.adapter else None
             return _declare(options)
         if not options.target or not options.dir or not options.command:
-            parser.error("--target, --dir and behind -- a command are asked for")
+            parser.error("give --target, --dir and, after --, a command")
         if options.adapter and len(options.adapter) > len(options.target):
-            raise Error(f"{len(options.adapter)} adapters of {len(options.target)} targets")
+            raise Error(f"{len(options.adapter)} adapters for {len(options.target)} targets; give one for each")
         for target in options.target:
             Capture(target, {})
         for adapter in options.adapter or ():

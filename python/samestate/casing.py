@@ -134,7 +134,7 @@ class Case:
         self._wait()
         if self._request is None:  # the judge asked for nothing: unsupported, vacuous, no device, or a wrong line
             self._finish()
-            raise Failed(f"samestate: {self.line}: the judge asked for no call")
+            raise Failed(f"samestate: {self.line}: the judge requested no call")
 
     def _wait(self):
         """Waits for the first request, which judge() answers."""
@@ -216,11 +216,11 @@ class Case:
         self._start()
         self.judged = True
         if self._results is not None:
-            raise Failed(f"samestate: {self.line}: judged already")
+            raise Failed(f"samestate: {self.line}: it was judged already")
         wanted = [t["name"] for t in self._request["outputs"]]
         got = dict(zip(["o", "final_state"] if self._subject.family else wanted, results), **named)
         if len(results) > len(got):
-            raise DeclarationError(f"{len(results)} results, asked for is {' and '.join(wanted)}")
+            raise DeclarationError(f"{len(results)} results, expected {' and '.join(wanted)}")
         from .errors import ReturnError
 
         lacking = [name for name in wanted if name not in got]

@@ -70,7 +70,7 @@ class Rule:
         self.sizes = {"Hk": size("Hk"), "Hv": size("Hv"), "dk": size("K"), "dv": size("V")}
         if size("Hq") != size("Hk") or size("Hv") % size("Hk"):
             raise FormatError(f"definition {definition.name}: {size('Hq')} query, {size('Hk')} key and {size('Hv')} value "
-                              "heads; as many query as key heads are asked for, and a multiple of them of value heads")
+                              "heads; there must be equally many query and key heads, and a multiple of them as value heads")
         self._read_dtypes()
         self.contract = CONTRACTS[self.dtype]
 
@@ -87,7 +87,7 @@ class Rule:
         letters = text.split() if text else None
         where = f"definition {self.definition.name}: {name}"
         if (letters is None) != (shape is None) or len(letters or ()) != len(shape or ()):
-            raise FormatError(f"{where} has shape {shape}; {text or 'null'} is asked for")
+            raise FormatError(f"{where} has shape {shape}; expected {text or 'null'}")
         for letter, axis in zip(letters or (), shape or ()):
             size, bound = self.definition.axes[axis], self.axes.setdefault(letter, axis)
             if (letter in "TNLP") != (size is None) or (letter == "1" and size != 1) or bound != axis:
@@ -103,12 +103,12 @@ class Rule:
                                                    "final_state", "intermediate_states_buffer")})
         for name, dtype in fixed.items():
             if dtypes.get(name, dtype) != dtype or self.dtype not in DTYPES:
-                raise FormatError(f"definition {self.definition.name}: {name} is {dtypes.get(name)}; {dtype} is asked for")
+                raise FormatError(f"definition {self.definition.name}: {name} is {dtypes.get(name)}; expected {dtype}")
         gates = {"g": dtypes["a" if self.fused else "g"], "beta": dtypes["b" if self.fused else "beta"]}
         whole = [dtypes[name] for name in ("cu_seqlens", "initial_state_indices") if name in dtypes]
         if set(gates.values()) - set(DTYPES) or set(whole) - {"int64", "int32"}:
             raise FormatError(f"definition {self.definition.name}: dtypes {gates} and {' '.join(whole)}; numbers "
-                              "for gates and int64 or int32 for cu_seqlens and indices are asked for")
+                              "for gates and int64 or int32 for cu_seqlens and indices are expected")
         self.conventions = {"state": self.state, "heads": "interleaved", "l2norm": "outside", "state_argument": "required",
                             "dtypes": {name: DTYPES[dtype] for name, dtype in gates.items()}}
         if self.stage == "prefill":
@@ -160,16 +160,16 @@ def checked(made, shapes, dtypes, torch):
     """The outputs of a solution, in the definition's order. A wider dtype is not rounded here, because
     FlashInfer-Bench does not round it either."""
     if not isinstance(made, (tuple, list, dict)) or len(made) != len(dtypes):
-        raise ReturnError(f"the solution returned {type(made).__name__}, asked for is {' and '.join(dtypes)}")
+        raise ReturnError(f"the solution returned {type(made).__name__}, expected {' and '.join(dtypes)}")
     by_name = made if isinstance(made, dict) else dict(zip(dtypes, made))
     for name in dtypes:
         tensor = by_name.get(name)
         if not isinstance(tensor, torch.Tensor):
-            raise ReturnError(f"{name} is a {type(tensor).__name__}, asked for is a torch.Tensor")
+            raise ReturnError(f"{name} is a {type(tensor).__name__}, expected a torch.Tensor")
         if tuple(tensor.shape) != shapes[name]:
-            raise ReturnError(f"{name} has shape {list(tensor.shape)}, asked for is {list(shapes[name])}")
+            raise ReturnError(f"{name} has shape {list(tensor.shape)}, expected {list(shapes[name])}")
         if tensor.dtype != dtypes[name]:
-            raise ReturnError(f"{name} has dtype {tensor.dtype}, asked for is {dtypes[name]}")
+            raise ReturnError(f"{name} has dtype {tensor.dtype}, expected {dtypes[name]}")
     return tuple(by_name[name] for name in shapes)
 
 
@@ -179,10 +179,10 @@ def rule_of(folder, name, zero_gates=False):
     """The Rule of a definition in a folder."""
     found = sorted(glob.glob(os.path.join(glob.escape(folder), "definitions", "*", name + ".json")))
     if len(found) != 1:
-        raise FormatError(f"{folder}: {len(found)} files definitions/*/{name}.json; one is asked for, as the solution names it")
+        raise FormatError(f"{folder}: {len(found)} files definitions/*/{name}.json; there must be one, as the solution names it")
     definition = Definition(load(found[0]), found[0])
     if definition.name != name:
-        raise FormatError(f"{found[0]}: name {definition.name!r:.80}; {name} is asked for, as the file is called")
+        raise FormatError(f"{found[0]}: name {definition.name!r:.80}; expected {name}, the name of the file")
     return Rule(definition, zero_gates)
 
 
@@ -192,7 +192,7 @@ def solution_of(path):
         raise FormatError(f"{path}: language {made.language!r:.40}; known are {' '.join(LANGUAGES)}: other sources are a "
                           "plugin, docs/do/plugin.md, or a program, docs/lookup/subjects.md")
     if not made.entry[0].endswith(".py"):
-        raise FormatError(f"{path}: entry_point names {made.entry[0]!r:.80}; a file .py is asked for")
+        raise FormatError(f"{path}: entry_point names {made.entry[0]!r:.80}; expected a file .py")
     return made
 
 

@@ -203,6 +203,6 @@ def tensors_of(held, keys, rule, as_dtype, extents, where):
             kind, _, data = held[name]
             data = as_dtype(kind, dtype, data, where)
         if len(data) != BYTES[DTYPES[dtype]] * math.prod(extents(shape)):
-            raise FormatError(f"{where}: {name} has {len(data)} bytes where {extents(shape)} of {dtype} is asked for")
+            raise FormatError(f"{where}: {name} has {len(data)} bytes, expected {extents(shape)} of {dtype}")
         out[name] = DTYPES[dtype], extents(shape), data
     return out

@@ -69,7 +69,7 @@ def workloads_of(folder, rule):
         where = f"{path}:{number}"
         top = Fields(parsed(text, where), where)
         if top.get("definition", str) != name:
-            raise FormatError(f"{where}: definition {top.get('definition', str)!r:.80}; {name} is asked for")
+            raise FormatError(f"{where}: definition {top.get('definition', str)!r:.80}; expected {name}")
         work = Fields(top.get("workload", dict), where)
         identity, line = work.get("uuid", str), None
         for spec in work.get("inputs", dict).values():
@@ -88,14 +88,14 @@ def workloads_of(folder, rule):
 def _case_of(folder, path, where):
     """The case line in the metadata of a workload's tensors, or None."""
     if os.path.isabs(path) or ".." in path.split("/"):
-        raise FormatError(f"{where}: path {path!r:.80}; one below the folder, without .., is asked for")
+        raise FormatError(f"{where}: path {path!r:.80}; expected one below the folder, without ..")
     head, _ = safetensors_head(os.path.join(folder, path))
     metadata = head.get("__metadata__")
     line = metadata.get("case") if isinstance(metadata, dict) else None
     if line is None:
         return None
     if not isinstance(line, str) or len(line) > 4096 or not _LINE.fullmatch(line):
-        raise FormatError(f"{where}: {path} says it is case {line!r:.80}; a line v1 gated_delta_rule .. or v1 gated_delta_step .. is asked for")
+        raise FormatError(f"{where}: {path} says it is case {line!r:.80}; expected a line v1 gated_delta_rule .. or v1 gated_delta_step ..")
     return line
 
 
@@ -300,7 +300,7 @@ def workload_of(path, line, rule):
             data = _as(kind, dtype, data, path)
             data = _k_last(data, sizes["dk"], sizes["dv"]) if name == "state" else data
         if len(data) != BYTES[DTYPES[dtype]] * math.prod(extents):
-            raise FormatError(f"{path}: {name} has {len(data)} bytes where {extents} of {dtype} is asked for")
+            raise FormatError(f"{path}: {name} has {len(data)} bytes, expected {extents} of {dtype}")
         tensors[name] = DTYPES[dtype], extents, data
     return {"axes": axes, "uuid": uuid_of(rule.definition.name, line)}, tensors
 
@@ -335,10 +335,10 @@ def definitions(options):
 
     for key, most in (("qk_heads", 512), ("v_heads", 512), ("head_size", 1024), ("max_cases", 10000)):
         if not 1 <= getattr(options, key) <= most:
-            raise FormatError(f"--{key.replace('_', '-')} {getattr(options, key)}; 1 to {most} are asked for")
+            raise FormatError(f"--{key.replace('_', '-')} {getattr(options, key)}; expected 1 to {most}")
     out = os.path.abspath(options.out)
     if os.path.exists(out) and (not os.path.isdir(out) or os.listdir(out)):
-        raise FormatError(f"--out {options.out} is there already; name a new or empty folder")
+        raise FormatError(f"--out {options.out} exists already; name a new or empty folder")
     os.makedirs(os.path.dirname(out), exist_ok=True)
     folder = tempfile.mkdtemp(prefix=".samestate-", dir=os.path.dirname(out))
     cases = os.path.join(folder, "cases")

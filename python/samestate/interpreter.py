@@ -14,7 +14,7 @@ nothing about the kernel or a contract. fp16 is correct.
 import os
 import sys
 
-BF16_REASON = "Triton's interpreter cuts bf16 off instead of rounding, and its tl.dot multiplies bf16 bit patterns"
+BF16_REASON = "Triton's interpreter truncates bf16 instead of rounding, and its tl.dot multiplies bf16 bit patterns"
 _chosen = []  # names of the adapters that run in the interpreter because there is no GPU
 
 
@@ -34,8 +34,8 @@ def chosen():
     """A sentence about what runs in the interpreter, either adapters without having been asked to, or what was
     asked for; "" if nothing does."""
     if not _chosen:
-        return ("Triton's interpreter on the CPU runs these kernels, some 1,000 times slower than the GPU, so that the plan has "
-                "small calls alone; --effort 4 gives it four times as many") if is_on() else ""
+        return ("Triton's interpreter on the CPU runs these kernels, some 1,000 times slower than the GPU, so the plan has "
+                "only small calls; --effort 4 gives it four times as many") if is_on() else ""
     return (f"no GPU is visible here: Triton's interpreter on the CPU runs {' '.join(_chosen)}, far slower and not what "
             f"the GPU compiles; on a machine with a GPU python:{_chosen[0]} runs there, and ?device=cpu asks for the "
             "interpreter")

@@ -163,7 +163,8 @@ def _where_of(error):
         return ""
 
 
-# What torch and CUDA say once the context of the process is lost; every later call then fails in the same way.
+# Messages of torch and CUDA once the context of the process is lost; every later call then fails in the same
+# way.
 _LOST = ("CUDA error", "illegal memory access", "unspecified launch failure", "device-side assert",
          "misaligned address", "CUDA_ERROR")
 

@@ -5,11 +5,11 @@ import pytest
 def pytest_addoption(parser):
     group = parser.getgroup("samestate")
     group.addoption("--samestate-effort", type=float, help="multiplies the drawn cases of every plan")
-    group.addoption("--samestate-seed", type=int, help="seed of the seeded cases")
-    group.addoption("--samestate-max-cases", type=int, help="at most this many cases a plan")
-    group.addoption("--samestate-case", action="append", metavar="LINE", help="this case line alone (repeatable)")
-    group.addoption("--samestate-isolate", action="store_true", help="samestate_check runs kernels in a process of their own")
-    group.addoption("--samestate-jsonl", metavar="FILE", help="a record a judged case, as the gate's --jsonl, with its test")
+    group.addoption("--samestate-seed", type=int, help="seed of the drawn cases")
+    group.addoption("--samestate-max-cases", type=int, help="at most this many cases per plan")
+    group.addoption("--samestate-case", action="append", metavar="LINE", help="only this case line (repeatable)")
+    group.addoption("--samestate-isolate", action="store_true", help="samestate_check runs kernels in a separate process")
+    group.addoption("--samestate-jsonl", metavar="FILE", help="append a record for each judged case, as the gate's --jsonl, with its test")
 
 
 CASES = None  # lines of --samestate-case, which strategies use too

@@ -6,6 +6,7 @@ arguments) are not refusals.
 """
 import dis
 import os
+import sys
 
 from .errors import Error
 from .ledger import is_compilers
@@ -23,6 +24,12 @@ _OF_DEVICE = ("cuda error", "cuda_error", "cudaerror", "cuda driver", "cuda runt
               "misaligned address", "no kernel image", "invalid device function", "cublas_status", "cudnn_status",
               "cuda: ", "nccl error", "no nvidia driver")
 _RAISES = {dis.opmap[name] for name in ("RAISE_VARARGS", "RERAISE") if name in dis.opmap}
+
+
+def may_launch():
+    """True if a package is loaded that can launch kernels."""
+    return any(name in sys.modules for name in ("triton", "torch", "cutlass", "tilelang", "tvm", "tvm_ffi", "jax",
+                                                "cupy", "numba", "mlx"))
 
 
 def _frames(error):

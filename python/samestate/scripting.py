@@ -179,7 +179,8 @@ def _of_file(subject, where, attribute):
 
 '''
     lines = ['if len(sys.argv) != 2 or not os.path.exists(sys.argv[1]):',
-             f'    sys.exit("usage: python3 " + sys.argv[0] + " path/to/{name}: the file of the kernel")',
+             f'    print("usage: python3 " + sys.argv[0] + " path/to/{name}: the file of the kernel", file=sys.stderr)',
+             '    sys.exit(2)',
              "function = function_of(sys.argv[1])"]
     return before, lines, None, "numpy" if subject.array == "numpy" else f"numpy and {subject.array}"
 

@@ -63,7 +63,7 @@ def split_name(name):
     for part in query.split("&"):
         key, equals, value = part.partition("=")
         if not equals:
-            raise DeclarationError(f"{part!r} behind the ? of {name}: KEY=VALUE is asked for")
+            raise DeclarationError(f"{part!r} after the ? of {name}: expected KEY=VALUE")
         pairs.append((key, unquote(value)))
     return name, pairs
 
@@ -153,7 +153,7 @@ def subjects_of(name, options=None):
             raise
         whole = {**{key: value for key, value in declaration.items() if value not in (None, [], {})}, **error.missing}
         raise DeclarationError(
-            f"{error}; missing: {', '.join(error.missing)}. The whole declaration, with guesses to be put right: "
+            f"{error}; missing: {', '.join(error.missing)}. The whole declaration, with guesses to be corrected: "
             f"--subject 'python:{joined_name(name, whole)}'") from None
 
 
@@ -172,7 +172,7 @@ def _arguments(words):
             value = words.pop(0)
         pairs.append((key.replace("-", "_"), value))
     if not names:
-        raise DeclarationError("no NAME: an adapter, module:function or file.py:function")
+        raise DeclarationError("there is no NAME; give an adapter, module:function or file.py:function")
     return names, parsed_options(pairs)
 
 

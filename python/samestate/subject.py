@@ -29,7 +29,7 @@ from . import float_environment, interpreter, undeclared
 from .errors import DeclarationError, ReturnError, Unsupported, nearest, text_of
 from .ledger import LEDGER
 from .record import _sha256, _short, _where, about  # noqa: F401
-from .refusals import is_refusal
+from .refusals import is_refusal, may_launch
 
 FAMILY = ("gated_delta_rule", "delta_rule", "retention", "linear_attention")
 # As `samestate list conventions` prints them, the default first. Declarations are also read where there is no
@@ -87,7 +87,7 @@ def _checked_conventions(given):
             except (TypeError, ValueError):
                 value = 0.0
             if not 1e-12 <= value <= 1e-2:
-                raise DeclarationError(f"l2norm_epsilon {given[key]!r}: a number from 1e-12 to 1e-2")
+                raise DeclarationError(f"l2norm_epsilon {given[key]!r}: give a number from 1e-12 to 1e-2")
         elif key not in CONVENTIONS:
             raise DeclarationError(f"convention {key}{nearest(key, CONVENTIONS)}; known are "
                                    f"{' '.join(CONVENTIONS)} dtypes")
@@ -112,7 +112,7 @@ class Subject:
         that it names or imports (undeclared.py); `taps` are, for a layer, the tensors that it hands out between
         its stages (docs/do/plugin.md), and it then returns a dict by name."""
         if not callable(function):
-            raise DeclarationError(f"{function!r:.80} is no function")
+            raise DeclarationError(f"{function!r:.80} is not a function")
         self.function, self.system, self.form = function, system, form
         self.family = system in FAMILY
         why = ""
@@ -126,7 +126,7 @@ class Subject:
         self.contracts, self.limits = _words(contracts), [limits] if isinstance(limits, str) else list(limits)
         self.variant, self.taps = _words(variant), _words(taps)
         if self.taps and self.family:
-            raise DeclarationError(f"taps {' '.join(self.taps)}: {system} is no layer, and has none")
+            raise DeclarationError(f"taps {' '.join(self.taps)}: {system} is not a layer, so it has none")
         if not self.contracts:
             raise DeclarationError("no contract; `samestate list contracts` says what each promises")
         self.strided = array in ("numpy", "torch") if strided is None else bool(strided)
@@ -161,7 +161,7 @@ class Subject:
             parameters = inspect.signature(self.function).parameters.values()
         except (TypeError, ValueError):
             if not renamed:
-                raise DeclarationError(f"{self._called()} has no signature to read; say arguments={{'q': 'q', ..}}")
+                raise DeclarationError(f"{self._called()} has no signature to read; give arguments={{'q': 'q', ..}}")
             parameters = ()
         back = {theirs: ours for ours, theirs in renamed.items()}
         unknown = []
@@ -184,7 +184,7 @@ class Subject:
                 continue
             if given in self._asked:
                 raise DeclarationError(f"{self._called()} has two names, {self._asked[given]} and {parameter.name}, "
-                                       f"for {given}: say arguments={{'{given}': ..}}")
+                                       f"for {given}; give arguments={{'{given}': ..}}")
             if not self.family and parameter.default is not parameter.empty:
                 given = (given, "optional")
             self._asked[given] = parameter.name
@@ -197,7 +197,7 @@ class Subject:
         if unknown:
             known = [name for names in ALIASES.values() for name in names]
             raise DeclarationError(f"{self._called()} asks for {unknown[0]}{nearest(unknown[0], known)}; known are "
-                                   f"{' '.join(known)}; or say arguments={{'q': '{unknown[0]}'}}")
+                                   f"{' '.join(known)}; or give arguments={{'q': '{unknown[0]}'}}")
 
     def _require_conventions(self):
         """Rejects conventions that do not apply to its system; the command finds other contradictions too."""
@@ -205,7 +205,7 @@ class Subject:
             if self.family and key == "null_slot":
                 raise DeclarationError(f"{key}: {self.system} has no pool of states, gated_delta_step has")
             if not self.family and key not in OF_NAMED + ("dtypes",):
-                raise DeclarationError(f"{key} is a convention of the recurrent family, and {self.system} has named "
+                raise DeclarationError(f"{key} is a convention of the recurrent family, but {self.system} has named "
                                        "tensors: write the function in their names and layouts, and leave it out")
 
     def _called(self):
@@ -216,20 +216,20 @@ class Subject:
         if not self.family:
             self.packed = "cu_seqlens" in self._asked or ("cu_seqlens", "optional") in self._asked
             if "cu_seqlens" in self.conventions and not self.packed:
-                raise DeclarationError(f"cu_seqlens, and {self._called()} takes no cu_seqlens")
+                raise DeclarationError(f"cu_seqlens is declared, but {self._called()} takes no cu_seqlens")
             return
         asked, say = self._asked, self.conventions
         for tensor, systems in (("g", ("gated_delta_rule", "retention")), ("beta", ("gated_delta_rule", "delta_rule")),
                                 ("q", FAMILY), ("k", FAMILY), ("v", FAMILY)):
             own_decay = any(limit.startswith("regime") for limit in self.limits)
             if self.system in systems and tensor not in asked and not (tensor == "g" and own_decay):
-                raise DeclarationError(f"{self._called()} takes no {tensor}, and {self.system} has one: name the "
-                                       f"argument {' or '.join(ALIASES[tensor])}, or say arguments=")
+                raise DeclarationError(f"{self._called()} takes no {tensor}, but {self.system} has one: name the "
+                                       f"argument {' or '.join(ALIASES[tensor])}, or give arguments=")
         if asked.get("g") in ("alpha", "decay"):
             say.setdefault("decay", "linear")
         lacking = []
         if "scale" not in asked and say.setdefault("scale", "argument") == "argument":
-            lacking.append("takes no scale: say scale='dk', 'dv' (its own dk^-1/2 or dv^-1/2) or 'folded' (none: q is "
+            lacking.append("takes no scale: give scale='dk' or 'dv' (its own dk^-1/2 or dv^-1/2) or 'folded' (none, because q is "
                            "multiplied before)")
         if "head_map" not in asked and say.get("heads", "both") == "both":
             say["heads"] = "interleaved"
@@ -237,14 +237,14 @@ class Subject:
             say["l2norm"] = "outside"
         epsilon = [key for key in ("l2norm_epsilon", "l2norm_place") if key in say]
         if epsilon and say.get("l2norm") == "outside":
-            raise DeclarationError(f"{' '.join(epsilon)} of a norm in the kernel, and {self._called()} has none: take the "
-                                   "argument l2norm, or say l2norm='in_kernel'")
+            raise DeclarationError(f"{' '.join(epsilon)} of a norm in the kernel, but {self._called()} has none: add the "
+                                   "argument l2norm, or declare l2norm='in_kernel'")
         if self.form in ("sequence_parallel", "head_parallel") and "cuts" not in asked:
             self._limit("ranks = 1")
         if "chunk" not in asked and self.form in ("chunked", "sequence_parallel", "head_parallel") and not any(
                 limit.split(" ")[0] == "chunk" for limit in self.limits):
-            lacking.append("goes in chunks, and takes no chunk: say limits=['chunk in 64'] with the tokens of its chunks, or "
-                           "take the argument chunk")
+            lacking.append("goes in chunks, but takes no chunk: give limits=['chunk in 64'] with the tokens of its chunks, or "
+                           "add the argument chunk")
         if lacking:
             raise DeclarationError(f"{self._called()} {'; it '.join(lacking)}")
         in_place = say.get("state_argument") == "in_place"
@@ -252,7 +252,7 @@ class Subject:
             raise DeclarationError(f"state_argument in_place: arrays of {self.array} are not updated in place")
         if "cu_seqlens" not in asked:
             if say.get("layout") == "THD":
-                raise DeclarationError(f"layout THD, and {self._called()} takes no cu_seqlens")
+                raise DeclarationError(f"the layout is THD, but {self._called()} takes no cu_seqlens")
             self._limit("form != packed")
         if "initial_state" not in asked:
             self._limit("state = none")
@@ -348,7 +348,8 @@ class Subject:
                 return self._watched(request, positional, named)
         except Exception as error:
             seconds = LEDGER.seconds()
-            spent = seconds.get("kernel", 0.0) + seconds.get("tune", 0.0)
+            # Where nothing can be launched unseen, how busy the machine is decides nothing.
+            spent = 0.0 if self.device == "cpu" and not may_launch() else seconds.get("kernel", 0.0) + seconds.get("tune", 0.0)
             try:
                 self._refusal = error, is_refusal(error, LEDGER.launches, spent)
             except Exception:  # its text or its frames cannot be obtained
@@ -384,7 +385,7 @@ class Subject:
             return ("; Triton finds no GPU here: with TRITON_INTERPRET=1 in the environment its kernels run in its interpreter, on "
                     "the CPU")
         if self.array == "numpy" and "numpy.ndarray" in text_of(error) and "attribute" in text_of(error):
-            return ("; it is given arrays of numpy, since no array= is declared: say array=torch (or jax, mlx) for a function "
+            return ("; it receives numpy arrays, because no array= is declared: give array=torch (or jax, mlx) for a function "
                     "of that library")
         size = request.get("parameters", {})
         heads = {str(size.get("Hk")), str(size.get("Hv"))}
@@ -393,7 +394,7 @@ class Subject:
         if refused or not self.family or self.conventions.get("heads") == "repeated" or len(heads) < 2 or not heads <= set(
                 re.findall(r"\d+", text_of(error))):
             return ""
-        return (f"; q and k have {size.get('Hk')} heads here, and v {size.get('Hv')}: a kernel whose heads are as many "
+        return (f"; q and k have {size.get('Hk')} heads here, and v {size.get('Hv')}: a kernel that needs equally many "
                 "declares heads=repeated")
 
     @staticmethod
@@ -469,7 +470,7 @@ class Subject:
         wanted = [output["name"] for output in outputs]
         asked = " and ".join(wanted)
         if result is None and not (self.family and self.conventions.get("state_argument") == "in_place"):
-            raise ReturnError(f"the function returned None, asked for is {asked}")
+            raise ReturnError(f"the function returned None, expected {asked}")
         if isinstance(result, dict):
             lacking = [name for name in wanted if name not in result]
             if lacking:
@@ -481,17 +482,17 @@ class Subject:
                 raise ReturnError("a kernel with taps returns a dict by name, which may hold more than a call asks for")
             got = list(result) if listed else [result]
             if len(got) != len(wanted):
-                raise ReturnError(f"the function returned {len(got)} results, asked for is {asked}")
+                raise ReturnError(f"the function returned {len(got)} results, expected {asked}")
             return dict(zip(wanted, got))
         o, state = (result[0], result[1] if len(result) > 1 else None) if listed and len(result) else (result, None)
         if listed and len(result) != 2 and "final_state" in wanted and not (
                 len(result) == 1 and self.conventions.get("state_argument") == "in_place"):
-            raise ReturnError(f"the function returned {len(result)} results, asked for is {asked}")
+            raise ReturnError(f"the function returned {len(result)} results, expected {asked}")
         if "final_state" in wanted:
             if self.conventions.get("state_argument") == "in_place":
                 state = by_name["initial_state"]
             elif not listed:
-                raise ReturnError(f"the function returned one result ({type(result).__name__}), asked for is {asked}")
+                raise ReturnError(f"the function returned one result ({type(result).__name__}), expected {asked}")
         return {"o": o, "final_state": state}
 
 
@@ -514,12 +515,12 @@ def subject_of(function, system=None, form=None, **declaration):
         if system not in (None, made.system) or form not in (None, made.form):
             raise DeclarationError(f"{made.name} is declared as {made.system} {made.form}, not {system} {form}")
         if declaration:
-            raise DeclarationError(f"{made.name} is declared where it is defined; what is said besides: "
+            raise DeclarationError(f"{made.name} is declared where it is defined; it cannot be declared again: "
                                    f"{' '.join(declaration)}")
         return made
     try:
         if not system or not form:
-            raise DeclarationError(f"{getattr(function, '__qualname__', function)} is not declared: say its system and "
+            raise DeclarationError(f"{getattr(function, '__qualname__', function)} is not declared: give its system and "
                                    "form, or write @samestate.kernel(system, form) above it")
         return Subject(function, system, form, **declaration)
     except DeclarationError as error:

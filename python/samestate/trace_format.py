@@ -29,13 +29,13 @@ def _once(pairs):
     out = {}
     for key, value in pairs:
         if key in out:
-            raise FormatError(f"the key {_short(key)} stands twice in one object; leave one")
+            raise FormatError(f"the key {_short(key)} occurs twice in one object; keep one")
         out[key] = value
     return out
 
 
 def _no_number(text):
-    raise FormatError(f"{text} is no number of JSON; write a finite one")
+    raise FormatError(f"{text} is not a JSON number; write a finite one")
 
 
 def parsed(text, where):
@@ -86,7 +86,7 @@ class Fields:
                 raise FormatError(f"{self.where}: without {key}; say it")
             return default
         if not isinstance(found, kind) or (kind is int and isinstance(found, bool)) or (kind is str and not found):
-            raise FormatError(f"{self.where}: {key} is {_short(found)}; a {kind.__name__} is asked for")
+            raise FormatError(f"{self.where}: {key} is {_short(found)}; expected {kind.__name__}")
         if kind in (list, dict) and len(found) > MOST:
             raise FormatError(f"{self.where}: {key} has {len(found)} entries, at most {MOST}; leave some out")
         return found
@@ -117,12 +117,12 @@ class Definition:
             if kind == "const":
                 size = axis.get("value", int)
                 if not 0 < size <= LARGEST_AXIS:
-                    raise FormatError(f"{axis.where}: value {size}; 1 to {LARGEST_AXIS} are asked for")
+                    raise FormatError(f"{axis.where}: value {size}; expected 1 to {LARGEST_AXIS}")
             self.axes[name] = size
         self.inputs, self.outputs = (self._tensors(top, kind) for kind in ("inputs", "outputs"))
         both = set(self.inputs) & set(self.outputs)
         if both:
-            raise FormatError(f"{where}: {_short(min(both))} is an input and an output; name one otherwise")
+            raise FormatError(f"{where}: {_short(min(both))} is an input and an output; rename one")
         top.get("reference", str)
 
     def _tensors(self, top, kind):
@@ -154,7 +154,7 @@ class Solution:
         entry = spec.get("entry_point", str)
         file, _, function = entry.partition("::")
         if entry.count("::") != 1 or not function.isidentifier():
-            raise FormatError(f"{spec.where}: entry_point {_short(entry)}; FILE::FUNCTION is asked for")
+            raise FormatError(f"{spec.where}: entry_point {_short(entry)}; expected FILE::FUNCTION")
         self.entry = file, function
         self.sources, total = {}, 0
         for n, source in enumerate(top.get("sources", list)):
@@ -165,7 +165,7 @@ class Solution:
                 raise FormatError(f"{source.where}: path {_short(path)}; a relative path of letters, digits and "
                                   "_ . + - in at most 16 folders is asked for, without ..")
             if path in self.sources:
-                raise FormatError(f"{source.where}: path {_short(path)} stands twice; leave one")
+                raise FormatError(f"{source.where}: path {_short(path)} occurs twice; keep one")
             total += len(content)
             if total > LONGEST_FILE:
                 raise FormatError(f"{where}: sources of more than {LONGEST_FILE} characters; leave some out")
@@ -173,7 +173,7 @@ class Solution:
         for path in self.sources:
             above = next((other for other in self.sources if path.startswith(other + "/")), None)
             if above:
-                raise FormatError(f"{where}: {_short(above)} is a file and a folder of {_short(path)}; name one otherwise")
+                raise FormatError(f"{where}: {_short(above)} is a file and a folder of {_short(path)}; rename one")
         if file not in self.sources:
             raise FormatError(f"{spec.where}: entry_point names {_short(file)}; the sources are {' '.join(self.sources)}")
 

@@ -1,4 +1,4 @@
-"""Right functions of numpy, one a convention: by_KEY keeps the value of KEY that stands behind the ? of its name."""
+"""Correct functions of numpy, one per convention: by_KEY keeps the value of KEY that comes after the ? of its name."""
 import os
 import sys
 

@@ -1,4 +1,4 @@
-"""Defects of public kernels, each imitated in a few lines of numpy beside the same kernel without it."""
+"""Defects of public kernels, each imitated in a few lines of numpy next to the same kernel without it."""
 import os
 import sys
 
@@ -91,7 +91,7 @@ _LENGTHS = {}
 
 @declared(GDN)
 def lengths_by_id(q, k, v, g, beta, initial_state, scale, head_map, l2norm, cu_seqlens=None):
-    """What was computed of cu_seqlens is kept by the identity of the array, which says nothing of what it holds."""
+    """The results for cu_seqlens are cached by the identity of the array, which says nothing about its contents."""
     if cu_seqlens is not None:
         cu_seqlens = _LENGTHS.setdefault(id(cu_seqlens), np.array(cu_seqlens))
     return right(GDN, q, k, v, g, beta, initial_state, scale, head_map, l2norm, cu_seqlens)
@@ -202,7 +202,7 @@ def _pairwise(g):
 
 
 def _summed(g):
-    """Differences of one sum from the beginning of the chunk: behind a g of -1e38 nothing is left of the others."""
+    """Differences of one sum from the beginning of the chunk: after a g of -1e38 nothing is left of the others."""
     G = np.concatenate([np.zeros((1, g.shape[1]), np.float32), np.cumsum(g, 0, np.float32)])
     with np.errstate(over="ignore", invalid="ignore"):
         return np.exp(np.minimum(G[:, None] - G[None, :], 0))

@@ -19,7 +19,8 @@ def _rule(q, k, v, g, beta, scale, states, ends, l2norm, counted=False):
 
 
 def _places(ends, counted):
-    """The sequence of each place in `ends`: counted by sequences that have tokens, an empty one shifts those behind it."""
+    """The sequence of each place in `ends`, counted among the sequences that have tokens: an empty one shifts those
+    after it."""
     lengths = [int(e) - int(s) for s, e in zip(ends, ends[1:])]
     if not counted:
         return list(range(len(lengths)))
@@ -128,7 +129,7 @@ def fla_chunk():
 
 
 def intracard_pre_scan():
-    """Of FLA's back end: that a sequence is divided."""
+    """FLA's back end, which says that a sequence is divided."""
 
 
 def compute_subseq_len(seq_len, num_sms, num_heads, chunk_size=64):

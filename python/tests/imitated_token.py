@@ -1,5 +1,5 @@
-"""What imitations of public functions are made of: the arithmetic of one token in float64, and what `fault(..)` names as done
-wrong from then on."""
+"""The parts of which imitations of public functions are made: the arithmetic of one token in float64, and
+`fault(..)`, which names what is done wrong from then on."""
 import torch
 
 FAULTS, FIRST = set(), {}

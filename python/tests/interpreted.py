@@ -27,7 +27,7 @@ class Storage:
 
 
 class Tensor:
-    """As much of torch.Tensor as the interpreter asks for."""
+    """The part of torch.Tensor that the interpreter needs."""
 
     def __init__(self, array):
         self._storage, self.dtype = Storage(array), f"torch.{array.dtype}"

@@ -122,7 +122,7 @@ class Judge:
         if answer and answer["type"] == "ran":
             assert answer["id"] == self.count, answer
         got = {name: decoded(view.copy(), dtype) for (kind, name), (view, dtype) in views.items() if kind == "outputs"}
-        # What lies outside the outputs is as it was.
+        # The memory outside the outputs is unchanged.
         self.changed = whole.copy()
         for (kind, _), (view, _) in views.items():
             if kind == "outputs":

@@ -32,8 +32,8 @@ cases = lambda **more: samestate.cases("linear_attention", "recurrent", contract
 
 
 def lacking(text, facts):
-    """Of facts that spaces divide (keys, values, limits, names of options) those that the line lacks which has most of them; a number
-    stands by itself: 1 is not in 12."""
+    """Returns those of `facts`, which are separated by spaces (keys, values, limits, names of options), that are
+    missing in the line that has most of them; a number stands by itself: 1 is not in 12."""
     def there(fact, line):
         number = re.fullmatch(r"[\d.]+", fact)
         return re.search(rf"(?<![\w.]){re.escape(fact)}(?!\w|\.\d)" if number else re.escape(fact), line)
@@ -67,7 +67,7 @@ class PytestRuns(unittest.TestCase):
 
     def again(self, *words, plugins=("no:cacheprovider",), timeout=300):
         """(exit code, output) of pytest on what was written."""
-        # Where the package is installed, or was built here, its entry point would load the plugin a second time.
+        # If the package is installed, or was built here, its entry point would load the plugin a second time.
         environment = dict(os.environ, PYTHONPATH=PYTHON, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
         environment.pop("PYTEST_XDIST_WORKER", None)
         loaded = [word for plugin in ("samestate.pytest_plugin", *plugins) for word in ("-p", plugin)]

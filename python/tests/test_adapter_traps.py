@@ -1,4 +1,4 @@
-"""What a caller of a public function gets wrong (the table's traps), done wrong: the gate fails each on a case that the
+"""Mistakes that callers of a public function make (the table's traps): the gate fails each of them on a case that the
 adapter passes. Each needs its package, and is skipped without it."""
 import os
 import sys

@@ -20,7 +20,7 @@ def tensor(dtype, shape=(2, 3), strides=(5, 1), offset=256, name="o"):
 
 
 class Library:
-    """What holds of every library; `wide` makes an array of its own of a numpy array in fp32 or fp64."""
+    """Tests that hold for every library; `wide` makes an array of the library from a numpy array in fp32 or fp64."""
 
     name = None
 
@@ -208,7 +208,7 @@ class Declarations(unittest.TestCase):
                 (full, "has no argument zz", {"arguments": {"q": "zz"}})):
             with self.subTest(said):
                 self.refused(function, said, **more)
-        self.refused(3, "is no function")
+        self.refused(3, "is not a function")
 
     def test_names(self):
         full = lambda q, k, v, g, beta, scale, initial_state: None  # noqa: E731

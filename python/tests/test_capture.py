@@ -217,8 +217,8 @@ class Recorded(Folder):
         self.assertEqual(lines(self.folder, "end")[0]["seen"], 2)
 
     def test_coroutines_methods_and_generators(self):
-        """A coroutine function stays one and its results are recorded; a method's object is no argument; what a generator
-        will yield is not there, which is counted and said."""
+        """A coroutine function stays one and its results are recorded; a method's object is not an argument; what a
+        generator will yield does not exist yet, which is counted and reported."""
         import asyncio
         import inspect
 
@@ -473,7 +473,7 @@ class Judged(Folder):
         self.assertEqual((code, record["verdict"], record["gate"]), (1, "fail", "memory"), out)
         code, _, _, err = judged(self.folder)
         self.assertEqual(code, 2)
-        self.assertIn("nobody said what", err)
+        self.assertIn("not declared what", err)
         code, record, out = self.verdict(*words[:-2], "--state-argument", "in_place")
         self.assertEqual((code, record["verdict"]), (3, "unsupported"), out)
         self.assertIn("no tensor for beta", record["reason"])

@@ -103,7 +103,7 @@ class Interrupted(unittest.TestCase):
         return found
 
     def interrupted(self, group, more=""):
-        """The processes of its session that are there beside it after the KeyboardInterrupt."""
+        """The processes of its session that are left after the KeyboardInterrupt, apart from itself."""
         import tempfile
 
         with tempfile.TemporaryDirectory() as folder:

@@ -129,6 +129,10 @@ class Refused(Served):
                                  ("error", exception, refusal), answer)
                 self.assertRegex(answer["where"], rf"^\S+\.py:\d+ {where}$")
 
+    def test_where_nothing_can_be_launched_the_clock_does_not_decide(self):
+        answer = self.call(self.start(), "refuses_late")
+        self.assertTrue(answer.get("refusal", False), answer)
+
     def test_a_traceback_a_kind(self):
         judge = self.start()
         said = [self.call(judge, way, dk=dk) for way, dk in (("refuses", 8), ("refuses", 16), ("has_a_bug", 8))]

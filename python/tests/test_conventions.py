@@ -1,5 +1,5 @@
-"""The package's words are the command's: its tables stand in Python, since a program declares and records kernels where there is no
-command, and each is compared with what `samestate list` says."""
+"""The package's words are the command's: its tables are in Python, since a program declares and records kernels
+without a command, and each is compared with what `samestate list` says."""
 import json
 import os
 import re

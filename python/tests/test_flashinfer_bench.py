@@ -142,7 +142,7 @@ class Hostile(Folder):
         right = solution(PREFILL)
         source = {"path": "a.py", "content": "x"}
         for path, new, said in (
-                (["name"], KeyError, "without name"), (["name"], "../x", "name '../x'"), (["name"], "", "str is asked for"),
+                (["name"], KeyError, "without name"), (["name"], "../x", "name '../x'"), (["name"], "", "expected str"),
                 (["definition"], "a/b", "definition 'a/b'"), (["definition"], 7, "definition is 7"),
                 (["author"], "x\n", "author 'x\\n'"), (["spec"], [], "spec is []"),
                 (["spec", "language"], "cuda", "language 'cuda'; known are python triton"),
@@ -150,9 +150,9 @@ class Hostile(Folder):
                 (["spec", "entry_point"], "a.py::b::c", "FILE::FUNCTION"),
                 (["spec", "entry_point"], "a.py::os.system", "FILE::FUNCTION"),
                 (["spec", "entry_point"], "other.py::run", "names 'other.py'"),
-                (["spec", "destination_passing_style"], 1, "bool is asked for"),
+                (["spec", "destination_passing_style"], 1, "expected bool"),
                 (["sources"], [], "entry_point names"), (["sources"], [7], "sources[0]: 7 is no object"),
-                (["sources"], [source] * 2, "stands twice"), (["sources"], [source] * 300, "at most 256"),
+                (["sources"], [source] * 2, "occurs twice"), (["sources"], [source] * 300, "at most 256"),
                 (["sources"], [source, {"path": "a.py/b.py", "content": "x"}], "is a file and a folder"),
                 *((["sources", 0, "path"], text, "a relative path") for text in (
                     "/etc/passwd", "../a.py", "a/../b.py", "a\\b.py", "a//b.py", "a\0.py", ".hidden.py", "a/" * 20 + "b.py")),
@@ -173,7 +173,7 @@ class Hostile(Folder):
                 (["inputs", "extra"], {"shape": None, "dtype": "int32"}, "extra"), (["inputs", "g"], KeyError, "by g"),
                 (["inputs", "v", "shape"], ["total_seq_len", "head_size", "num_v_heads"], "num_v_heads where Hv of N Hv V K stands and head_size elsewhere"),
                 (["inputs", "scale", "shape"], ["head_size"], "scale has shape"),
-                (["axes", "num_q_heads", "value"], 2, "as many query as key heads"), (["tags"], [], "layout of the state not said"),
+                (["axes", "num_q_heads", "value"], 2, "equally many"), (["tags"], [], "layout of the state not said"),
                 (["tags"], ["layout:k-last"], "its g is not said"), (["tags"], ["layout:k-last", "decay:loud"], "decay:ln"),
                 (["outputs", "q"], {"shape": None, "dtype": "int32"}, "an input and an output"),
                 (["outputs", "new_state", "dtype"], "bfloat16", "new_state is bfloat16")):
@@ -183,7 +183,7 @@ class Hostile(Folder):
     def test_texts(self):
         right = json.dumps(solution(PREFILL))
         for text, said in (("", "no JSON"), ("[]", "[] is no object"), (right[:-2], "no JSON"), ("{" * 100000, "no JSON"),
-                           ('{"a":1,"a":2}', "stands twice"), ('{"name":NaN}', "NaN is no number"), ("[" * 100000, "no JSON"),
+                           ('{"a":1,"a":2}', "occurs twice"), ('{"name":NaN}', "NaN is not a JSON number"), ("[" * 100000, "no JSON"),
                            (" " * (trace_format.LONGEST_FILE + 1), "more than")):
             with self.subTest(text=text[:20]):
                 self.refused(json.dumps(PREFILL), text, said)
@@ -395,7 +395,7 @@ class Judged(Folder):
                 self.readable(traces)
 
     def readable(self, traces):
-        """By their package where it is here; else by what it asks for."""
+        """Checked by their package if it is installed, or else by what it requires."""
         for row in traces:
             said = row["evaluation"]
             self.assertEqual("correctness" in said, said["status"] in ("PASSED", "INCORRECT_NUMERICAL"))

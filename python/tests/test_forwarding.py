@@ -16,7 +16,7 @@ import samestate  # noqa: E402
 from samestate.forwarding import Watch  # noqa: E402
 
 PACKAGES = {
-    # What computes.
+    # The package that computes.
     "fastlib/__init__.py": "",
     "fastlib/kernels.py": """
         import numpy as np
@@ -32,7 +32,7 @@ PACKAGES = {
                 o[:, t] = np.float32(scale) * np.einsum("bhkv,bhk->bhv", S, q[:, t])
             return o, S
         """,
-    # What is asked for, by a dispatcher such as flash-linear-attention's, and one such as Hugging Face's on top of it.
+    # The public function: a dispatcher such as flash-linear-attention's, and one such as Hugging Face's on top of it.
     "publiclib/__init__.py": """
         import functools
         import numpy as np

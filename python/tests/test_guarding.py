@@ -1,5 +1,5 @@
-"""Memory that is not the kernel's: inputs that were written and put back, writes far outside, and offsets that 32 bits do not
-hold, each by a kernel with that fault beside one without it."""
+"""Memory that does not belong to the kernel: inputs that were written and restored, writes far outside, and offsets
+that do not fit 32 bits, each with a kernel that has the fault and one that does not."""
 import ctypes
 import mmap
 import os

@@ -99,7 +99,8 @@ IMITATED = [
 ]
 
 
-# Where every width is 128, what an imitation token by token computes in a second.
+# Limits for rules whose widths are all 128, such that an imitation computes a case token by token within a
+# second.
 WIDE_RULES = ("T <= 80", "B <= 2", "Hv <= 20")
 
 
@@ -172,7 +173,7 @@ class Imitated(unittest.TestCase):
 
 
 class Packages(unittest.TestCase):
-    """As a user meets them: the package is not here, or is another version than the one that was read."""
+    """Packages as a user meets them: the package is not installed, or has another version than the one that was read."""
 
     def served(self, name, folder=None):
         path = os.pathsep.join(filter(None, [folder, os.path.dirname(HERE)]))

@@ -42,7 +42,7 @@ ROWS = [
     ("tiled", "interleaved", DENSE, "fail", "row", "the map of heads is the other one than was asked for",
      "the map of heads is the other one than was asked for"),
     ("state_of_values_by_keys", "square", DENSE, "fail", "state", "the final state is written transposed",
-     "the transposed of the right one"),
+     "the transpose of the right one"),
     # flash-linear-attention: decays of a chunk as differences of one sum
     ("summed_decays", "chunked", "v1 retention form=chunked chunk=16 T=48 dk=8 regime=reset", "fail", "row", None,
      "g = -1e38 takes all bits of the sums after it"),

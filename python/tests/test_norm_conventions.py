@@ -79,7 +79,7 @@ class Norms(unittest.TestCase):
                     self.assertIn('declare   "conventions":{' + said[own] + "}", ran.stdout)
 
     def test_contradictions_end_with_one_line(self):
-        """What another language's program may declare, which this package would refuse itself."""
+        """Declarations that a program in another language may send, although this package would refuse them itself."""
         program = ("import json,sys\nsys.stdin.readline()\nprint(json.dumps({'type':'ready','protocol':1,'kernels':[{'name':'m."
                    "%s.recurrent','system':'%s','form':'recurrent','contracts':['fp32'],'conventions':%s}]}),flush=True)\n"
                    "sys.stdin.readline()\n")

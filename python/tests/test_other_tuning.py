@@ -75,7 +75,8 @@ class OtherTuning(unittest.TestCase):
         self.assertIn("tuned     full: " + BEST, other.stdout)
 
     def test_a_wrong_best_configuration(self):
-        """By itself the gate never runs it; with the tuner's own choice it fails, and the first one is told to pass."""
+        """The gate never runs it by itself; with the tuner's own choice it fails, and the first configuration is
+        reported as passing."""
         ran, records = self.gate(wrong=64)
         self.assertNotIn("fail", {record["verdict"] for record in records}, ran.stdout)
         ran, records = self.gate("--autotune", "full", wrong=64)

@@ -1,5 +1,5 @@
-"""`samestate diagnose` of functions that take few sizes and do not say so: the limits are proposed, and the conventions are read
-inside them. What a function refuses by its values is no limit."""
+"""`samestate diagnose` for functions that take few sizes without declaring it: the limits are proposed, and the
+conventions are read inside them. A call that a function refuses because of its values is not a limit."""
 import json
 import os
 import subprocess
@@ -63,7 +63,7 @@ class ProbedLimits(unittest.TestCase):
                 self.assertEqual(found["refused_by_values"], "")
                 self.assertFalse([why for why in found["refused"] if why.startswith("dense")])
                 if first:
-                    self.assertIn('declare   "limits":["dk = 128"], or ?limits=dk = 128 behind', page)
+                    self.assertIn('declare   "limits":["dk = 128"], or ?limits=dk = 128 after', page)
 
     def test_a_convention_is_read_inside_the_limits(self):
         code, found, page = self.diagnose("assert (dk, dv) == (128, 128) and T % 16 == 0", "S *= 0", page_too=False)
@@ -77,14 +77,14 @@ class ProbedLimits(unittest.TestCase):
         self.assertEqual(code, 3, page)
         self.assertEqual(found["limits"], [], page)
         self.assertIn("a large v", found["refused_by_values"])
-        self.assertIn("refused   by its values", page)
+        self.assertIn("refused   because of its values", page)
         self.assertNotIn('declare   "limits"', page)
 
     def test_one_that_takes_nothing(self):
         code, found, page = self.diagnose("assert False, 'not today'")
         self.assertEqual(code, 77, page)
         self.assertEqual(found["limits"], [])
-        self.assertIn("it takes none of the sizes and settings that were tried", page)
+        self.assertIn("it refused all sizes and settings that were tried", page)
 
 
 if __name__ == "__main__":

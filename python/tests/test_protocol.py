@@ -153,7 +153,7 @@ class Conversation(unittest.TestCase):
         import samestate.errors
         from samestate.subject import Subject
 
-        with self.assertRaisesRegex(samestate.errors.DeclarationError, "retention is no layer"):
+        with self.assertRaisesRegex(samestate.errors.DeclarationError, "retention is not a layer"):
             Subject(lambda q, k, v, g, initial_state, scale: None, "retention", "recurrent", taps="q")
         layer = Subject(lambda x: x, "gated_delta_net", "recurrent", taps="q")
         with self.assertRaisesRegex(samestate.errors.ReturnError, "dict by name"):
@@ -217,7 +217,7 @@ class Conversation(unittest.TestCase):
         self.assertNotIn("float_environment", judge.ready["about"])
         for name, words in {"rounds_down": "rounding toward minus infinity, x87 rounding toward minus infinity",
                             "flushes": "flush-to-zero (FTZ) on, denormals-are-zero (DAZ) on"}.items():
-            for _ in range(2):  # what the first call left is no matter of the second
+            for _ in range(2):  # the second call does not depend on what the first call left
                 answer, _, _ = family_run(judge, f"hostile.{name}.recurrent", "linear_attention")
                 self.assertEqual((answer["type"], answer.get("environment")), ("error", True), answer)
                 self.assertIn(words + ";", answer["reason"])
@@ -303,7 +303,7 @@ class Conversation(unittest.TestCase):
 
 
 class Start(unittest.TestCase):
-    """What cannot be served ends with exit 2 and one line."""
+    """A subject that cannot be served ends with exit 2 and one line."""
 
     def fails(self, *words):
         child = subprocess.run([sys.executable, "-m", "samestate.serve", *words], stdin=subprocess.DEVNULL,
@@ -338,7 +338,7 @@ class Start(unittest.TestCase):
                 ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&decai=ln"], "did you mean decay"),
                 ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&decay=lin"], "known are ln log2 linear"),
                 ([KERNELS + ":right?system=retention&form=recurrent"], "system"),
-                ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&l2norm_epsilon=1e-5"], "has none: take the argument"),
+                ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&l2norm_epsilon=1e-5"], "has none: add the argument"),
                 ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&l2norm=in_kernel&l2norm_epsilon=big"], "1e-12 to"),
                 ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&l2norm=in_kernel&l2norm_place=root"],
                  "known are inside outside max"),

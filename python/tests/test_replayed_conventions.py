@@ -1,5 +1,6 @@
-"""What a kernel with conventions of its own was given goes with its run: a dumped run is judged as it was, its explanation
-and its card read what it was given, and without that they would not (each case fails as a canonical kernel's)."""
+"""The inputs that a kernel with its own conventions received are part of its run: a dumped run is judged as it was,
+and its explanation and its card read those inputs. Without them they could not (each case fails as a canonical
+kernel's)."""
 import json
 import os
 import struct

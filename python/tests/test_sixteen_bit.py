@@ -59,7 +59,7 @@ class Judged(unittest.TestCase):
 
 
 class Rows(unittest.TestCase):
-    """The adapters' rows: one of fp32 beside each, whose function, arguments and limits they share."""
+    """The adapters' rows: next to each there is one in fp32, with the same function, arguments and limits."""
 
     def test_rows(self):
         rows = [row for row in OPERATORS if row.dtypes]
@@ -79,7 +79,7 @@ class Rows(unittest.TestCase):
                 self.assertFalse(plain.dtypes)
 
     def test_declared(self):
-        """Of those whose packages are here, the declaration has them."""
+        """The declaration contains the rows whose packages are installed."""
         made = []
         with mock.patch.dict(os.environ):
             for row in OPERATORS:

@@ -106,7 +106,7 @@ class Device(unittest.TestCase):
 
 class Contracts(unittest.TestCase):
     def test_each_dtype_on_a_device(self):
-        """What the functions take is declared: chunk_delta_rule alone refuses fp32 tensors."""
+        """The dtypes that the functions take are declared: only chunk_delta_rule refuses fp32 tensors."""
         seen = 0
         for row in adapters.ROWS:
             # Functions under their own names; what forces one of the kernels that a function chooses among is of 16 bit.

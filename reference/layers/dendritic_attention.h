@@ -40,7 +40,7 @@ template <class Scalar>
 struct DendriticOptions {
   bool compacted = false;  ///< run each virtual head on its active tokens alone instead of on zeros (EQ-22)
   Index chunk = 0;         ///< tokens per chunk of the recurrence; 0 means token by token
-  std::vector<bool> real;  ///< chi [T], false for a pad; empty: no pads
+  std::vector<bool> real;  ///< chi [T], false for a pad; empty if there are no pads
   /// H choices to use instead of the router's.
   const std::vector<DendriticRouting<Scalar>>* routing = nullptr;
 };

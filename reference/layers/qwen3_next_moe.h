@@ -5,7 +5,7 @@
 #include "reference/experts.h"
 
 /// The mixture-of-experts block of Qwen3-Next (EQUATIONS 5.8, CFG-12): top-K SwiGLU experts with renormalised
-/// weights, plus a shared expert behind its own gate.
+/// weights, plus a shared expert with a gate of its own.
 namespace samestate {
 
 namespace points {

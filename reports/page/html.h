@@ -28,7 +28,7 @@ struct ReportInput {
   std::set<std::string> sizes;  ///< the keys of case lines that are sizes of tensors
   std::vector<Evidence> evidence;
   std::vector<TimedEvidence> timings;    ///< from the evidence; those of the sources come after them
-  std::string kernel_sources;            ///< of this build: evidence from other sources is stale
+  std::string kernel_sources;            ///< the sources of this build; evidence from other sources is stale
   std::optional<std::string> mutants;    ///< JSON of `samestate mutants --json`
   std::optional<std::string> equations;  ///< JSON of `samestate equations --json`
 };

@@ -182,7 +182,7 @@ std::string cell_text(const nlohmann::ordered_json& value) {
 }
 
 /// Columns of a listing are in alphabetical order, or in that of the record, but a reader wants the verdict
-/// beside the name. Columns that are not named here keep their order in between.
+/// next to the name. Columns that are not named here keep their order in between.
 std::size_t place_of_column(const std::string& name, const std::vector<nlohmann::ordered_json>& rows) {
   static constexpr std::array<std::string_view, 6> kFirst = {"bug",    "id",      "name",
                                                              "killed", "verdict", "outcome"};

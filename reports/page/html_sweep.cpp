@@ -145,7 +145,8 @@ std::string html_answers(const ReportInput& input, const ReportData& data) {
   if (!data.points.empty()) {
     const std::vector<Record> records = records_of(data);
     const Summary summary = summarise(records);
-    // What was asked comes before what is remarkable: on a telephone one of them is on the first screen.
+    // The answer to the question comes before remarkable points, because a telephone shows only one of them
+    // on its first screen.
     out += "<h3>Did the sweep pass?</h3>\n" + headline(summary, "points") + advice_table(data) +
            standing_out(records, "point");
   }

@@ -56,7 +56,7 @@ class HtmlTable {
 
   std::vector<Column> columns_;
   bool stacked_;
-  std::size_t column_ = 0;  ///< of the next cell
+  std::size_t column_ = 0;  ///< the column of the next cell
   std::string body_;
   std::int64_t rows_ = 0;
 };

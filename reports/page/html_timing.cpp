@@ -9,7 +9,7 @@
 #include "reports/records/summary.h"
 #include "reports/text/escape.h"
 
-/// What benches recorded: one table per device, and the plots.
+/// The timings that benches recorded: one table per device, and the plots.
 namespace samestate {
 namespace {
 

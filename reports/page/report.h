@@ -9,7 +9,7 @@
 
 namespace samestate {
 
-/// What was written.
+/// The numbers and sizes of the files that were written.
 struct ReportFiles {
   std::vector<std::string> names;  ///< relative to the folder, in order
   std::int64_t points = 0;

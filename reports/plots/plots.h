@@ -32,8 +32,8 @@ struct Curve {
     dashed_ticks,  ///< short bars, not joined
     bars,
   };
-  std::string name;        ///< of a mark, when it is pointed at
-  std::size_t colour = 0;  ///< of the palette, counted modulo its size, or kFailureColour
+  std::string name;        ///< the name of a mark, shown when it is pointed at
+  std::size_t colour = 0;  ///< an index of the palette modulo its size, or kFailureColour
   Style style = Style::line_dots;
   std::vector<Mark> marks;
 };
@@ -92,7 +92,7 @@ struct PaletteEntry {
   const char* dark;
 };
 [[nodiscard]] const std::vector<PaletteEntry>& palette();
-/// What kFailureColour is.
+/// The palette entry of kFailureColour.
 [[nodiscard]] const PaletteEntry& failure_colour();
 /// Text, frame and grid, in the same way.
 [[nodiscard]] const std::vector<PaletteEntry>& inks();

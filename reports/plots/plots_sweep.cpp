@@ -50,7 +50,7 @@ using Pick = double (*)(const Measurement&);
 
 /// Divides errors by the RMS of the expected output, which depends on inputs and contracts: the precision of
 /// a format then looks the same in every plot (2^-24 = 6e-8 in fp32, 2^-9 = 2e-3 in bf16). This is the only
-/// division in the report; the tables and files beside it contain both numbers.
+/// division in the report; the tables and the files next to it contain both numbers.
 double of_output(double error, const Measurement& m) { return error / m.size; }
 double of_state(double error, const Measurement& m) { return error / m.state_size; }
 

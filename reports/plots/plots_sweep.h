@@ -23,7 +23,7 @@ struct FigureGroup {
   std::string series;
   std::string heading;  ///< title of the series, for a person
   std::string title;
-  std::string about;  ///< what all its points have in common
+  std::string about;  ///< the settings that all its points share
   std::vector<Figure> figures;
 };
 
@@ -44,7 +44,7 @@ struct FigureGroup {
 /// Contracts in order of precision, with others at the end; this determines their colours.
 [[nodiscard]] std::vector<std::string> contracts_of(std::span<const SweepPoint> points);
 
-/// What the error suggests about the chunk, for one system, kernel, contract and regime.
+/// The chunk that the errors suggest, for one system, kernel, contract and regime.
 struct ChunkAdvice {
   std::string system, kernel, contract, regime;
   std::int64_t least_error = -1;  ///< indices of points

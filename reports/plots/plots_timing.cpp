@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMicroseconds = 1e6;
 
-/// What the timings of one plot have in common.
+/// The settings that the timings of one plot share.
 using Key = std::tuple<std::string, std::string, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
                        std::int64_t, std::string>;
 

@@ -19,7 +19,7 @@ namespace samestate {
 /// Failures that are one fault for a reader, grouped as in a gate's summary (failure_groups.h).
 struct BoardDefect {
   std::string what;                ///< "form chunked, law reset: CAUSE (only with l2norm=1)"
-  std::string reason;              ///< that of the first failure
+  std::string reason;              ///< the reason of the first failure
   std::vector<std::string> lines;  ///< the case lines, the smallest case first
 };
 
@@ -31,7 +31,7 @@ struct BoardRow {
   std::string versions;
   std::string device;  ///< cpu, or the accelerator's name
   std::string contract;
-  std::string date;  ///< of the newest run, for example 2026-11-29; empty if its file has none
+  std::string date;  ///< the date of the newest run, for example 2026-11-29; empty if its file has none
   std::int64_t cases = 0, passed = 0, failed = 0, vacuous = 0, unsupported = 0;
   std::int64_t planned = 0;  ///< cases in the runs' plans; 0 if not recorded
   /// Error over bound: the median over the cases that passed, and the worst of those and of the failures,
@@ -43,7 +43,7 @@ struct BoardRow {
   bool newest = true;       ///< no other row for this kernel, device and contract comes from a later run
   std::int64_t beyond = 0;  ///< for a nearest card: passes beyond the twin's limit
   std::vector<BoardDefect> defects;
-  std::string driver = {}, toolkit = {};  ///< of the newest run on a device
+  std::string driver = {}, toolkit = {};  ///< those of the newest run on a device
   std::string sources =
       {};  ///< for a kernel of this repository on a device: the hash of the sources that ran (evidence.h)
   std::set<std::string> passing = {};  ///< lines that passed; not stored in a board's data file

@@ -13,7 +13,7 @@ namespace samestate {
 struct Change {
   enum class Kind {
     verdict_worse,
-    ratio_grew,   ///< by more than the factor, or to NaN
+    ratio_grew,   ///< the ratio grew by more than the factor, or to NaN
     new_failure,  ///< a case that only the second file contains, and that fails
     verdict_better,
     ratio_fell,
@@ -30,8 +30,8 @@ struct Change {
 /// True for a case that fails now and did not before, that is not judged any more, or whose ratio grew.
 [[nodiscard]] bool is_regression(Change::Kind kind);
 
-/// Whether a kernel still writes the same bits, for cases for which both records have hashes
-/// (Record::outputs).
+/// The number of cases for which a kernel still writes the same bits, among those for which both records have
+/// hashes (Record::outputs).
 struct BitsOfKernel {
   struct Difference {
     Record after;

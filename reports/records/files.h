@@ -11,7 +11,7 @@ namespace samestate {
 /// The whole content of a file; nullopt if it cannot be read.
 [[nodiscard]] std::optional<std::string> text_of(const std::filesystem::path& path);
 
-/// Replaces the file `path` by `text`: the text is written beside it under a new name, synced, and then
+/// Replaces the file `path` by `text`. The text is written next to it under a new name, synced, and then
 /// renamed (FreshFile), so that a reader sees the old file or the new one but never a part. A symbolic link
 /// is kept, and the file that it points to is replaced; anything that is not a regular file (a pipe,
 /// /dev/stdout, /dev/null) is written to and kept. Creates missing parent folders. Throws Error if the file

@@ -103,10 +103,10 @@ struct RecordFile {
   std::vector<Run> runs;
   std::vector<RunEnd> ends;         ///< one for each run; for a run that was killed, it says so
   std::vector<Record> records;      ///< in order of their end; then, for each run, the cases that never ended
-  std::vector<RecordPlace> places;  ///< of the records
-  std::vector<Measurement> points;  ///< of sweeps, in order
+  std::vector<RecordPlace> places;  ///< the places of the records
+  std::vector<Measurement> points;  ///< the points of sweeps, in order
   std::vector<RecordPlace> point_places;
-  std::vector<RecordedTiming> timings;  ///< of benches, in order
+  std::vector<RecordedTiming> timings;  ///< the timings of benches, in order
   std::int64_t cut_lines = 0;           ///< lines that a crash left incomplete
 };
 

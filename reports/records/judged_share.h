@@ -9,7 +9,7 @@
 
 #include "harness/records/record.h"
 
-/// How much of what was planned for a kernel was judged. A successful run of a kernel that refused nearly
+/// The share of a kernel's planned cases that was judged. A successful run of a kernel that refused nearly
 /// everything, or that ended before it started, proves nothing.
 namespace samestate {
 
@@ -36,7 +36,7 @@ struct JudgedShare {
 /// Counts one more record.
 void add_to(std::map<std::string, JudgedShare>& shares, const Record& record);
 
-/// By kernel. `not_started` has the planned cases that were never started, by kernel.
+/// Returns the shares by kernel. `not_started` has the planned cases that were never started, by kernel.
 [[nodiscard]] std::map<std::string, JudgedShare> judged_shares(
     std::span<const Record> records, const std::map<std::string, std::int64_t>& not_started = {});
 
@@ -48,8 +48,8 @@ inline constexpr std::int64_t kFewestPlanned = 20;
 [[nodiscard]] std::vector<std::string> too_little(const std::map<std::string, JudgedShare>& shares,
                                                   double least);
 
-/// One clause about the cases that did not run because there is no device, with the remedy; empty if there
-/// are none.
+/// Returns a clause about the cases that did not run because there is no device, with the remedy; empty if
+/// there are none.
 [[nodiscard]] std::string without_device(std::span<const Record> records);
 
 /// A kernel that ran under a contract cannot lack the device for another case of it: turns such skips into

@@ -217,7 +217,7 @@ void add(std::map<std::string, std::int64_t>& to, const std::map<std::string, st
   for (const auto& [name, count] : other) to[name] += count;
 }
 
-/// Of several parts that say the same, one is kept.
+/// Adds those of `other` that `to` does not contain yet.
 void add_new(std::vector<std::string>& to, const std::vector<std::string>& other) {
   for (const std::string& text : other) {
     if (std::find(to.begin(), to.end(), text) == to.end()) to.push_back(text);

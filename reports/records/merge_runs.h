@@ -15,12 +15,12 @@ struct NamedRecords {
   RecordFile content;
 };
 
-/// What a single run would have recorded.
+/// The records that a single run would have written.
 struct MergedRun {
-  Run run;     ///< of the whole; devices, drivers and toolkits of the parts separated by commas
+  Run run;     ///< the run as a whole; devices, drivers and toolkits of the parts are separated by commas
   RunEnd end;  ///< the parts' ends combined: seconds are added; the caller sets exit and remarks
   std::vector<Record> records;        ///< in the order of the plan
-  std::vector<Measurement> points;    ///< of a sweep, in the order of the plan
+  std::vector<Measurement> points;    ///< the points of a sweep, in the order of the plan
   std::vector<std::int64_t> numbers;  ///< their places in the plan
   std::vector<double> seconds;        ///< one per shard
   std::int64_t left = 0;              ///< cases of a gate that were not started

@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Returns true for a package's version, false for a switch of the environment, a device or an interpreter
-/// recorded beside it.
+/// Returns true for a package's version, and false for a switch of the environment, a device or an
+/// interpreter that is recorded in the same place.
 bool is_package(std::string_view name) {
   if (name == "python" || name == "device" || name.empty()) return false;
   return std::ranges::all_of(name, [](char c) {

@@ -53,8 +53,8 @@ struct RunEnd {
   std::string not_complete = {};          ///< why not all planned cases were run; empty if they were
   std::vector<std::string> remarks = {};  ///< why the run is not a pass, although no case says so
   // The members below are needed to merge the parts of a run.
-  bool finished = false;                              ///< it was read from a file that contains it
-  bool interrupted = false;                           ///< by a person, or because a file could not be written
+  bool finished = false;     ///< it was read from a file that contains it
+  bool interrupted = false;  ///< a user interrupted it, or a file could not be written
   std::map<std::string, std::int64_t> not_started{};  ///< cases by kernel
   std::map<std::string, std::int64_t> kinds{};  ///< for a search: kinds of failures by verdict, once shrunk
   std::map<std::string, std::string> looks_like{};  ///< Record::looks_like by number of the case

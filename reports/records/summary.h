@@ -102,7 +102,7 @@ struct Summary {
 /// It is the element that the gate refers to: the largest error of the row, head or state.
 [[nodiscard]] std::string place_of(const Judgement& judgement);
 
-/// What `error` measures under that gate: "2-norm of the row's error"; empty if there is no error.
+/// Returns what `error` measures under that gate: "2-norm of the row's error"; empty if there is no error.
 [[nodiscard]] std::string_view measure_of(std::string_view gate);
 
 /// One line: verdict, gate, ratio, error and what it measures, bound, the worst place with both values,

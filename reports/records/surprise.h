@@ -26,8 +26,9 @@ struct Surprise {
   /// ln(ratio / median) / ln(ninth decile / median) within its group: 0 is the median, 1 the ninth decile. 0
   /// in a group with fewer than kLeastGroup cases.
   double tail = 0.0;
-  double median = std::numeric_limits<double>::quiet_NaN();  ///< of the group; NaN if it is too small
-  std::int64_t group = 0;                                    ///< number of its cases with a ratio above 0
+  double median =
+      std::numeric_limits<double>::quiet_NaN();  ///< the median of the group; NaN if the group is too small
+  std::int64_t group = 0;                        ///< number of its cases with a ratio above 0
 };
 
 /// A group that is judged element by element against a worst case, in which every ratio other than 0 is close

@@ -70,7 +70,8 @@ std::string row_text(const std::vector<std::string>& row, const std::vector<std:
       line += cell;
       if (i + 1 < cells.size()) line.append(width[i] + kGap - std::min(width[i], columns_of(cell)), ' ');
     }
-    // What is filled up for a column that ended has no end of its own; a row that fits is as it always was.
+    // Spaces that fill a column whose text has ended are removed from the end of a line; rows that fit stay
+    // as they were.
     if (height > 1) line.erase(line.find_last_not_of(' ') + 1);
     text += line + '\n';
   }

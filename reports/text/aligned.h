@@ -13,10 +13,10 @@ namespace samestate {
 [[nodiscard]] std::string wrapped(std::string_view text, std::size_t width, std::size_t indent = 0,
                                   std::size_t begin = 0);
 
-/// A table of words for a terminal: the columns of all rows begin below each other, two spaces apart; the last
-/// one is as long as it is. Each row ends its line. With a `width` above 0 cells are wrapped between words so that rows
-/// have at most so many columns, and where the words of the other columns are too long for that the last one stands below
-/// its row.
+/// Formats a table of words for a terminal: the columns of all rows are aligned, two spaces apart, and the
+/// last one is as long as it is. Each row ends its line. With a `width` above 0, cells are wrapped between
+/// words so that rows have at most that many columns; if the words of the other columns are too long for
+/// that, the last column goes below its row.
 [[nodiscard]] std::string aligned(const std::vector<std::vector<std::string>>& rows, std::size_t width = 0);
 
 /// The words of a text in lines of at most `columns`, each under the indent, without an end of the last one.

@@ -31,7 +31,8 @@ struct DataTable {
 /// One row per case of the gate.
 [[nodiscard]] DataTable cases_table(std::span<const Record> records);
 
-/// One row per timing of a bench; its `device` is the name of what it ran on.
+/// Returns one row per timing of a bench; its `device` is the name of the device or processor on which it
+/// ran.
 [[nodiscard]] DataTable timings_table(std::span<const TimedEvidence> timings);
 
 /// RFC 4180 with a header; NaN and infinity as nan, inf and -inf, other numbers exactly. A text that a

@@ -15,7 +15,7 @@ namespace {
 
 using Points = std::vector<const Measurement*>;
 
-/// The value of `key` in the point's line; empty where the line leaves it out.
+/// Returns the value of `key` in the point's line; empty if the line leaves it out.
 std::string value_in(const Measurement& m, const std::string& key) {
   if (key == "contract") return m.record.contract;
   if (key == "regime") return m.record.regime;
@@ -34,7 +34,7 @@ std::string values(const Points& points, const std::string& key) {
 
 double relative(const Measurement& m) { return m.rms_error / m.size; }
 
-/// Of chunks that pass: how error and operations go with them.
+/// Says how error and operations depend on the chunk, for the chunks that pass.
 std::string which_chunk(const Points& passing) {
   const auto by_error = [](const Measurement* a, const Measurement* b) {
     return a->rms_error < b->rms_error;

@@ -8,9 +8,10 @@
 
 namespace samestate {
 
-/// What a sweep over one key says of each of its curves, a sentence each: "at T=65536, bf16: chunk=16, 64, 256 pass; ...".
-/// `key` is what was varied. Each curve has the RMS error of the output over the output's at each value, in the order of
-/// the values, and of chunks up to which a larger one costs no accuracy (kFlatFactor) and where operations are least.
+/// Returns a sentence about each curve of a sweep over one key: "at T=65536, bf16: chunk=16, 64, 256 pass;
+/// ...". `key` is the key that was varied. Each sentence has the RMS error relative to the output's at each
+/// value, in the order of the values; for chunks, it also says up to which chunk a larger one costs no
+/// accuracy (kFlatFactor), and with which one operations are fewest.
 [[nodiscard]] std::vector<std::string> sweep_answers(std::span<const Measurement> points,
                                                      const std::string& key);
 

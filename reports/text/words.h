@@ -14,10 +14,12 @@ struct Word {
   std::string_view means;
 };
 
-/// The glossary, words that belong together beside each other: the one table of docs/lookup/words.md and `explain`.
+/// The glossary, with related words next to each other; it is the only table behind docs/lookup/words.md and
+/// `explain`.
 [[nodiscard]] std::span<const Word> words();
 
-/// Whatever its capitals, an s at its end or a Greek letter; null where there is none.
+/// Finds a word, ignoring its capitals, an s at its end and whether a Greek letter is spelt out; null if
+/// there is none.
 [[nodiscard]] const Word* word_named(std::string_view name);
 
 /// Up to `most` words whose names are near, or that have it in their meaning.

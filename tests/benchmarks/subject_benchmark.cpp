@@ -1,5 +1,6 @@
-// What a call costs beyond its kernel: a subject that does nothing, by the elements of a tensor.
-// usage: SUBJECT=SPEC subject_benchmark; SPEC as behind --subject, its one kernel of the gated delta rule.
+// Measures what a call costs in addition to its kernel: a subject that does nothing, by the number of
+// elements of a tensor. usage: SUBJECT=SPEC subject_benchmark; SPEC is written as for --subject, and names a
+// single kernel of the gated delta rule.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Rows of one form each, with none of the other kind beside it: this build's own kernels of the gated delta rule as
-// alone.FORM.gated_delta_rule.FORM.
+// Rows with one form each and no kernel of the other form: this build's own kernels of the gated delta rule
+// as alone.FORM.gated_delta_rule.FORM.
 #include "optimized/plugin.h"
 
 int samestate_plugin_abi() { return samestate::plugin_abi; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Kernels that stand alone, of one form each: the gate plans what they take, says what it leaves out, and asks for nothing
-# else at its end.
+# Kernels that stand alone, each with a single form: the gate plans the cases that they take, says what it
+# leaves out, and asks for nothing else at its end.
 # usage: alone_test.sh SAMESTATE ALONE_PLUGIN
 set -uo pipefail
 

@@ -8,7 +8,7 @@ source "$(dirname "$0")/prelude.sh"
 good='v1 retention T=5 dk=4'
 long="$(head -c 9000 /dev/zero | tr '\0' x)"
 
-# What is wrong, what is said of it, and the line.
+# Each row has the mistake, the words of the message, and the line.
 table=(
   "a key of other programs|dtype|perhaps contract=|v1 retention dtype=bf16"
   "unknown key|speed|known keys are|v1 retention speed=8"
@@ -48,7 +48,7 @@ for row in "${table[@]}"; do
     bad "$value" $verb "$line"
     grep -qF -- "$allowed" err || complain "does not say '$allowed'"
   done
-  # After another line, and as one of a stream, which goes on behind it.
+  # The same line after another line, and as one line of a stream, which continues after it.
   if [[ "$line" == v1\ * ]]; then
     bad "$value" repro "$good" --after "$line"
     checks=$((checks + 1))
@@ -59,7 +59,7 @@ for row in "${table[@]}"; do
   fi
 done
 
-# A kernel that does not fit: which key, and what would.
+# A kernel that does not fit the line: the message names the key, and what would fit.
 p='v1 retention form=packed lengths=3,4'
 d='v1 retention form=decode T=4 prefill=2'
 table=(
@@ -78,7 +78,7 @@ for row in "${table[@]}"; do
   grep -qF -- "$remedy" err || complain "does not say '$remedy'"
 done
 
-# What is no line at all: nothing, a folder, a file without one, bytes of no text.
+# Inputs that are not lines at all: nothing, a folder, a file without a line, and bytes that are not text.
 mkdir folder
 : >empty
 printf '# a comment\n\n' >comment

@@ -132,8 +132,8 @@ std::uint16_t to_bits(float x) {
   return static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U);
 }
 
-/// y = x (mean x^2 + 1e-6)^-1/2 weight on tensors of bf16; the weight is fp32 whatever the contract. `apart`: an element beside y
-/// is written too.
+/// Computes y = x (mean x^2 + 1e-6)^-1/2 weight on tensors of bf16; the weight is fp32 whatever the contract.
+/// With `apart`, an element outside of y is written too.
 Outcome normalise(const KernelCall& call, bool apart) {
   require(call.input("x")->dtype == samestate::Dtype::bf16, "x is no bf16");
   const auto x = call.view<const std::uint16_t, 4>("x");

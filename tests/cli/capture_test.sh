@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Calls of a running program, recorded by the Python package and judged by the command alone: right ones pass, a planted
-# fault of one per cent fails and is placed, and what is not as it should be is exit 2 or said.
+# Calls of a running program, recorded by the Python package and judged by the command alone: correct ones
+# pass, a planted fault of one per cent fails and is located, and irregular folders give exit 2 or a message.
 # usage: capture_test.sh SAMESTATE PYTHON
 set -uo pipefail
 
@@ -35,7 +35,7 @@ run 0 judge calls --json
 says '"pass": 3'
 run 0 judge calls --budget 0.001
 says 'of 8 heads: '
-# Declared anew; then as what it is not.
+# The calls are declared again, and then declared as something that they are not.
 run 0 judge calls --system gated_delta_rule --form recurrent --function captured_kernels:gated_delta_rule --ignore fault
 run 1 judge calls --system gated_delta_rule --form recurrent --scale dv
 run 1 judge calls --system gated_delta_rule --form recurrent --heads tiled
@@ -44,7 +44,7 @@ says 'unsupported'
 run 3 judge calls --system gated_delta_rule --form recurrent --contract bf16
 says 'dtypes'
 bad 'ln log2' judge calls --system gated_delta_rule --form recurrent --decay cubic
-bad 'said together' judge calls --system gated_delta_rule
+bad '--system --form' judge calls --system gated_delta_rule
 bad 'no call of it' judge calls --function m:f
 bad '--system --form' judge calls --decay ln
 bad 'OURS=THEIRS' judge calls --argument q
@@ -59,7 +59,7 @@ says 'reason'
 record tail 1 tail
 run 1 judge tail
 says 'token 69'
-# The gate that failed says its own place, error and limit, and what the values look like.
+# The gate that failed names its own place, error and limit, and what the values look like.
 grep -qE '^  gate        o of sequence [01], head [0-3], token 69: error .* allowed' out || complain 'no line of the gate'
 says 'only last token'
 
@@ -79,7 +79,7 @@ grep -q "$(basename "$file").*not found" err || complain 'does not name the file
 grep -q '"not_complete":"1 of 3' left.jsonl || complain 'the record does not say that a call is missing'
 rm calls/*.safetensors
 bad 'not found' judge calls
-# A file of the folder is no run file; a folder without a call shows nothing.
+# A file of the folder is not a run file, and a folder without a call shows nothing.
 bad 'samestate judge ' judge "$(ls wrong/*.safetensors | head -1)"
 head -1 wrong/calls.jsonl >none.jsonl && mkdir none && mv none.jsonl none/calls.jsonl
 run 3 judge none

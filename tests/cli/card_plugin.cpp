@@ -1,5 +1,6 @@
-// Kernels for tests/cli/card_test.sh that others might have written: they round beta k to bf16 and say so to nobody, or keep the
-// weights of a softmax in fp32, or promise that and store them. One of them waits in the cases of the gate, which no probe's length has, and says in a file that it does.
+// Kernels for tests/cli/card_test.sh as other people might write them: they round beta k to bf16 without
+// declaring it, or keep the weights of a softmax in fp32, or promise that and store them. One of them waits
+// in the cases of the gate, whose lengths no probe has, and notes that in a file.
 #include <chrono>
 #include <cstdint>
 #include <fstream>

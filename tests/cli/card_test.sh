@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Contracts with changes on every verb, a card declared nearest, and the card that is read of a kernel.
+# Contracts with changes in every verb, a card that is declared nearest, and a card that is read from a
+# kernel.
 # usage: card_test.sh SAMESTATE PLUGIN
 set -uo pipefail
 
@@ -15,7 +16,7 @@ all() {
 kernel=cpu.gated_delta_rule.chunked
 changed=bf16+beta_k:bf16+inverse:block16/tf32_truncated
 
-# The grammar: canonical, with errors that name value, allowed ones and the nearest.
+# The grammar: names are canonical, and errors name the value, the allowed ones and the nearest.
 run 0 list contracts --long
 grep -qE '^bf16_fused +inverse +block8/tf32' out || complain 'no point of bf16_fused'
 bad 'nearest: beta_k' repro 'v1 gated_delta_rule contract=bf16+beta_q:bf16'
@@ -36,8 +37,9 @@ says 'block16/tf32_truncated'
 run 0 explain beta_k
 says 'point of a contract'
 
-# A rounding point of a system, by its name. A kernel that promises to keep the weights of a softmax in fp32 and stores them
-# fails; under the plain contract it passes, and so does one that keeps the promise.
+# Rounding points of a system are named. A kernel that promises to keep the weights of a softmax in fp32 but
+# stores them in 16 bits fails; under the plain contract it passes, and so does a kernel that keeps the
+# promise.
 point=softmax_attention.weights
 grep -qE "^$point +The weights p, .* fp32 bf16 fp16" <("$samestate" list contracts --long) || complain 'no point of a system'
 run 0 list points
@@ -61,12 +63,12 @@ run 0 gate --plugin "$plugin" --kernel kept.softmax_attention.online "${few[@]}"
 run 1 gate --plugin "$plugin" --kernel stored.softmax_attention.online "${few[@]}"
 run 0 gate --plugin "$plugin" --kernel plain.softmax_attention.online "${few[@]}"
 
-# A run file keeps it.
+# A run file keeps the contract.
 run 0 repro "v1 gated_delta_rule T=40 dk=16 contract=$changed seed=3" --dump run.safetensors
 run 0 judge run.safetensors
 says "contract=$changed"
 
-# A kernel that rounds beta k and does not say so: the verdict of the twin names the contract that it keeps.
+# A kernel rounds beta k without declaring it: the verdict of the twin names the contract that it keeps.
 line='T=192 dk=64 dv=64 regime=collinear state=random seed=0x5'
 run 1 repro --plugin "$plugin" "v1 gated_delta_rule $line contract=bf16 kernel=wrong.gated_delta_rule.chunked" --dump wrong.safetensors
 says 'contract passes bf16+beta_k:bf16'
@@ -78,7 +80,7 @@ run 1 judge wrong.safetensors --card-budget 0
 ! grep -q 'passes under' out || complain 'looked for a contract'
 run 0 repro --plugin "$plugin" "v1 gated_delta_rule $line contract=bf16+beta_k:bf16 kernel=right.gated_delta_rule.chunked"
 
-# Declared nearest it passes, with the distance; --strict gates it.
+# Declared as nearest, it passes, and the distance is reported; with --strict the twin gates it.
 nearest=nearest.gated_delta_rule.chunked
 run 0 repro --plugin "$plugin" "v1 gated_delta_rule $line contract=bf16+card:nearest kernel=$nearest"
 says 'reported not gated'
@@ -106,7 +108,8 @@ bad 'probes o written' card --kernel $kernel --contract bf16 --read probes
 bad 'no such folder' card --kernel $kernel --contract bf16 --read nowhere
 bad 'contract=bf16 bf16_fused --contract bf16' card --kernel $kernel --contract bf16_fused --read probes
 
-# Outputs of two probes alone: what the others show is not known, and a line says so. These are nobody's outputs.
+# Only two probes have outputs: what the others would show is unknown, and a line says so. No kernel made
+# these outputs.
 python3 - probes/00_*.safetensors probes/10_*.safetensors <<'EOF'
 import json, struct, sys
 for name in sys.argv[1:]:
@@ -124,12 +127,12 @@ grep -qE '^verdict +no contract of the grammar explains all probes: exit 1$' out
 run 1 card --kernel $kernel --contract bf16 --read probes --json
 says '"worst_probe": "'
 
-# What an hour's kernel wrote into probes is not written over.
+# Outputs that took a kernel an hour to write into probes are not overwritten.
 bad '--force' card --kernel $kernel --contract bf16 --write probes
 run 1 card --kernel $kernel --contract bf16 --read probes
 bad '--force' card --kernel $kernel --contract bf16 --force
 
-# Values that are no numbers are named: probe, element, and what to look at.
+# Values that are not numbers are named: the probe, the element, and what to look at.
 python3 - probes/00_*.safetensors <<'EOF'
 import json, struct, sys
 for name in sys.argv[1:]:
@@ -146,7 +149,7 @@ grep -qE '^verdict +outputs are not finite' out || complain 'the verdict does no
 run 0 card --kernel $kernel --contract bf16 --write probes --force
 bad 'probes o written' card --kernel $kernel --contract bf16 --read probes
 
-# Without a device nothing runs, whatever asks.
+# Without a device nothing runs, whichever verb asks.
 device=cuda.retention.chunked
 attempt list kernels
 if [[ -n "$(grep "^$device" out | grep -v "not in this build")" ]]; then
@@ -158,14 +161,14 @@ if [[ -n "$(grep "^$device" out | grep -v "not in this build")" ]]; then
   unset CUDA_VISIBLE_DEVICES
 fi
 
-# A name that cannot be written is told with the option that gave it, whichever it is.
+# If a name cannot be written, the message names the option that gave it, whichever it is.
 bad 'samestate: --write /proc/x: ' card --kernel $kernel --write /proc/x
 bad 'samestate: --junit /proc/x: ' gate --kernel $kernel --max-cases 1 --junit /proc/x
 bad 'samestate: --dump /proc/x: ' repro 'v1 retention T=3' --dump /proc/x
 bad 'samestate: --out /proc/x: ' export --system retention --out /proc/x
 bad 'samestate: --checkpoint /proc/x: ' fuzz --max-cases 1 --checkpoint /proc/x
 
-# An interrupt, wherever it falls: no card, and no contract to paste.
+# After an interrupt, whenever it comes, there is no card, and no contract to paste.
 for after in 0.02 0.15; do
   around=(timeout -s INT --preserve-status $after)
   run 3 card --kernel $kernel --contract bf16
@@ -174,7 +177,8 @@ for after in 0.02 0.15; do
   around=()
 done
 
-# In the gate's cases: how many there were, and no crash of a kernel that was asked to stop.
+# If the interrupt comes during the gate's cases, their number is reported, and a kernel that was stopped has
+# not crashed.
 rm -f waits
 "$samestate" card --plugin "$plugin" --kernel waits.gated_delta_rule.chunked >out 2>err </dev/null &
 await 1 yes waits || complain 'the gate is not reached'

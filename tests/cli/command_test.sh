@@ -37,7 +37,8 @@ bad '--budget' gate --budget -5
 bad '--seed' gate --seed none
 bad '--seed' gate --seed -1
 bad '--seed' gate --seed 18446744073709551616
-# A NaN is in no range, and an unset variable of a script is no name: else the baseline would not be compared.
+# NaN is in no range, and an unset variable of a script is not a name: otherwise the baseline would not be
+# compared.
 bad '--budget' gate --budget nan
 bad '--baseline-factor' gate --baseline-factor nan
 bad '--floor' mutants --floor nan
@@ -65,30 +66,30 @@ bad '--budget' gate --budget 5x
 run 0 gate --max-cases 1 --device cpu --system retention --contract fp32 --budget 5m
 says '1 case judged'
 says '1 case in '
-# A pipe that gave nothing, or comments alone, is a mistake of whoever wrote to it.
+# A pipe that gives nothing, or only comments, is an error of the program that writes to it.
 bad 'line stdin' repro -
 checks=$((checks + 1))
 printf '# a comment\n\n' | "$samestate" repro - >out 2>err
 code=$?
 [[ $code -eq 2 ]] && holds err 'line stdin' || complain "comments alone on stdin: exit $code"
-# Lines on stdin: the bad one by its number.
+# If a line on stdin is bad, the message has its number.
 for line in 'v1 retention T=9 speed=8' 'v1 retention T=9 kernel=nope'; do
   checks=$((checks + 1))
   printf 'v1 retention T=9 dk=8\n# a comment\n\n%s\n' "$line" | "$samestate" repro - >out 2>err
   code=$?
   [[ $code -eq 2 ]] && grep -q 'line 4 of stdin' err || complain "a bad line of stdin: exit $code"
 done
-# What stands behind it is run.
+# The lines after it are run.
 checks=$((checks + 1))
 printf 'v1 retention T=9 speed=8\nv1 retention T=8\n' | "$samestate" repro - >out 2>err
 code=$?
 [[ $code -eq 2 ]] && grep -q '^verdict   pass' out || complain "the line behind a bad one: exit $code"
-# A pass is a pass beside what could not run, which alone is 77.
+# A pass stays a pass next to cases that could not run; those alone give 77.
 checks=$((checks + 1))
 printf 'v1 retention T=8\n' | "$samestate" repro - >out 2>err
 code=$?
 [[ $code -eq 0 ]] || complain "a line of stdin that passes: exit $code"
-# A full disk is no crash of ours, and no pass.
+# A full disk is not a crash of this command, and not a pass.
 for what in 'list systems' 'list mutants' 'gate --device cpu --system retention --list' --version; do
   checks=$((checks + 1))
   # shellcheck disable=SC2086
@@ -107,7 +108,7 @@ bad 'empty' goldens empty
 printf '\xff\xff\xff\xff\xff\xff\xff\x7fgarbage' >empty/garbage.safetensors
 bad 'garbage.safetensors' goldens empty
 
-# Reports: a missing folder is made; what cannot be written is refused before anything runs.
+# Reports: a missing folder is created; a file that cannot be written is refused before anything runs.
 printf 'x' >file
 for report in --jsonl --junit --markdown; do
   bad 'file' gate "${quick[@]}" "$report" file/report
@@ -118,13 +119,13 @@ done
 [[ "$(cat file)" == x ]] || complain 'a file was overwritten'
 [[ -z "$(find . -name '*.partial' -o -name '*.trial' -o -name 'report.*')" ]] || complain 'left a partial file'
 run 0 gate "${quick[@]}" --device cpu --system retention
-# Which of the plan are kept, and so whether one expects zeros alone, goes with the plan.
+# Which cases are kept, and so whether one of them expects only zeros, depends on the plan.
 summary="$(sed -nE 's/^8 cases, ([0-9]+) judged: (vacuous ([0-9]+), )?pass ([0-9]+)$/\1 \4 \3/p' out)"
 read -r judged passed zeros <<<"$summary"
 [[ ${judged:-0} -ge 7 && $judged -eq ${passed:-0} && $((judged + ${zeros:-0})) -eq 8 ]] || complain 'not 8 cases that pass'
 [[ ! -s err ]] || complain 'wrote to stderr'
 
-# A case: pass, and vacuous where nothing could be wrong.
+# A single case passes, and is vacuous if nothing could be wrong in it.
 run 0 repro 'v1 retention T=9 dk=8 state=random'
 says 'verdict   pass'
 cp out first
@@ -134,7 +135,8 @@ run 3 repro 'v1 retention T=0'
 says 'verdict   vacuous'
 says 'policy    gate'
 grep -q '^deeper' out && complain 'looks deeper at what no work shows'
-# A line that is vacuous for want of work has the verdict of the gate first, then what a deeper look finds.
+# A line that is vacuous because of its small size gets the gate's verdict first, and then what a deeper look
+# finds.
 open='v1 latent_attention form=absorbed B=2 T=78 D=72 dn=72 dr=72 dv=72 dc=72 q_lora=72 contract=bf16'
 run 3 repro "$open"
 says 'verdict   vacuous: '
@@ -153,13 +155,13 @@ run 0 repro --deeper 'v1 rms_norm form=fused B=300 T=2 H=2 D=5'
 says 'policy    gate'
 says 'deeper pass policy deep'
 
-# Kernels by name or pattern.
+# Kernels are chosen by name or pattern.
 run 0 bench --kernel 'cpu.rms*' --list
 says 'v1 rms_norm form=fused T=1024'
 bad 'rms_norm retention' bench --kernel cpu.rms_norm.fused --system retention --list
 bad 'nearest: cpu.rms_norm.fused' gate --kernel cpu.rms_norm.fuse
 
-# A run as a file: judged alike, then damaged.
+# A run as a file is judged alike, and then damaged.
 run 0 repro 'v1 retention T=9 dk=8 state=random' --dump run.safetensors
 present run.safetensors
 run 0 judge run.safetensors
@@ -170,7 +172,7 @@ size="$(wc -c <damaged.safetensors)"
 printf '\x00\x00\xc8\x42' | dd of=damaged.safetensors bs=1 seek=$((size - 4)) conv=notrunc status=none
 run 1 judge damaged.safetensors
 says 'verdict   fail'
-# beta is the file's first tensor: 3 where [0, 2] is meant is judged as it stands, and said.
+# beta is the file's first tensor: a 3 where [0, 2] is intended is judged as it stands, with a remark.
 run 0 repro 'v1 delta_rule T=9 dk=8' --dump strong.safetensors
 present strong.safetensors
 begin=$((8 + $(od -An -t u8 -N 8 strong.safetensors)))
@@ -183,7 +185,7 @@ head -c 5 run.safetensors >cut.safetensors
 bad 'cut.safetensors' judge cut.safetensors
 : >cut.safetensors
 bad 'cut.safetensors' judge cut.safetensors
-# A run without tokens has a state all the same.
+# A run without tokens has a state nevertheless.
 run 0 repro 'v1 retention T=0 state=random' --dump none.safetensors
 run 0 judge none.safetensors
 mkfifo pipe.safetensors
@@ -191,7 +193,7 @@ run 2 repro 'v1 retention T=9 dk=8' --dump pipe.safetensors
 [[ -p pipe.safetensors ]] || complain 'a pipe was replaced'
 run 2 repro 'v1 retention T=9 dk=8' --dump file/run.safetensors
 
-# The same of a system of named tensors, and what such a file must hold.
+# The same for a system of named tensors, and the tensors that such a file must contain.
 operator='v1 linear_attention_normalised form=decode prefill=3 T=7 B=2 dk=4 dv=4'
 run 0 repro "$operator" --dump named.safetensors
 grep '^ratio' out >ratio
@@ -218,12 +220,12 @@ absent law.safetensors
 bad 'run file' judge
 bad 'nope' judge --tensors 'v1 nope'
 
-# Mutants: killed ones reach the floor; an equivalent one alone is no score; an unknown one is an error.
+# Mutants: killed ones reach the floor; a single equivalent one gives no score; an unknown one is an error.
 run 0 mutants --bug M13 --effort 0
 says '100.0 %'
 run 3 mutants --name reversed_composition.linear_attention.chunked --effort 0
 says '0 mutants killed'
-# One that dies or hangs is killed alone.
+# A mutant that dies or hangs is killed by that alone.
 run 0 mutants --bug H1.7 --timeout 1 --threads 2
 says 'killed crash 1'
 says 'killed timeout 1'
@@ -232,7 +234,7 @@ bad 'folder' mutants --smoke --markdown empty
 bad 'M999' mutants --bug M999
 bad '101' mutants --floor 101
 
-# Goldens: known ones pass; a folder of unknown ones alone proves nothing; a changed value fails.
+# Goldens: known ones pass; a folder with only unknown ones proves nothing; a changed value fails.
 run 0 goldens "$goldens"
 cp out given
 run 0 goldens
@@ -250,16 +252,16 @@ printf '\x00\x00\x00\x00\x00\x00\x59\x40' |
 run 1 goldens changed
 says 'FAIL'
 
-# Nothing could run; the budget ended before the first case.
+# Nothing can run on this machine, or the budget ends before the first case.
 if ! grep -q '^cuda.* cuda .*fp32' <("$samestate" list kernels); then
   run 77 gate --device cuda --system retention
 fi
 run 3 gate --device cpu --system retention --budget 1e-9
-# Of most kernels nothing was judged: a sentence for three, a number for the others.
+# If nothing was judged for most kernels, three of them get a sentence, and the others a number.
 run 3 gate --device cpu --budget 0.5
 holds err 'kernels more ended' || complain "does not count the other kernels"
 
-# The ledger: every row, the page made of it, one row, filters that name nothing.
+# The ledger: every row, the page made from it, one row, and filters that match nothing.
 bad '000 001 002 003 004' equations --document 005
 bad 'ERRATUM' equations --verdict wrong
 bad 'gated_delta_rule' equations --system mamba_ssm
@@ -267,11 +269,11 @@ bad 'GDN-17' equations --id GDN-99
 bad 'together' equations --document 000 --id RMS-5
 bad '--markdown' equations --json --markdown
 run 0 equations
-says '245 rows, '
+says '250 rows, '
 run 0 equations --markdown
 diff -q out "$docs/lookup/equations.md" >/dev/null ||
   complain 'docs/lookup/equations.md is not this page: samestate equations --markdown > docs/lookup/equations.md'
-# The page of mutants can be made: a row of each that was asked for, and which share was killed.
+# The page of mutants has a row for each that was requested, and the share that was killed.
 run 0 list mutants --json
 grep -o '"mutant": "[^"]*"' out | cut -d'"' -f4 >names
 for asked in '--bug M01' '--system rms_norm'; do
@@ -288,7 +290,7 @@ says '1 row erratum'
 run 0 equations --document 003 --verdict erratum --json
 [[ "$(grep -c '"outcome": "erratum demonstrated"' out)" -eq 16 ]] || complain 'not the 16 errata of 003'
 
-# Search: bad options, reproducible, a checkpoint that is gone on with and never overwritten.
+# Search: bad options are refused, runs are reproducible, and a checkpoint is continued and never overwritten.
 search=(fuzz --system retention --budget 0)
 bad '--budget' fuzz --budget 5x
 bad '--max-cases' fuzz --budget 0
@@ -300,7 +302,7 @@ bad 'shard 0/9223372036854775807' fuzz --shard 0/9223372036854775807
 bad '--shard' fuzz --shard 1
 bad 'nope' fuzz --system nope
 bad '--checkpoint' fuzz --resume
-# Without address space the judge would run out of memory case after case: it says so at once.
+# With too little address space the judge would run out of memory in case after case, so it says so at once.
 since=$SECONDS
 (ulimit -v 1000000; failures=0; bad 'ulimit -v leaves 976 MiB of address space, and judging takes 2048 MiB: raise it' gate --system l2norm --max-cases 4; exit $failures) || complain 'ulimit -v is not named'
 [[ $((SECONDS - since)) -le 10 ]] || complain "ulimit -v: it takes $((SECONDS - since)) s to say so"
@@ -327,7 +329,7 @@ bad 'line 7' "${search[@]}" --max-cases 80 --checkpoint damaged --resume
 bad 'line 1' "${search[@]}" --max-cases 80 --checkpoint file --resume
 [[ "$(cat file)" == x ]] || complain 'a file was overwritten'
 
-# Corpus: replayed first; a damaged one is named by file and line before anything runs.
+# The corpus is replayed first; a damaged one is named by file and line before anything runs.
 mkdir corpus
 printf '# kept\nv1 retention T=9 dk=8 state=random seed=0x77\n' >corpus/retention.txt
 run 0 gate --device cpu --system retention --corpus corpus --max-cases 1 --jsonl lines
@@ -335,22 +337,22 @@ grep -q 'seed=0x77' lines || complain 'the corpus does not come first'
 printf '# kept\nv1 retention T=9 speed=8\n' >corpus/retention.txt
 bad 'retention.txt 2' gate --corpus corpus --max-cases 1
 bad 'retention.txt 2' fuzz --corpus corpus --max-cases 1
-# What cannot be written is said before a night of cases.
+# Files that cannot be written are reported before a long run and not after it.
 touch file
 bad 'file' fuzz --corpus file/corpus --system rms_norm --device cpu --max-cases 1
 bad 'is a folder' gate --jsonl corpus --max-cases 3
 run 0 explain worst at
 says 'worst'
 bad 'form=fused' 'repro' 'v1 rms_norm form=equation'
-# A line without a form means the first, which may be the oracle's alone, or a device's.
+# A line without a form means the first form, which may be one that only the oracle or only a device has.
 bad 'form=equation form=fused cpu.rms_norm.fused' repro 'v1 rms_norm'
 attempt repro 'v1 latent_attention T=4'
 case $code in
   0) ;; # on a device
   2) grep -q 'write form=absorbed' err || complain 'latent_attention: no form that has a kernel' ;;
-  *) says 'note      form=naive has no kernel of the processor; form=absorbed has cpu.latent_attention.absorbed' ;;
+  *) says 'note      form=naive has no kernel for the CPU; form=absorbed has cpu.latent_attention.absorbed' ;;
 esac
-# Outputs are put into folders that are missing, whatever the option, and what is refused makes none.
+# Outputs are put into missing folders, whichever option names them, and refused ones create none.
 run 0 repro 'v1 retention T=5 dk=4' --dump made/dump/run.safetensors
 present made/dump/run.safetensors
 run 0 fuzz --device cpu --system l2norm --max-cases 2 --seed 1 --checkpoint made/night/points --jsonl made/day/lines
@@ -360,10 +362,11 @@ bad 'file/points' fuzz --device cpu --system l2norm --max-cases 2 --checkpoint f
 absent never
 mkdir odd_corpus
 mkfifo odd_corpus/retention.txt
-bad 'is no file' gate --corpus odd_corpus --max-cases 1
+bad 'is not a file' gate --corpus odd_corpus --max-cases 1
 bad 'no_corpus' gate --corpus no_corpus --max-cases 1
 
-# Baseline: the same run agrees with itself, a smaller ratio in it is growth, another schema is refused.
+# Baseline: a run agrees with itself, a smaller ratio in the baseline means growth, and another schema is
+# refused.
 run 0 gate "${quick[@]}" --device cpu --write-baseline base.json
 present base.json
 run 0 gate "${quick[@]}" --device cpu --baseline base.json
@@ -379,11 +382,11 @@ bad 'folder' gate "${quick[@]}" --baseline corpus
 bad 'none.json' gate "${quick[@]}" --baseline none.json
 run 3 gate --device cpu --system delta_rule --max-cases 1 --seed 99 --corpus "$folder/empty" --baseline base.json
 
-# Nothing to shrink in a case that passes.
+# There is nothing to shrink in a case that passes.
 bad 'nothing to shrink' repro --shrink 'v1 retention T=9 dk=8 state=random'
 
-# Bench: bad plans are bad input; a quick run of one kernel has times, records and a page; a peer that is no
-# peer costs the ratio alone.
+# Bench: bad plans are bad input; a quick run of one kernel has times, records and a page; a peer that does
+# not work costs only the ratio.
 bad 'nope' bench --kernel nope
 bad 'mamba' bench --system mamba
 bad 'tpu' bench --device tpu
@@ -394,7 +397,7 @@ bad '--floor' mutants --smoke --floor nan
 bad '--max-memory' bench --max-memory -1
 bad '--peer-timeout' bench --peer-timeout 0
 bad '--trace' bench --device cpu --trace t.svg
-bad 'a name ends in .json' bench --device cpu --case 'v1 retention form=chunked T=4' --kernel cpu.retention.chunked --trace t.png
+bad 'name end .json' bench --device cpu --case 'v1 retention form=chunked T=4' --kernel cpu.retention.chunked --trace t.png
 bad 'has no trace' bench --device cpu --case 'v1 retention T=4 kernel=cpu.retention.chunked' --trace t.svg
 bad '--block' bench --block 3
 bad 'several calls' bench --case 'v1 retention form=decode T=4'
@@ -420,7 +423,7 @@ holds err 'peer retention' || complain 'does not say that there is no peer'
 run 77 "${tiny[@]}" --case 'v1 retention T=4096 Hk=64 dk=256' --max-memory 0.01
 says 'skipped'
 
-# Identities, by their names and by the ids of the ledger, of which one may have several.
+# Identities are named by their names and by the ids of the ledger, where several may share one id.
 run 0 identities --id EQ-02
 says '3 identities 0'
 [[ -s err ]] && complain 'identities wrote to stderr'
@@ -438,7 +441,7 @@ for what in systems forms kernels contracts laws regimes keys conventions; do
   run 0 list "$what" --json
   [[ "$(head -c 1 out)" == '[' ]] || complain 'not a JSON array'
 done
-# The laws that are listed are those that are planned, each with as many systems as have it; two may share a name.
+# The listed laws are those that are planned, each with as many systems as have it; two laws may share a name.
 run 0 gate --device cpu --effort 0 --list
 if ! diff <(sed -n 's/^v1 \([^ ]*\) .*law=\([^ ]*\).*/\2 \1/p' out | sort -u | cut -d' ' -f1 | uniq -c) \
   <("$samestate" list laws --json | sed -n 's/^ *"law": "\(.*\)",$/law \1/p; s/^ *"systems": "\(.*\)",$/\1/p' |

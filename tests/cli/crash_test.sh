@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Kernels that really crash, exit and hang for some shapes, in every command that runs kernels: each of it is the
-# verdict of the right case, and the others are judged. Of a search: shrunk lines that a fresh process repeats at the
-# first try, and lines of the corpus.
+# Kernels that really crash, exit and hang for some shapes, in every command that runs kernels: each of these
+# is the verdict of the right case, and the others are judged. A search gives shrunk lines that a fresh
+# process repeats at the first try, and lines for the corpus.
 # usage: crash_test.sh SAMESTATE PLUGIN
 set -uo pipefail
 
@@ -22,7 +22,7 @@ holds out 'signal 11' || complain 'no segmentation fault'
 holds out 'process code 0' || complain 'no exit'
 holds out 'answer 1 s' || complain 'no hang'
 
-# Each shrunk line, as it was printed.
+# Each shrunk line is as it was printed.
 cp out printed
 lines=0
 while read -r command; do
@@ -38,7 +38,7 @@ while read -r command; do
 done < <(grep -oE "^    samestate repro .*--plugin .*'" printed)
 [[ $lines -ge 3 ]] || complain "$lines shrunk lines instead of 3"
 
-# Nothing bigger than it has to be: the shapes are named in the plugin.
+# No size is larger than it has to be: the failing shapes are named in the plugin.
 grep -q 'T=3 .*dv=3' found/gated_delta_rule.txt || complain 'the segmentation fault is not at its least shape'
 
 # verdict_of PATTERN FILE: verdict and reason of the case whose line holds it, from a file of records.
@@ -53,12 +53,12 @@ is() {
   [[ "$(wc -l <<<"$found")" -eq 1 && "$found" == "$1 "*"$2"* ]] || complain "$3: '$found' instead of $1 $2"
 }
 
-# The gate goes on after every way to end a process, on one thread and on two of one process. Five seconds: the
-# longest of the plan's other cases takes a tenth of one, and more beside other tests.
+# The gate goes on after every way to end a process, on one thread and on two of one process. The limit is
+# five seconds: the longest of the plan's other cases takes a tenth of a second, and more next to other tests.
 deadly=deadly.gated_delta_rule.recurrent
 ways=('101|crash|code 3' '102|crash|signal 11' '103|crash|signal 6' '104|crash|signal 6' '105|crash|code 0'
   '106|crash|signal 11' '107|timeout|no answer after 5 s')
-# Under a sanitizer a spoilt heap is reported in its words.
+# A sanitizer reports a damaged heap in its own words.
 grep -q __asan_init <(nm "$samestate") && ways=("${ways[@]:0:1}" "${ways[@]:3}")
 mkdir ways
 for way in "${ways[@]}"; do
@@ -80,7 +80,8 @@ for threads in 1 2; do
   [[ $begun -ge 40 ]] || complain "gate: only $begun cases"
 done
 
-# Threads that meet in a kernel which is not made for it: flaky, and the other case is named; alone it passes.
+# If threads meet in a kernel that is not made for it, the case is flaky, and the other case is named; alone
+# it passes.
 patience=60
 unsafe=(gate --plugin "$plugin" --kernel unsafe.gated_delta_rule.recurrent --effort 0 --max-cases 8)
 run 4 "${unsafe[@]}" --threads 2 --jsonl gate_lines
@@ -89,7 +90,7 @@ grep -qE "signal 11.*with 'v1 gated_delta_rule [^']*' under way on other threads
   complain 'unsafe: the other case is not named'
 run 0 "${unsafe[@]}" --threads 1
 
-# One that always hangs costs its limit and no more.
+# A kernel that always hangs costs its time limit and no more.
 patience=120
 run 5 gate --plugin "$plugin" --kernel hanging.gated_delta_rule.recurrent --threads 4 --timeout 0.4 --effort 0 \
   --jsonl gate_lines
@@ -97,7 +98,7 @@ hung="$(grep -c '"verdict": *"timeout"' gate_lines)"
 [[ $hung -ge 20 && $hung -le 24 ]] || complain "hanging: $hung timeouts instead of 20"
 grep -q 'has crashed or hung in 2[0-4] cases' gate_lines || complain 'hanging: does not say why the rest is skipped'
 
-# An interrupt: what is under way is finished, the reports are written, and it is no pass.
+# After an interrupt, running cases are finished and the reports are written, but the result is not a pass.
 rm -f gate_lines gate.xml
 invocation='gate, interrupted'
 "$samestate" gate --device cpu --threads 1 --jsonl gate_lines --junit gate.xml >out 2>err &
@@ -123,7 +124,7 @@ for threads in 1 2; do
   is pass '' 'dk=8 state=random kernel=deadly[^ ]*' points
 done
 
-# Bench: of every case a row, and times where the kernel lived.
+# Bench has a row for every case, and times where the kernel survived.
 bench=()
 for way in "${ways[@]}"; do
   bench+=(--case "v1 gated_delta_rule form=recurrent T=4 dk=4 dv=${way%%|*} kernel=$deadly")
@@ -136,7 +137,7 @@ for way in "${ways[@]}"; do
 done
 is pass '' dv=9 times
 
-# Repro: the same words. A run file is judged in a process of its own too.
+# Repro uses the same words. A run file is judged in a process of its own too.
 patience=60
 for way in "${ways[@]}"; do
   IFS='|' read -r width verdict reason <<<"$way"
@@ -147,12 +148,14 @@ attempt repro 'v1 gated_delta_rule T=8192 dk=64' --dump run.safetensors
 run 5 judge run.safetensors --timeout 0.001
 grep -q '^verdict   timeout: no answer after 0.001 s' out || complain 'no timeout'
 
-# What a plugin prints goes to a file that is named once, whichever verb calls it, and its last words stand with the crash.
+# The output of a plugin goes to a file that is named once, whichever verb calls it, and its last words are
+# shown with the crash.
 chatty=(--plugin "$plugin" --kernel chatty.gated_delta_rule.recurrent)
 small=(--where 'T=..64 dv=..16')
 says_line='v1 gated_delta_rule form=recurrent T=9 dk=8 dv=8 kernel=chatty.gated_delta_rule.recurrent'
 log_of() { cat out err | sed -n 's/.*what the kernel printed: \([^ ]*\) (.*/\1/p'; }
-# logs MOST: the run wrote no more than that itself, and the file that it names has what was printed.
+# logs MOST: checks that the run itself wrote no more than that, and that the file that it names has what was
+# printed.
 logs() {
   local log
   log="$(log_of)"
@@ -169,16 +172,16 @@ attempt bench --plugin "$plugin" --case "$says_line" && logs 20000
 run 0 sweep --plugin "$plugin" --kernel chatty.gated_delta_rule.chunked --out points --where 'T=..128' && logs 20000
 run 5 gate "${chatty[@]}" --where 'dv=106 T=..64' --max-cases 3 && logs 20000
 says "signal 11 106"
-# One line shows the first of it, as it comes, and then no more than that.
+# A single line shows the beginning of the output as it comes, and then no more than that.
 run 0 repro --plugin "$plugin" "$says_line"
 grep -q '^\.\.\.\.' err || complain 'repro does not show what the plugin prints'
 holds err '16 kB' || complain 'says nothing of the rest'
 logs 40000
-# A file of the caller's is added to, and stays.
+# A file of the caller's is appended to, and kept.
 echo before >mine.log
 SAMESTATE_SUBJECT_LOG="$PWD/mine.log" attempt card "${chatty[@]}"
 [[ $code -eq 0 && "$(head -1 mine.log)" == before ]] && grep -q '^width ' mine.log || complain 'the file of SAMESTATE_SUBJECT_LOG'
-# A file of Python that is named as a library is.
+# A Python file that is named as a library is refused as one.
 printf 'def f(): pass\n' >mine.py
 bad 'python:FILE.py:FUNCTION' gate --subject mine.py
 # A plugin that prints nothing leaves no file and no word of one.

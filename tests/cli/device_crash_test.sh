@@ -26,7 +26,7 @@ run 5 fuzz --plugin "$plugin" --kernel "$kernel" --seed 7 --budget 0 --max-cases
 [[ "$(count crash)" -ge 2 ]] || complain 'no crashes'
 [[ "$(count fail)" -eq 0 ]] || complain 'a dead context became a failure'
 [[ "$(count skipped)" -eq 0 ]] || complain 'a case met a dead context'
-# One worker: whatever passes after the first crash has a context of its own.
+# There is one worker: every case that passes after the first crash has a context of its own.
 [[ "$(count pass)" -ge 15 ]] || complain 'the other cases were not judged'
 holds out 'CUDA_ERROR_ILLEGAL_ADDRESS kernel device' ||
   complain 'a kernel that looks at no error is not found out'
@@ -41,8 +41,8 @@ while read -r command; do
 done < <(grep -oE "^    samestate repro .*--plugin .*'" printed)
 [[ $lines -ge 2 ]] || complain "$lines shrunk lines instead of 2"
 
-# The gate goes on too: whatever passes after the first crash has a context of its own. Threads share one. Few cases,
-# for a kernel that costs twenty processes is run no further.
+# The gate goes on too: every case that passes after the first crash has a context of its own. Threads share
+# one process. There are few cases, because a kernel that has cost twenty processes is not run any more.
 patience=240
 for threads in 1 2; do
   run 5 gate --plugin "$plugin" --kernel "$kernel" --max-cases 36 --threads "$threads" --jsonl lines

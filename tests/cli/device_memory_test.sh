@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A kernel behind samestate/subject.h whose tensors lie in the device's memory (examples/subject_cuda), on a stand-in for
-# libcuda.so.1 where what is on a stream is done when somebody waits, and who reads device memory on the host dies.
+# A kernel that uses samestate/subject.h and keeps its tensors in the device's memory (examples/subject_cuda),
+# on a stand-in for libcuda.so.1 in which work on a stream is done only when it is waited for, and a host that
+# reads device memory dies.
 # usage: device_memory_test.sh SAMESTATE SUBJECT DRIVER
 set -uo pipefail
 
@@ -11,7 +12,8 @@ let_kernels_die
 name=mine.gated_delta_rule.recurrent
 line="v1 gated_delta_rule form=recurrent T=9 Hk=2 Hv=4 dk=8 dv=4 state=random kernel=$name"
 
-# Where there is no driver nothing runs, and nothing is said to have passed. (Where there is one, this asks nothing.)
+# Without a driver nothing runs, and nothing is reported as passed. (If there is a driver, this checks
+# nothing.)
 if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
   run 77 repro --subject "$subject" "$line"
   says 'CUDA driver'
@@ -26,7 +28,7 @@ patience=60
 run 0 repro --subject "$subject" "$line"
 says 'verdict   pass'
 
-# FAULT|CODE|WORD: each is a verdict of its case.
+# FAULT|CODE|WORD: each fault is a verdict of its case.
 while IFS='|' read -r fault expected word; do
   FAULT=$fault run "$expected" repro --subject "$subject" "$line"
   grep -qF -- "$word" out || complain "$fault: does not say '$word'"
@@ -39,7 +41,7 @@ unwritten|1|verdict   fail
 on_host|5|signal 11
 breaks|5|CUDA_ERROR_ILLEGAL_ADDRESS
 END
-# What reads stale inputs has read NaN.
+# A kernel that reads stale inputs has read NaN.
 FAULT=no_stream run 1 repro --subject "$subject" "$line"
 says 'nan'
 
@@ -47,7 +49,7 @@ says 'nan'
 FAULT=breaks run 5 gate --subject "$subject" --kernel "$name" --max-cases 6
 says 'crash 6'
 
-# No device, and too little memory on it.
+# There is no device, or too little memory on it.
 CUDA_VISIBLE_DEVICES='' run 77 repro --subject "$subject" "$line"
 says 'sees no device'
 FAKE_MEMORY=1000 run 77 repro --subject "$subject" "$line"
@@ -55,7 +57,7 @@ says 'bytes device'
 
 FAULT=on_cpu bad 'say "device": "cuda" too' repro --subject "$subject" "$line"
 FAULT=on_moon bad 'known: host, cuda' repro --subject "$subject" "$line"
-# A process cannot be given it.
+# A kernel in a process of its own cannot be given device memory.
 cat >program <<'END'
 #!/bin/sh
 read hello

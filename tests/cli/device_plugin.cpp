@@ -57,7 +57,7 @@ class Driver {
     return reinterpret_cast<Function>(found);
   }
 
-  /// What a round trip over the device gives.
+  /// Returns the values after a round trip over the device.
   [[nodiscard]] std::vector<float> there_and_back(const std::vector<float>& values) const {
     const std::size_t bytes = values.size() * sizeof(float);
     unsigned long long there = 0;

@@ -51,7 +51,8 @@ Outcome right(const Arguments& a, const Contract& contract) {
 /// The next float of an element.
 void nudge(float& x) { x = std::nextafter(x, 2.0F * x + 1.0F); }
 
-/// Of a sequence that has tokens: a state that nothing was added to is the initial one bit for bit.
+/// Returns an element for a sequence that has tokens: a state to which nothing was added is the initial one
+/// bit for bit.
 float* element(const Arguments& a) {
   const bool copied = a.cu_seqlens.present() ? a.cu_seqlens(0) == a.cu_seqlens(1) : a.q.shape[1] == 0;
   const bool none = !a.final_state.present() || a.final_state.size() == 0 || copied;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Several GPUs of a host, on a stand-in for the driver: cases are dealt over them and records name theirs; --devices
-# chooses; a device that is lost, however it shows, gives its cases to the others; --each-device finds a kernel that gives
-# other bits on another device; a device that computes wrongly is named by the command that repeats the failure.
+# Several GPUs of a host, on a stand-in for the driver: cases are distributed over them, and records name
+# their device; --devices chooses; a device that is lost, however that shows, gives its cases to the others;
+# --each-device finds a kernel that gives other bits on another device; a device that computes wrongly is
+# named by the command that repeats the failure.
 # usage: devices_test.sh SAMESTATE PLUGIN DRIVER
 set -uo pipefail
 
@@ -16,12 +17,12 @@ export FAKE_DEVICES=2 FAKE_LOST="$PWD/lost" LOSS=answer
 mkdir lost
 
 uuid() { printf 'GPU-fafafafa-fafa-fafa-fafa-fafafafafa%02x' "$1"; }
-# on FILE DEVICE [VERDICT]: cases of it that ended there.
+# on FILE DEVICE [VERDICT]: counts the cases in it that ended on that device.
 on() { grep -F '"event":"end"' "$1" | grep -F "\"verdict\":\"${3:-}" | grep -cF "\"gpu\":\"$(uuid "$2")\""; }
 gate() { echo gate --plugin "$plugin" --kernel "$1.gated_delta_rule.recurrent" --where law=none --regime normal --max-cases 40; }
 cases() { grep -F '"event":"end"' "$1" | sed -E 's/,"(seconds|gpu)":[^,}]*//g' | sort; }
 
-# Dealt over both, and named; what a case says does not depend on where it ran.
+# Cases are distributed over both devices, which are named; results do not depend on where a case ran.
 run 0 $(gate sound) --threads 4 --jsonl both.jsonl
 says ' and 2 devices'
 for device in 0 1; do
@@ -34,7 +35,7 @@ done
 grep -F '"event":"end"' both.jsonl | grep -F '"verdict":"pass"' | grep -v '"outputs":"o:[0-9a-f]\{16\}' >/dev/null &&
   complain 'a case that ran has no hash of its outputs'
 
-# One of them; numbers are those that this process sees.
+# One of the devices is chosen; numbers are those that this process sees.
 run 0 $(gate sound) --threads 4 --devices 1 --jsonl one.jsonl
 [[ "$(on one.jsonl 0)" -eq 0 && "$(on one.jsonl 1)" -gt 30 ]] || complain '--devices 1 ran elsewhere'
 cases both.jsonl >a
@@ -44,13 +45,13 @@ CUDA_VISIBLE_DEVICES=1,0 run 0 $(gate sound) --devices 0 --jsonl seen.jsonl
 [[ "$(on seen.jsonl 0)" -eq 0 && "$(on seen.jsonl 1)" -gt 30 ]] || complain 'CUDA_VISIBLE_DEVICES is not respected'
 FAKE_DEVICES=3 run 0 $(gate sound) --threads 3 --devices 2,0 --jsonl two.jsonl
 [[ "$(on two.jsonl 0)" -gt 5 && "$(on two.jsonl 1)" -eq 0 && "$(on two.jsonl 2)" -gt 5 ]] || complain '--devices 2,0'
-# With one, and with none, as ever.
+# With one device, and with none, all is as usual.
 FAKE_DEVICES=1 run 0 $(gate sound) --jsonl only.jsonl
 [[ "$(on only.jsonl 0)" -gt 30 ]] || complain 'the one device is not named'
 FAKE_DEVICES=0 run 77 $(gate sound) --jsonl none.jsonl
 grep -qF '"gpu"' none.jsonl && complain 'a device that is not there is named'
 
-# Kernels of the processor have none.
+# CPU kernels have no device.
 run 0 gate --kernel cpu.gated_delta_rule.recurrent --max-cases 20 --jsonl cpu.jsonl
 grep -qE '"gpu"|"outputs"' cpu.jsonl && complain 'a case of the processor names a device'
 
@@ -67,7 +68,7 @@ bad 'plan cuda kernel' gate --kernel cpu.gated_delta_rule.recurrent --max-cases 
 bad 'device 2' fuzz --plugin "$plugin" --max-cases 5 --devices 2
 bad 'device 2' repro --plugin "$plugin" --devices 2 'v1 gated_delta_rule form=recurrent'
 
-# A device that is lost: every case is judged, on the other; the line says which, once.
+# If a device is lost, every case is judged on the other; a line says which was lost, once.
 run 0 $(gate losing) --devices 0 --jsonl on-0.jsonl
 cases on-0.jsonl >on-0
 for LOSS in answer throw die; do
@@ -85,7 +86,8 @@ for LOSS in answer throw die; do
   cases lost.jsonl >b
   cmp -s on-0 b || complain "LOSS=$LOSS: the records differ: $(diff on-0 b | head -2 | cut -c1-300)"
 done
-# None is left: skipped, and said; no fault of the kernel. --resume goes on with what was skipped.
+# If none is left, cases are skipped with a message, which is not a fault of the kernel. --resume goes on with
+# the skipped ones.
 rm -f lost/*
 LOSS=answer run 3 $(gate losing) --devices 1 --jsonl gone.jsonl
 grep -q 'none is left' err || complain 'nobody says that no device is left'
@@ -99,7 +101,7 @@ LOSS=answer run 3 fuzz --plugin "$plugin" --kernel losing.gated_delta_rule.recur
 grep -q 'Every device was lost' out || complain 'a search without a device does not say why it ends'
 rm -f lost/*
 
-# The same bits on every device.
+# Every device gives the same bits.
 run 0 $(gate sound) --threads 2 --each-device --jsonl each.jsonl
 says 'on each of them'
 says "$(on each.jsonl 0 pass | awk -v other="$(on each.jsonl 1 pass)" '{ print $1 + other }') cases on each of them"
@@ -117,7 +119,7 @@ says 'bits another device passes'
 run 1 $(gate restless) --each-device --jsonl restless.jsonl
 holds restless.jsonl 'not deterministic' || complain 'a kernel that is not deterministic is not told apart'
 
-# A device that computes wrongly: repeated where it failed, so that it is a failure and no flake.
+# If a device computes wrongly, the case is repeated on it, so that it is a failure and not flaky.
 run 1 $(gate wrong) --threads 4 --jsonl wrong.jsonl
 [[ "$(on wrong.jsonl 1 fail)" -ge 3 && "$(on wrong.jsonl 0 fail)" -eq 0 ]] || complain 'failures of another device'
 grep -qF '"verdict":"flaky"' wrong.jsonl && complain 'a failure was repeated on another device'
@@ -130,7 +132,7 @@ grep -qF "$(uuid 1)" night.txt || complain 'the checkpoint does not name the dev
 run 1 fuzz --plugin "$plugin" --kernel wrong.gated_delta_rule.recurrent --regime normal --max-cases 60 --seed 3 --threads 4 \
   --shrink-budget 10s --checkpoint night.txt --resume
 
-# --resume goes on; merge keeps what each case and the run say.
+# --resume goes on; merge keeps the devices of each case and of the run.
 head -n 21 both.jsonl >cut.jsonl
 run 0 $(gate sound) --threads 4 --jsonl cut.jsonl --resume
 cases cut.jsonl >b
@@ -140,7 +142,8 @@ run 0 merge part-0.jsonl part-1.jsonl --plugin "$plugin" --jsonl merged.jsonl
 [[ "$(on merged.jsonl 0)" -gt 5 && "$(on merged.jsonl 1)" -gt 5 ]] || complain 'merge: devices are lost'
 grep -F '"event":"run"' merged.jsonl | grep -F 'Fake 0' | grep -F 'Fake 1' >/dev/null || complain 'merge: the run lists not all'
 
-# bench: on the first device, on the one that is named, on each of several in turn; what is wrong on one has no time there.
+# bench times on the first device, on the one that is named, or on each of several in turn; a kernel that is
+# wrong on one has no time there.
 bench() { echo bench --plugin "$plugin" --device cuda --seconds 0.01 --kernel "$1.gated_delta_rule.recurrent" --jsonl "$2"; }
 line='v1 gated_delta_rule form=recurrent T=9 dk=16 dv=8 state=random'
 timed() { grep -F '"event":"timing"' "$1" | grep -F "\"verdict\":\"$3\"" | grep -cF "\"gpu\":\"$(uuid "$2")\""; }
@@ -158,7 +161,7 @@ bad 'device 7' $(bench sound none.jsonl) --devices 7 --case "$line"
 bad '1 twice' $(bench sound none.jsonl) --devices 1,1 --case "$line"
 bad '--devices' mutants --devices 0
 
-# compare: of each kernel how many cases wrote equal bits, and the first that differ.
+# compare says for each kernel how many cases wrote equal bits, and which differ first.
 run 0 $(gate sound) --devices 0 --jsonl sound-0.jsonl
 run 0 $(gate sound) --devices 1 --jsonl sound-1.jsonl
 run 0 compare sound-0.jsonl sound-1.jsonl
@@ -170,7 +173,8 @@ grep -qE 'skewed.gated_delta_rule.recurrent +[0-9]+ of [0-9]+ cases wrote equal 
 grep -qE 'skewed.gated_delta_rule.recurrent +([0-9]+) of \1 cases' out && complain 'compare: skewed is equal'
 grep -qE "final_state differs +samestate repro .*kernel=skewed" out || complain 'compare: the first is not named'
 
-# Ranks of a host divide its devices; a rank's case that was lost with one goes to whoever is left there, and is its verdict.
+# Ranks of a host divide its devices; a rank's case that was lost with its device goes to a rank that is left
+# there, and gets its verdict.
 if command -v mpirun >/dev/null && [[ -x "$(dirname "$samestate")/samestate-mpi" ]]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   around=(mpirun)

@@ -1,4 +1,5 @@
-// What heads the explanation of a failure: a mutant that is known by name, unless a setting turns the fault on.
+// Tests what heads the explanation of a failure: a mutant that is known by name, unless a setting turns the
+// fault on.
 #include "cli/explained.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,8 @@
-// Stands in for libcuda.so.1 where there is no device (memory and streams: fake_memory.cpp): after a launch every call fails in this process, as
-// after an illegal memory access, and so does every call in a process that was forked after it was started.
-// FAKE_DEVICES is how many devices it has (1 where it is not set), of which CUDA_VISIBLE_DEVICES shows some as the driver
-// does; those for which the folder FAKE_LOST has a file, named by the number, are gone for who starts it from then on.
+// Stands in for libcuda.so.1 on a machine without a device (memory and streams: fake_memory.cpp). After a
+// launch every call fails in this process, as after an illegal memory access, and so does every call in a
+// process that was forked after it was started. FAKE_DEVICES is the number of its devices (1 by default), of
+// which CUDA_VISIBLE_DEVICES shows some, as the driver does. Devices for which the folder FAKE_LOST has a
+// file named by their number are gone for processes that start from then on.
 #include <unistd.h>
 
 #include <cstdio>
@@ -133,7 +134,7 @@ int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsi
   broken = true;
   return before;
 }
-// Of a thread without a context compute-sanitizer reports an error: here it is one that nobody overlooks.
+// compute-sanitizer reports an error for a thread without a context; here the error cannot be overlooked.
 int cuCtxSynchronize() {
   if (current == nullptr) std::abort();
   samestate::fake::run_all_streams();

@@ -3,7 +3,7 @@
 /// Between the parts of the stand-in for libcuda.so.1.
 namespace samestate::fake {
 
-/// What a call returns in this process now.
+/// Returns the status that a call returns in this process now.
 [[nodiscard]] int status();
 
 /// As after an illegal memory access.

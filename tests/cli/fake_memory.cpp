@@ -35,7 +35,7 @@ void protect(int how) {
   for (const auto& [where, bytes] : allocated) ::mprotect(reinterpret_cast<void*>(where), bytes, how);
 }
 
-/// What the device does itself: its memory is there meanwhile.
+/// Runs work of the device itself, during which its memory is accessible.
 void on_device(const Work& work) {
   if (inside++ == 0) protect(PROT_READ | PROT_WRITE);
   work();

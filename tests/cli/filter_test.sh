@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Filters of every verb that has some, the plan as lines, shards, --fail-fast and --json; and that each command that a
-# report prints runs as it stands, --plugin included: on the terminal, in JUnit, Markdown, the page and compare.
+# Filters of every verb that has some, the plan as lines, shards, --fail-fast and --json. Each command that a
+# report prints runs as it stands, including --plugin: on the terminal, in JUnit, Markdown, the page and
+# compare.
 # usage: filter_test.sh SAMESTATE PLUGIN
 set -uo pipefail
 
@@ -9,7 +10,7 @@ source "$(dirname "$0")/prelude.sh"
 let_kernels_die
 patience=120
 
-# all PATTERN: every line of the plan holds it.
+# all PATTERN: checks that every line of the plan matches it.
 all() {
   [[ -s out ]] || complain 'an empty plan'
   [[ "$(grep -cvE -- "$1" out)" -eq 0 ]] || complain "not all lines hold $1: $(grep -vE -- "$1" out | head -1)"
@@ -45,8 +46,8 @@ run 0 gate --device cpu --system rms_norm --where D=32.. --list
 all '^v1 rms_norm'
 none 'D=([1-9]|[12][0-9]|3[01])( |$)'
 
-# --why: beside each line its list, and of each list that is named what it is there for, once. The lines stay what they are, and
-# readers of lines pass over both.
+# --why prints with each line the list that it comes from, and once for each list what it is there for. The
+# lines stay the same, and readers of lines skip both.
 run 0 "${plan[@]}" --why
 sed -e '/^#/d' -e 's/  # .*//' out | cmp -s - whole || complain '--why changes the lines'
 sed -n 's/^v1 .*  # //p' out | sort -u >named
@@ -70,7 +71,7 @@ run 0 gate --device cpu --system retention --max-cases 40 --list --json
 grep -q '"why"' out && complain 'reasons that nobody asked for'
 bad 'add --list' gate --device cpu --system retention --why
 
-# Names value, known values and remedy.
+# Errors name the value, the known values and the remedy.
 bad 'known: fp32' gate --contract bf17 --list
 bad 'regime normal' gate --regime normol --list
 bad 'law causality' gate --law causalty --list
@@ -89,7 +90,7 @@ bad 'no point fits' sweep --quick --where T=7777777
 bad 'no case fits' bench --device cpu --quick --where T=7777777
 bad 'max-cases' fuzz --list
 
-# Shards are disjoint and make the whole; a list is one JSON array of lines too.
+# Shards are disjoint and together make the whole; a list is one JSON array of lines too.
 run 0 "${plan[@]}" --max-cases 50
 sort out >fifty
 : >shards
@@ -135,19 +136,19 @@ none 'chunk=(32|64|128)'
 run 0 bench --device cpu --quick --system retention --list
 all '^v1 retention'
 
-# Of a plugin with kernels of several systems those of one.
+# From a plugin with kernels of several systems, only those of one system run.
 run 0 gate --plugin "$plugin" --system rms_norm --max-cases 20 --list
 all '^v1 rms_norm.*kernel=other.rms_norm.fused'
 run 0 gate --plugin "$plugin" --system rms_norm,delta_rule --max-cases 20 --list
 all '^v1 rms_norm.*kernel=other.rms_norm.fused'
 bad 'not retention' gate --plugin "$plugin" --system retention --list
 
-# A failure ends the run where it is asked to.
+# A failure ends the run if that is requested.
 broken=(gate --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --timeout 2s --threads 1)
 run 5 "${broken[@]}" --where 'T=5.. Hv=3.. Hk=..2' --max-cases 60 --fail-fast
 says '--fail-fast'
 
-# Every printed command, wherever it stands, does what the gate saw.
+# Every printed command, wherever it is printed, repeats what the gate saw.
 run 5 "${broken[@]}" --where 'T=3..60 dv=3,7' --exclude heads=tiled --max-cases 12 --jsonl gate.jsonl --junit gate.xml --markdown gate.md
 grep -oE "samestate repro .*'" out >commands
 cp out gate.txt
@@ -169,7 +170,7 @@ while read -r command; do
   grep -q '^verdict   ' out || complain "exit $code and no verdict"
 done < <(sort -u commands | head -20)
 
-# A sweep over keys of one's own: each combination is a point, and the answer is a sentence a curve.
+# In a sweep over the user's own keys, each combination is a point, and the answer is a sentence per curve.
 over=(sweep --case 'v1 retention T=64 dk=8 dv=8' --out over.jsonl)
 run 0 "${over[@]}" --over chunk=4,16 --over contract=fp32,bf16 --list
 [[ "$(grep -c . out)" -eq 4 && "$(grep -c 'contract=bf16' out)" -eq 2 ]] || complain 'not every combination once'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A disk that is full while a run writes its file: the run ends with what is safe, says so, and its file is whole; a search
-# and a sweep go on in it once there is room.
+# The disk is full while a run writes its file: the run ends with what is safe, says so, and its file is
+# complete; a search and a sweep continue it once there is room.
 # usage: full_disk_test.sh SAMESTATE PLUGIN
 set -uo pipefail
 
@@ -8,17 +8,17 @@ plugin="$(realpath "$2")"
 source "$(dirname "$0")/prelude.sh"
 patience=240
 
-# whole FILE: every line of it is a JSON object, the last one too.
+# whole FILE: checks that every line of it is a JSON object, including the last one.
 whole() {
   [[ -s "$1" ]] || complain "$1 is empty"
   [[ "$(tail -c 1 "$1" | od -An -c | tr -d ' ')" == '\n' ]] || complain "$1 ends inside a line"
   [[ "$(grep -cvE '^\{.*\}$' "$1")" -eq 0 ]] || complain "$1 has lines that are cut"
 }
-# full KILOBYTES: the command is run where no file grows beyond so much.
+# full KILOBYTES: runs the command where no file can grow beyond that size.
 full() { around=(bash -c "ulimit -f $1; shift 0; exec \"\$@\"" full); }
 room() { around=(); }
 
-# The gate: no pass, the reason on stderr and in the reports, its file whole.
+# The gate is not a pass, the reason is on stderr and in the reports, and its file is complete.
 gate=(gate --device cpu --system rms_norm --effort 0.05 --threads 2)
 full 100
 run 2 "${gate[@]}" --jsonl gate.jsonl
@@ -30,19 +30,19 @@ whole gate.jsonl
 room
 run 3 compare gate.jsonl gate.jsonl
 bad 'gate.jsonl shard 0/1' merge gate.jsonl
-# What was found stands: a failure's exit code is its own.
+# Findings still count: a failure keeps its exit code.
 full 100
 run 1 gate --plugin "$plugin" --kernel 'wrong.gated_delta_rule.recurrent' --max-cases 400 --jsonl gate.jsonl
 whole gate.jsonl
 holds err 'gate.jsonl' || complain 'the reason is not said'
-# A report that does not fit costs neither the others nor the summary.
+# A report that does not fit affects neither the other reports nor the summary.
 run 2 "${gate[@]}" --junit gate.xml --markdown gate.md
 grep -q 'gate.xml' err || complain 'the report is not named'
 says ' judged: '
 absent gate.xml
 present gate.md
 room
-# A device that is always full, before anything is run.
+# A device that is always full is reported before anything runs.
 if [[ -e /dev/full ]]; then
   bad '/dev/full' "${gate[@]}" --jsonl /dev/full
   run 2 "${gate[@]}" --max-cases 3 --junit /dev/full
@@ -81,7 +81,7 @@ run 2 merge night.jsonl --jsonl big.jsonl
 absent big.jsonl
 room
 
-# A file system of its own, where this machine lets a user have one.
+# Uses a file system of its own, if this machine lets a user have one.
 if unshare -rm true 2>err; then
   mkdir disk
   cat >on_disk <<'S'

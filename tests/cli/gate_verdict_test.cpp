@@ -1,4 +1,4 @@
-/// When a gate without failures is no pass.
+/// Tests when a gate without failures is not a pass.
 #include "cli/gate_verdict.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(GateVerdict, OneOfTwentyVacuousIsTheMost) {
   EXPECT_EQ(exit_of(result_of(10, 3), why), kPass) << "of 13 cases a share says nothing";
 }
 
-// How many cases a seed draws where the bound is loose says nothing of what was judged.
+// The number of cases that a seed draws where the bound is loose says nothing about what was judged.
 TEST(GateVerdict, WhatWasJudgedElsewhereIsNotMissed) {
   std::string why;
   GateResult result = result_of(90, 10);
@@ -48,7 +48,8 @@ TEST(GateVerdict, WhatWasJudgedElsewhereIsNotMissed) {
   EXPECT_EQ(exit_of(result, why), kPass) << why;
   result.pairs = CoverageCount{1000, 940, 40};
   EXPECT_EQ(exit_of(result, why), kVacuous);
-  // A pair may be met by the smallest cases alone: of a bound that says nothing of many others it is no excuse.
+  // A pair may be covered by the smallest cases alone, so it is no excuse for a bound that says nothing about
+  // many others.
   GateResult loose = result_of(89, 11);
   loose.pairs = CoverageCount{1000, 1000, 0};
   EXPECT_EQ(exit_of(loose, why), kVacuous);

@@ -37,7 +37,7 @@ TEST(HelpText, AnExampleHasItsCommentBelowWhereBothDoNotFit) {
           "  chunk      error, bound, operations and bytes against the size of the chunk, from one to 256\n"),
       "  chunk      error, bound, operations and bytes against the size of the chunk,\n"
       "             from one to 256\n");
-  // A command that is too long goes on behind a backslash, and its case line stays whole.
+  // A command that is too long continues after a backslash, and its case line stays whole.
   EXPECT_EQ(
       help_text(
           "  samestate repro --plugin ./libmine.so --timeout 5m 'v1 gated_delta_rule T=65 contract=bf16 "

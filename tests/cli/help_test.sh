@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What the command says of itself: the screen of a call without a verb, help, version, the manual page and completion. Each check
-# is shown a text with a fault, and has to see it.
+# Tests what the command says about itself: the screen of a call without a verb, help, version, the manual
+# page and completion. Each check is also shown a text with a fault, which it has to see.
 # usage: help_test.sh SAMESTATE
 set -uo pipefail
 
 source "$(dirname "$0")/prelude.sh"
 
-# Verbs, and options by verb, as the help has them: what the other texts are held against.
+# The verbs, and the options of each verb, as the help prints them; the other texts are compared with these.
 run 0 --help
 sed -n '/^Subcommands:/,$p' out | grep -oE '^  [a-z]+' | tr -d ' ' >verbs
 [[ "$(wc -l <verbs)" -gt 20 ]] || complain "few verbs: $(tr '\n' ' ' <verbs)"
@@ -17,7 +17,7 @@ while read -r verb; do
   [[ -s "options.$verb" ]] || complain "no option of $verb"
 done <verbs
 
-# Without a verb: a screen that fits a terminal.
+# Without a verb, the command shows a screen that fits a terminal.
 fits() { awk 'length($0) > 80 { wide = 1 } END { exit wide || NR > 24 || NR < 10 }' "$1"; }
 run 0
 [[ ! -s err ]] || complain 'the screen comes with an error'
@@ -25,7 +25,7 @@ cp out screen
 fits screen || complain "the screen has $(wc -l <screen) lines, of at most 24, or is wider than 80 columns"
 sed 's/^samestate checks/a line that is longer than a terminal is wide by some words: &/' screen >wide
 ! fits wide || complain 'a wide screen is not seen'
-# Its verbs are verbs, and its examples have options that these take.
+# The verbs on it exist, and its examples have options that these verbs take.
 grep -oE '^  [a-z]+  ' screen | tr -d ' ' >shown
 [[ "$(wc -l <shown)" -eq 5 ]] || complain "$(wc -l <shown) verbs instead of five"
 named() { # FILE: examples of the file whose verb or option is none
@@ -37,12 +37,12 @@ named() { # FILE: examples of the file whose verb or option is none
 [[ -z "$(named screen)" ]] || complain "not taken: $(named screen)"
 sed 's/gate --subject/gate --kernell/' screen >wrong
 [[ "$(named wrong)" == 'gate --kernell' ]] || complain 'an option that is none is not seen'
-# Those that need nothing of a user are run.
+# Commands that need nothing from a user are run.
 grep -oE "samestate (repro|tolerance) '[^']*'" screen >lines
 [[ "$(wc -l <lines)" -eq 2 ]] || complain 'examples to run are missing'
 while read -r _ verb line; do run 0 "$verb" "$(tr -d "'" <<<"$line")"; done <lines
 
-# Help and version, in all of their spellings.
+# Help and version work in all of their spellings.
 run 0 --help
 cp out all
 run 0 help
@@ -59,7 +59,7 @@ for spelling in -V version; do
   cmp -s out version || complain "$spelling is not --version"
 done
 
-# The manual page has every verb and every option, and roff has nothing to say against it.
+# The manual page has every verb and every option, and roff reports no error.
 run 0 help --man
 cp out page
 lacks() { # PAGE: verbs and options that it does not have
@@ -79,7 +79,7 @@ if command -v groff >/dev/null; then
   [[ -z "$said" ]] || complain "roff: $(head -3 <<<"$said")"
 fi
 
-# Completion in bash: what it offers for the words of a line, the last of which is begun.
+# Completion in bash offers the right words for a line whose last word is begun.
 run 0 completion bash
 cp out bash.sh
 offered() { # SCRIPT WORD..
@@ -108,7 +108,7 @@ grep -qx 'gate --jsonl' missing && grep -q 'tolerance' missing || complain 'an o
 [[ -z "$(offered bash.sh samestate gate --jsonl out)" ]] || complain 'where a file stands words are offered'
 bad 'completion tcsh bash' completion tcsh
 bad 'completion shell' completion
-# The other shells read theirs, where they are installed; each has every verb.
+# The other shells read their scripts, if they are installed; each script has every verb.
 for shell in zsh fish; do
   run 0 completion "$shell"
   cp out "$shell.txt"

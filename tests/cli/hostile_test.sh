@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Libraries that exit, crash, hang, register handlers, start threads, change control registers and write to descriptors
-# when they are loaded, asked or called, as a plugin in C++ and as a library in C: the judge's exit code, reports and run
-# file are its own, and it says what the library did.
+# Libraries that exit, crash, hang, register handlers, start threads, change control registers and write to
+# descriptors when they are loaded, asked or called, as a plugin in C++ and as a library in C. The judge's
+# exit code, reports and run file are unaffected, and it says what the library did.
 # usage: hostile_test.sh SAMESTATE PLUGIN SOURCE_DIR
 set -uo pipefail
 
@@ -38,7 +38,8 @@ fi
 line='v1 gated_delta_rule form=recurrent T=5 dk=8 dv=4 kernel=mine.gated_delta_rule.recurrent'
 
 for door in "${doors[@]}"; do
-  # What runs before there is a kernel: bad input, which names the library and what it did, whatever the verb.
+  # Libraries that misbehave before there is a kernel are bad input; the message names the library and what it
+  # did, for every verb.
   for what in 'exit|ended its process with code 0' '_exit|ended its process with code 0' \
     'quick_exit|ended its process with code 0' 'abort|signal 6' 'crash|signal 11' \
     'exit_in_declaration|ended its process with code 0' 'hang|--start-timeout' 'stop|was stopped by signal 19' \
@@ -60,7 +61,7 @@ for door in "${doors[@]}"; do
   bad 'code 0' tolerance $door "$line"
   bad 'code 0' sweep $door --kernel mine.gated_delta_rule.recurrent
 
-  # What changes the process, and not the kernel: green, with a whole run file.
+  # Changes of the process that do not affect the kernel: the run passes, and its file is complete.
   for what in none atexit destructor static_destructor threads surroundings descriptors; do
     export HOSTILE="$what"
     run 0 gate $door --max-cases 40 --threads 2 --timeout 20s --jsonl "$what.jsonl"
@@ -70,11 +71,12 @@ for door in "${doors[@]}"; do
     [[ $code -eq 0 ]] || complain "$what: no report can be made of the run file"
   done
 
-  # What it writes into the judge's record is found, and is no pass.
+  # A library that writes into the judge's record is found, and the run is not a pass.
   HOSTILE=forge run 2 gate $door --max-cases 40 --threads 2 --jsonl forged.jsonl
   grep -q 'forged.jsonl: .*something else' err || complain 'a forged record is not named'
 
-  # What it leaves behind ends before the judge does, by an interrupt that nothing waits for too.
+  # The processes that it leaves behind end before the judge does, even by an interrupt for which nothing
+  # waits.
   set -m
   HOSTILE=orphan "$samestate" repro $door "$line" >out 2>err </dev/null &
   process=$!
@@ -87,7 +89,8 @@ for door in "${doors[@]}"; do
   ! kill -0 "$(cat orphan)" 2>/dev/null || complain 'orphan: a process of the kernel goes on'
   rm -f orphan
 
-  # Control registers: a failure of gate environment that names the field, and no other verdict than the kernel's own.
+  # Changed control registers are a failure of the gate environment that names the field, and the kernel's own
+  # verdict is not changed otherwise.
   for what in 'rounding|rounding toward plus infinity' 'ftz|flush-to-zero (FTZ) on' 'daz|denormals-are-zero (DAZ) on' \
     'masks|exceptions unmasked' 'x87|x87 precision of 53 bits' 'rounding_at_load|rounding toward plus infinity' \
     'ftz_at_load|flush-to-zero (FTZ) on, denormals-are-zero (DAZ) on'; do
@@ -102,7 +105,8 @@ for door in "${doors[@]}"; do
   [[ "$(grep '"verdict":"fail"' many.jsonl | grep -vc '"gate":"environment"')" -eq 0 ]] ||
     complain 'a changed environment reached another verdict'
 
-  # SIGTERM and SIGHUP, while a kernel hangs: the reports are written and its processes ended, within ten seconds.
+  # After SIGTERM and SIGHUP, while a kernel hangs, the reports are written and the kernel's processes ended
+  # within ten seconds.
   for signal in TERM HUP INT; do
     set -m # or what runs in the background ignores the interrupt
     HOSTILE=hang_in_call "$samestate" gate $door --max-cases 60 --threads 2 --jsonl hung.jsonl --junit hung.xml \
@@ -124,7 +128,7 @@ for door in "${doors[@]}"; do
 done
 unset HOSTILE
 
-# The user's own files beside a report stay, and no link at a name that somebody could guess is followed.
+# The user's own files next to a report stay, and no link at a name that could be guessed is followed.
 for name in trial partial; do
   echo mine >"target.$name"
   ln -s "$folder/target.$name" "keep.xml.$name"
@@ -139,7 +143,7 @@ for name in trial partial; do
 done
 [[ -z "$(find . -name '.samestate-*')" ]] || complain 'left a file under a fresh name'
 
-# Without any of the three standard descriptors.
+# The command runs without any of the three standard descriptors.
 around=(bash -c 'exec "$@" <&- >&- 2>&-' bash)
 attempt gate ${doors[0]} --max-cases 5 --jsonl closed.jsonl --junit closed.xml
 [[ $code -eq 0 ]] || complain "descriptors 0 to 2 closed: exit $code"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Kernels that are wrong: an interrupt loses nothing of what was found and waits for no kernel, no plain test is made
-# from their errors, and no kernel is judged by a contract that it does not promise.
+# With wrong kernels, an interrupt loses nothing of what was found and waits for no kernel, no plain test is
+# made from their errors, and no kernel is judged by a contract that it does not promise.
 # usage: interrupt_test.sh SAMESTATE PLUGIN
 set -uo pipefail
 
@@ -16,7 +16,7 @@ complain() {
 }
 set -m # each in a process group of its own, as in a terminal
 
-# until_there WORD FILE: waits until a line of FILE holds WORD, at most a minute.
+# until_there WORD FILE: waits until a line of FILE contains WORD, at most a minute.
 until_there() {
   local waited=0
   until grep -qF -- "$1" "$2" 2>/dev/null || [[ $waited -ge 600 ]]; do
@@ -24,7 +24,7 @@ until_there() {
     waited=$((waited + 1))
   done
 }
-# interrupt CODE SECONDS PROCESS: ends with that exit code, in that time.
+# interrupt CODE SECONDS PROCESS: checks that the process ends with that exit code in that time.
 interrupt() {
   local code=0 begin=$SECONDS
   kill -INT "$3" 2>/dev/null || complain 'over before the interrupt came'
@@ -35,7 +35,7 @@ interrupt() {
 wrong=wrong.gated_delta_rule.recurrent
 slow=slow.gated_delta_rule.recurrent
 
-# In the search, and while it shrinks what it found.
+# An interrupt in the search, and while it shrinks what it found.
 "$samestate" fuzz --plugin "$plugin" --kernel $wrong --budget 10m --threads 1 --seed 7 --jsonl lines --corpus found >out 2>err </dev/null &
 until_there '"verdict":"fail"' lines
 interrupt 1 30 $!
@@ -56,8 +56,8 @@ grep -q "samestate repro --plugin" err || complain 'shrinking: no line'
 [[ -s found/gated_delta_rule.txt ]] || complain 'shrinking: no corpus'
 grep -q '"line"' out || complain 'shrinking: no failure in the JSON'
 
-# The smallest line so far. A shrink writes nothing on its way, so the moment is sought: later where nothing was
-# smaller yet, earlier where it was over.
+# The smallest line so far is printed. A shrink writes nothing on its way, so the right moment is searched
+# for: later if nothing was smaller yet, earlier if the shrink was over.
 smaller=no
 for wait in 6 9 4 13 2 20; do
   "$samestate" repro --plugin "$plugin" --shrink --shrink-budget 10m \
@@ -78,7 +78,8 @@ done
 sed -n '/^shrunk /{n;p;}' out | grep -qE '^sizes     B=[0-9]+ T=[0-9]+ Hk=[0-9]+ Hv=[0-9]+ dk=[0-9]+ dv=[0-9]+$' ||
   complain "repro --shrink: no sizes in full: $(head -3 out)"
 
-# Mutants: one that hangs is not waited for; and the only kernel that there is a diagnosis of need not be named, one of several must.
+# The run does not wait for a mutant that hangs; the only kernel that can be diagnosed need not be named, but
+# one of several must be.
 "$samestate" mutants --name loops_forever.gated_delta_rule.chunked --timeout 60s >out 2>err </dev/null &
 process=$!
 sleep 3
@@ -87,7 +88,7 @@ grep -q 'interrupted after 0 of 1' err || complain "mutants: not said: $(head -3
 "$samestate" diagnose --plugin "$plugin" >out 2>err </dev/null && complain 'diagnose chose one of several'
 grep -q "which one? .*$wrong" err || complain "diagnose: names no kernel: $(head -3 err)"
 
-# The gate: the files say that they are not whole, and an impatient second interrupt costs none of them.
+# The gate's files say that they are incomplete, and an impatient second interrupt damages none of them.
 gate=("$samestate" gate --device cpu --system retention --system gated_delta_rule --effort 4 --threads 1)
 "${gate[@]}" --jsonl cut.jsonl --junit cut.xml --markdown cut.md --commit 1a2b3c >out 2>err </dev/null &
 until_there '"event":"end"' cut.jsonl
@@ -110,7 +111,7 @@ grep -q 'Interrupted before' err || complain 'gate: report does not say it'
 "$samestate" compare cut.jsonl cut.jsonl >out 2>err || complain 'gate: no comparison'
 grep -q '^the second record: Interrupted before' out || complain "gate: compare: $(cat out)"
 
-# While it plans, and where it could say nothing.
+# An interrupt while it plans, and while it cannot write a message.
 "$samestate" gate --device cpu --junit plan.xml --json >out 2>err </dev/null &
 sleep 1
 interrupt 3 60 $!
@@ -125,12 +126,13 @@ code=0
 [[ $code -eq 3 ]] || complain "killed: compare: exit $code"
 grep -q '^the first record: It is cut: ' out || complain "killed: $(head -3 out)"
 grep -q '^the first record: The process was ended before' out || complain "killed: $(head -3 out)"
-# What it began when it was killed is no crash, and what it did not come to is not gone.
+# A case that was running when the gate was killed is not a crash, and cases that it did not reach are not
+# missing.
 code=0
 "$samestate" compare cut.jsonl killed.jsonl >out 2>err || code=$?
 [[ $code -eq 3 ]] && ! grep -qE 'crash|gone' out || complain "killed: compare: exit $code: $(head -5 out)"
 
-# A point that takes minutes is left, and the others are kept.
+# A point that takes minutes is abandoned, and the others are kept.
 "$samestate" sweep --quick --series width --plugin "$plugin" --kernel sleeping.gated_delta_rule.chunked --threads 1 \
   --out points >out 2>err </dev/null &
 until_there 'dk=32' points
@@ -139,14 +141,14 @@ interrupt 3 15 $!
 grep -q '^Interrupted before 1 of ' out || complain "sweep: $(head -1 out)"
 [[ "$(grep -c '"event":"point"' points)" -ge 3 ]] || complain 'sweep: no points'
 
-# One line of several: nothing ran out of time.
+# With one line of several, nothing ran out of time.
 printf '%s\n' "v1 gated_delta_rule T=64 kernel=sleeping.gated_delta_rule.chunked" |
   "$samestate" repro - --plugin "$plugin" >out 2>err &
 sleep 2
 interrupt 3 15 $!
 grep -q '^verdict *skipped' out && ! grep -q timeout out || complain "repro: $(cat out)"
 
-# A kernel alone: nothing of others.
+# With a single kernel, nothing about other kernels is printed.
 "$samestate" sweep --quick --plugin "$plugin" --kernel sleeping.gated_delta_rule.chunked --list >out 2>err
 grep -qv 'kernel=sleeping' out && complain 'sweep: a point of another kernel'
 grep -q 'drift.* is left out' err || complain 'sweep: does not say what is left out'
@@ -154,7 +156,7 @@ code=0
 "$samestate" sweep --quick --series drift --plugin "$plugin" --kernel sleeping.gated_delta_rule.chunked --list >out 2>err || code=$?
 [[ $code -eq 2 ]] || complain "sweep: --series drift of a chunked kernel: exit $code"
 
-# No tight test from a failing kernel.
+# No tight test is made from a failing kernel.
 for how in '' --table --json; do
   code=0
   # shellcheck disable=SC2086
@@ -164,16 +166,17 @@ for how in '' --table --json; do
   grep -q 'times the largest error of the seeds' out && complain "tolerance $how: a test from a failing kernel"
 done
 
-# A contract that it does not promise.
+# A contract that the kernel does not promise is refused.
 for verb in repro tolerance; do
   code=0
   "$samestate" $verb "v1 gated_delta_rule form=recurrent T=8 dk=8 contract=bf16 kernel=$wrong" --plugin "$plugin" >out 2>err || code=$?
-  [[ $code -eq 2 && ! -s out ]] && grep -q "$wrong promises fp32 only" err || complain "$verb: exit $code: $(cat err)"
+  [[ $code -eq 2 && ! -s out ]] && grep -q "$wrong promises only fp32" err || complain "$verb: exit $code: $(cat err)"
 done
 
-# A share of fewer than twenty cases says nothing; of twenty it does, and the way out is named.
+# A share of fewer than twenty cases says nothing; a share of twenty does, and the remedy is named.
 mkdir few
-# vacuous PASSING EXIT [LINE LINE]: so many cases that pass, two that are vacuous: of many heads some whose bound is wide.
+# vacuous PASSING EXIT [LINE LINE]: PASSING cases that pass and two that are vacuous: they have many heads,
+# some with a wide bound.
 vacuous() {
   local code=0
   local first='v1 retention chunk=8 B=47 T=1 Hv=4 dk=8 dv=16 l2norm=1 contract=bf16 seed=0x77'
@@ -190,17 +193,17 @@ vacuous 17 0
 vacuous 18 3
 grep -q '2 of 20 cases that expect more than zeros were vacuous.*another --contract' err || complain "vacuous: $(cat err)"
 vacuous 0 3
-# What expects nothing but zeros says nothing of bounds.
+# Cases that expect nothing but zeros say nothing about bounds.
 vacuous 18 0 'v1 retention T=0 dk=8 seed=0x77' 'v1 retention T=0 dk=16 seed=0x77'
 vacuous 0 3 'v1 retention T=0 dk=8 seed=0x77' 'v1 retention T=0 dk=16 seed=0x77'
 
-# A tolerance of fewer seeds than asked for is no answer.
+# A tolerance from fewer seeds than requested is not an answer.
 "$samestate" tolerance 'v1 retention T=256 Hk=4 dk=64 contract=bf16' --seeds 1000 >out 2>err </dev/null &
 sleep 3
 interrupt 3 30 $!
 grep -q 'of fewer seeds' err || complain "tolerance: $(cat err)"
 
-# A plugin whose row the table does not take is named.
+# A plugin with a row that the table does not accept is named.
 code=0
 "$samestate" list kernels --plugin "$plugin" --plugin "$plugin" >out 2>err || code=$?
 [[ $code -eq 2 ]] || complain "a plugin twice: exit $code"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The hash of each CUDA kernel's sources (cmake/kernel_sources.cmake): what changes it, and that its lists are the compiler's and the
-# linker's. usage: kernel_sources_test.sh SAMESTATE ROOT BUILD CMAKE CXX FLAGS EMULATED_OPERATORS NVCC
+# Tests the hash of each CUDA kernel's sources (cmake/kernel_sources.cmake): what changes it, and that its
+# lists agree with the compiler's and the linker's. usage: kernel_sources_test.sh SAMESTATE ROOT BUILD CMAKE
+# CXX FLAGS EMULATED_OPERATORS NVCC
 set -uo pipefail
 
 root="$(realpath "$2")"
@@ -8,7 +9,7 @@ build="$(realpath "$3")"
 cmake="$4" cxx="$5" flags="$6" emulated="$(realpath "$7")" nvcc="${8:-}"
 source "$(dirname "$0")/prelude.sh"
 
-# hashes OUT ROOT [OPTION]...: a line a kernel, "cuda.rms_norm.fused=0123456789abcdef".
+# hashes OUT ROOT [OPTION]...: writes a line per kernel, "cuda.rms_norm.fused=0123456789abcdef".
 hashes() {
   local out="$1" of="$2"
   shift 2
@@ -16,19 +17,19 @@ hashes() {
     complain "kernel_sources.cmake: $(cat said)"
   grep -oE '[a-z0-9_.]+=[0-9a-f]{16}' "$out.h" >"$out"
 }
-# changed FILE: the kernels whose hashes are others than in `scratch`.
+# changed FILE: prints the kernels whose hashes differ from those in `scratch`.
 changed() { comm -13 <(sort scratch) <(sort "$1") | sed 's/=.*//' | paste -sd' '; }
 
 hashes here "$root" -DUNITS="$PWD/units"
 [[ "$(wc -l <here)" -ge 50 ]] || complain "$(wc -l <here) kernels have a hash"
-# A build has the hashes that any other has: this one, whatever its preset is, and one with another compiler.
+# All builds have the same hashes: this one, whatever its preset, and one with another compiler.
 grep -oE '[a-z0-9_.]+=[0-9a-f]{16}' "$build/generated/samestate_kernel_sources.h" | cmp -s - here ||
   complain 'the build has other hashes than its sources'
 if command -v clang++ >/dev/null; then
   mkdir clang && (cd clang && cxx=clang++ && hashes here "$root" && cmp -s here ../here) || complain 'clang++ lists other files'
 fi
 
-# The kernels that have a hash are those that are registered: here, or in what runs them on the host.
+# The kernels that have a hash are those that are registered, either here or in what runs them on the host.
 run 0 list kernels --plugin "$emulated"
 grep -oE '^emulated[.][a-z0-9_.]+' out | sed 's/^emulated/cuda/' | sort >registered
 [[ "$(wc -l <registered)" -ge 38 ]] || complain 'few kernels of named tensors are registered'
@@ -40,11 +41,12 @@ if [[ -n "$nvcc" ]]; then
     complain "kernels of this build and those with a hash: $(cat differ)"
 fi
 
-# A change makes those kernels stale that are compiled from it, a comment and a move none.
+# A change makes exactly those kernels stale that are compiled from the file; a comment and a move make none
+# stale.
 mkdir tree && cp -r "$root/optimized" "$root/cmake" tree/ && mkdir tree/reference && cp "$root"/reference/*.h tree/reference/
 hashes scratch "$PWD/tree"
 cmp -s scratch here || complain 'a copy of the tree has other hashes'
-# after WHAT KERNELS: those are stale, and no other; then the tree is as it was.
+# after WHAT KERNELS: checks that these kernels are stale and no others, and then restores the tree.
 after() {
   hashes now "$PWD/tree"
   [[ "$(changed now)" == "$2" ]] || complain "after $1 stale: '$(changed now)', not '$2'"
@@ -75,7 +77,8 @@ after 'one more file that the scan includes' 'cuda.mamba2_mixer.chunked cuda.mam
 flags="$flags -ftz=true" hashes now "$PWD/tree"
 [[ "$(changed now | wc -w)" -eq "$(wc -l <here)" ]] || complain 'another flag of the device leaves a kernel fresh'
 
-# links OBJECTS: "A B" where an object of unit A calls what that of B defines. Weak functions are in many: no call of another's.
+# links OBJECTS: prints "A B" if an object of unit A calls what that of B defines. Weak functions are in many
+# objects and do not count.
 links() {
   local object unit
   # A build folder keeps the objects of files that have moved.
@@ -86,8 +89,9 @@ links() {
     awk '{ if ($3 == "U") wants[$1, $2]; else if ($3 ~ /[TDBRWV]/) { by[$2] = $1; ++count[$2] } }
       END { for (want in wants) { split(want, w, SUBSEP); if (count[w[2]] == 1 && by[w[2]] != w[1]) print w[1], by[w[2]] } }' | sort -u
 }
-# A kernel's units are all that its own call, but for what finds the device and takes times; of the recurrent family
-# cuda_kernels.cu calls the units of both forms. `whole`: none is listed that nothing calls.
+# A kernel's units are all that its own unit calls, except for what finds the device and takes times. For the
+# recurrent family, cuda_kernels.cu calls the units of both forms. With `whole`, no unit is listed that
+# nothing calls.
 lacking() {
   awk -v whole="$2" 'BEGIN { split("cuda/cuda_kernels.cu cuda/host/measure.cu cuda/host/meter.cu", s, " "); for (i in s) service[s[i]] }
     NR == FNR { links[$1, $2]; next }
@@ -114,7 +118,8 @@ if [[ -n "$nvcc" ]]; then
   lacking linked whole more | grep -q 'lists cuda/products/product_library.cu' || complain 'a unit that is not called is not seen'
 fi
 
-# nvcc read what the preprocessor listed: this compares its own dependency files, as the generator keeps them.
+# nvcc reads the files that the preprocessor listed: this compares its own dependency files, as the generator
+# keeps them.
 if [[ -n "$nvcc" && -f "$build/.ninja_deps" ]]; then
   ninja -C "$build" -t deps 2>/dev/null | awk -v root="$root/" -v build="$build/" '/^[^ ]/ { unit = ""
       if (match($1, /samestate_optimized[.]dir\/.*[.]o:$/)) { unit = substr($1, RSTART + 24, RLENGTH - 27) } next }

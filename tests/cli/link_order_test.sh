@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# The proofs instantiate the references' templates without optimisation, and of equal functions the linker keeps the first it
-# meets: none that the oracles have too may be the proofs' in the command.
-# usage: link_order_test.sh SAMESTATE ORACLES.a PROOFS.a
+# The proofs instantiate the references' templates without optimisation, and of several equal functions the
+# linker keeps the first that it finds. So if the oracles have a function too, the command must not have the
+# proofs' version. usage: link_order_test.sh SAMESTATE ORACLES.a PROOFS.a
 set -euo pipefail
 
-# Names and sizes of the functions that a linker takes from any unit.
+# Prints names and sizes of the functions that a linker takes from any unit.
 weak() { nm -S --defined-only "$1" 2>/dev/null | awk '$3 == "W" { print $4, $2 }' | sort -u; }
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 weak "$1" >"$folder/command"
 weak "$2" >"$folder/oracles"
 weak "$3" >"$folder/proofs"
-# Those of which the two have different machine code: in the command it has to be one of the oracles'.
+# Functions for which the two have different machine code: the command must have one of the oracles' versions.
 awk -v oracles="$folder/oracles" -v proofs="$folder/proofs" '
   BEGIN {
     while ((getline line <oracles) > 0) { split(line, f, " "); of_oracles[line] = 1; known[f[1]] = 1 }

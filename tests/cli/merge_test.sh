@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Shards and their merge: the union of the shards is the whole for any number of them, the merged record, reports and exit
-# code are those of the one run, and parts that do not make one run are refused by name. Of gate, fuzz, sweep, mutants.
+# Shards and their merge, for gate, fuzz, sweep and mutants: the union of the shards is the whole for any
+# number of them; the merged record, reports and exit code are those of a single run; and parts that do not
+# make one run are refused by name.
 # usage: merge_test.sh SAMESTATE WRONG_PLUGIN RIGHT_PLUGIN DOCS
 set -uo pipefail
 
@@ -10,21 +11,21 @@ docs="$(realpath "$4")"
 source "$(dirname "$0")/prelude.sh"
 patience=240
 
-# cases FILE: its `end` lines without what differs from run to run, in the order of the plan.
+# cases FILE: prints its `end` lines without what differs from run to run, in the order of the plan.
 cases() {
   grep -F '"event":"end"' "$1" | sed -E 's/,"seconds":[^,}]*//' | sed -E 's/^(.*"case":)([0-9]+)(,.*)$/\2 \1\2\3/' |
     sort -n | cut -d' ' -f2-
 }
-# timeless FILE: a report without times.
+# timeless FILE: prints a report without its times.
 timeless() { sed -E 's/ time="[^"]*"//g; s/ in (one run|[0-9]+ shards), the longest [0-9.]+ s,| on [0-9]+ thread\(s\),/,/; s/[0-9.]+ s\b//g' "$1"; }
-# same A B: both hold the same, and something.
+# same A B: checks that both have the same contents, and are not empty.
 same() {
   [[ -s "$1" ]] || complain "$1 is empty"
   cmp -s "$1" "$2" || complain "$1 and $2 differ: $(diff "$1" "$2" | head -4 | cut -c1-300)"
 }
 
-# The union of the shards is the plan, and no case is in two; the work of all is alike. tests/harness/cases/shards_test.cpp has more
-# numbers of them: each run here makes its plan anew.
+# The union of the shards is the plan, no case is in two shards, and all have about the same work.
+# tests/harness/cases/shards_test.cpp has more numbers of shards: each run here makes its plan again.
 plan=(gate --device cpu --system rms_norm --effort 0.1 --list)
 run 0 "${plan[@]}"
 sort out >whole
@@ -45,7 +46,7 @@ for i in 0 1 2; do
 done
 [[ $((1000 * (most - least))) -le $most ]] || complain "the shards have work from $least to $most"
 
-# Of a kernel that passes, whole: record, reports and summary are those of the one run.
+# A kernel that passes, from all shards: record, reports and summary are those of a single run.
 gate=(gate --device cpu --system rms_norm --effort 0.02 --threads 2)
 run 0 "${gate[@]}" --jsonl one.jsonl --junit one.xml --markdown one.md --coverage one.cov
 timeless out >one.out
@@ -71,7 +72,7 @@ for n in 3 7; do
   done
   absent all.jsonl.partial
 done
-# A folder that is missing is made for every output, as gate does, and by nothing that is refused.
+# A missing folder is created for every output, as in gate, but not for outputs that are refused.
 run 0 merge "${files[@]}" --jsonl new/deep/all.jsonl
 present new/deep/all.jsonl
 bad 'are missing' merge part-3-0.jsonl --jsonl never/all.jsonl --junit never/all.xml
@@ -81,7 +82,8 @@ run 0 compare one.jsonl all.jsonl
 run 0 merge all.jsonl --jsonl again.jsonl
 cases again.jsonl >again.cases
 same again.cases one.cases
-# A kernel some of whose pairs show only in cases that the one run adds at its end: the merge adds the same.
+# Some pairs of this kernel show only in cases that a single run adds at its end: the merge adds the same
+# cases.
 pairs=(gate --device cpu --kernel cpu.short_convolution.scatter --effort 0.1 --threads 2)
 run 0 "${pairs[@]}" --jsonl one.jsonl --coverage one.cov
 cases one.jsonl >one.cases
@@ -103,7 +105,7 @@ run 0 merge few-*.jsonl --jsonl all.jsonl
 cases all.jsonl >all.cases
 same all.cases one.cases
 
-# Of a kernel that is wrong: exit, failures by kind and what they look like.
+# A wrong kernel: the exit code, the failures by kind and what they look like.
 wrong=(gate --plugin "$plugin" --kernel 'w*.gated_delta_rule.recurrent' --max-cases 240)
 run 1 "${wrong[@]}" --jsonl one.jsonl
 cases one.jsonl >one.cases
@@ -114,23 +116,24 @@ cases all.jsonl >all.cases
 same all.cases one.cases
 run 1 merge wrong-?.jsonl --json
 grep -q '"verdict": "fail"' out || complain 'no failure in the JSON'
-# Without the plugin the verdict stands; what needs it is said, or asked for.
+# Without the plugin the verdict stands; results that need it are named or requested.
 run 1 merge wrong-?.jsonl
 bad '--plugin' merge wrong-?.jsonl --coverage x.json
-# A shard of a plugin of other bytes.
+# A shard of a plugin with other bytes is refused.
 cp "$plugin" wrong.so && printf x >>wrong.so && cp wrong.so "$(basename "$plugin")"
 run 1 gate --plugin "./$(basename "$plugin")" --kernel 'w*.gated_delta_rule.recurrent' --max-cases 240 --shard 1/3 --jsonl other.jsonl
 bad 'the plugins' merge wrong-0.jsonl other.jsonl wrong-2.jsonl
-# Cases that are judged, however few a shard has.
+# Cases that are judged even if a shard has only a few.
 right_of=(--kernel 'right.*' --regime normal,slow,spiky,padded --form chunked --max-cases 60)
-# Of one failing shard and two that pass, the whole fails; what one run calls too little is judged of all.
+# If one shard fails and two pass, the whole fails; a single run's limit of too few judged cases applies to
+# all together.
 run 0 gate --plugin "$right" "${right_of[@]}" --shard 0/2 --jsonl r0.jsonl
 run 0 gate --plugin "$right" "${right_of[@]}" --shard 1/2 --jsonl r1.jsonl
 sed -E '0,/"verdict":"pass"/s//"verdict":"fail"/' r1.jsonl >f1.jsonl
 run 0 merge r0.jsonl r1.jsonl
 run 1 merge r0.jsonl f1.jsonl
 
-# A baseline: what grew in a shard has grown.
+# A baseline: a ratio that grew in a shard has grown in the whole.
 run 0 gate --plugin "$right" "${right_of[@]}" --write-baseline base.json
 sed -E 's/: (0\.[1-9][0-9]*),?$/: 0.0001,/; s/,(\s*)$/,\1/' base.json | sed -E ':a;N;$!ba;s/,(\n *\})/\1/g' >low.json
 for i in 0 1; do attempt gate --plugin "$right" "${right_of[@]}" --shard "$i/2" --jsonl "grown-$i.jsonl" --baseline low.json; done
@@ -141,7 +144,7 @@ says "$grew"
 run 0 merge r0.jsonl r1.jsonl --write-baseline merged.json
 same merged.json base.json
 
-# What is no one run.
+# Files that do not form a single run are refused.
 bad 'shard 1/3' merge part-3-0.jsonl part-3-2.jsonl
 bad '1/7 2/7' merge part-7-0.jsonl
 bad 'part-3-1.jsonl' merge part-3-0.jsonl part-3-1.jsonl part-3-1.jsonl part-3-2.jsonl
@@ -173,7 +176,8 @@ for shard in 0/0 5/4 4/4 -1/2 1/2x 1000001/1000002 a; do bad "shard" gate --list
 for verb in fuzz sweep mutants; do bad 'shard 5/4' $verb --shard 5/4; done
 present part-3-1.jsonl
 
-# A search: run files, checkpoints and corpora together; the merged checkpoint goes on.
+# A search: run files, checkpoints and corpora are merged together, and the merged checkpoint can be
+# continued.
 search=(fuzz --device cpu --system retention --seed 7 --budget 0 --max-cases 90)
 run 0 "${search[@]}" --jsonl one.jsonl --checkpoint one.txt
 cases one.jsonl >one.cases
@@ -199,7 +203,8 @@ run 0 merge corpus-0 corpus-1 --corpus corpus
 says '0 added'
 bad '--corpus FOLDER' merge corpus-0
 
-# A sweep: every point, in the order of the plan; one that is missing is named, and the same sweep goes on with it.
+# A sweep has every point, in the order of the plan; a missing one is named, and the same sweep continues with
+# it.
 points=(sweep --quick --series chunk --system retention)
 run 0 "${points[@]}" --out one.points
 grep -F '"event":"point"' one.points | sed -E 's/,"seconds":[^,}]*//' | sort >one.cases
@@ -214,7 +219,7 @@ says '1 go'
 run 0 merge points-0.jsonl short.jsonl points-2.jsonl --jsonl all.points
 bad 'points-0.jsonl' "${points[@]}" --shard 1/3 --out points-0.jsonl
 
-# Mutants: the table of all.
+# The merged mutants have a table with all rows.
 for i in 0 1; do run 0 mutants --bug M13 --shard "$i/2" --json && cp out "mutants-$i.json"; done
 run 0 mutants --bug M13 --json
 sed -E '/"seconds"/d' out >one.json
@@ -225,7 +230,8 @@ bad 'shard 1/2' merge mutants-0.json
 head -c 300 mutants-1.json >cut.json
 bad 'cut.json JSON' merge mutants-0.json cut.json
 
-# The examples run as they stand: the array of Slurm, its scheduler played by a script, and the matrix of GitHub.
+# The examples run as they stand: the array of Slurm, whose scheduler is played by a script, and the matrix of
+# GitHub.
 mkdir bin
 cat >bin/sbatch <<'S'
 #!/usr/bin/env bash
@@ -253,7 +259,7 @@ says 'merge: job 41'
 grep -q '^60 cases in .* in 3 shards' slurm/merge.log || complain "slurm.sh: $(cat slurm/merge.log)"
 present slurm/gate.xml
 
-# step NAME: the commands of a step of the workflow, of shard $1.
+# step NAME: prints the commands of a step of the workflow, for shard $1.
 step() {
   awk -v name="- name: $1" 'index($0, name) { on = 1; next } on && /^ +- / { exit } on && /run: \|/ { text = 1; next }
     on && text && substr($0, 1, 10) == "          " { print substr($0, 11) }' "$docs/do/github-actions.yml" |

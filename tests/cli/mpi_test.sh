@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A run under mpirun: the records of 2 and 3 ranks are those of one process, for gate, fuzz, sweep and mutants; a kernel that
-# crashes is a verdict on its rank; a rank, a worker or the whole job that is killed costs time and no case; what a rank
-# cannot do is bad input that is named. `gate --resume` without MPI first.
+# A run under mpirun: the records of 2 and 3 ranks are those of one process, for gate, fuzz, sweep and
+# mutants; a kernel that crashes is a verdict on its rank; a rank, a worker or the whole job that is killed
+# costs time but no case; what a rank cannot do is bad input with a message. `gate --resume` is tested first,
+# without MPI.
 # usage: mpi_test.sh SAMESTATE WRONG_PLUGIN CRASHING_PLUGIN SAMESTATE_MPI|none
 set -uo pipefail
 
@@ -12,25 +13,27 @@ source "$(dirname "$0")/prelude.sh"
 patience=120
 let_kernels_die
 
-# cases FILE [EVENT]: its lines of that event without what differs from run to run, in the order of the plan.
+# cases FILE [EVENT]: prints its lines of that event without what differs from run to run, in the order of the
+# plan.
 cases() {
   grep -F "\"event\":\"${2:-end}\"" "$1" | sed -E 's/,"seconds":[^,}]*//' |
     sed -E 's/^(.*"case":)([0-9]+)(,.*)$/\2 \1\2\3/' | sort -n | cut -d' ' -f2-
 }
-# same A B [EVENT]: two run files hold the same cases, and some.
+# same A B [EVENT]: checks that two run files have the same cases, and that there are some.
 same() {
   cases "$1" "${3:-end}" >same-a
   cases "$2" "${3:-end}" >same-b
   [[ -s same-a ]] || complain "$1 holds nothing"
   cmp -s same-a same-b || complain "$1 and $2 differ: $(diff same-a same-b | head -4 | cut -c1-300)"
 }
-# starts FILE: each case begins once.
+# starts FILE: checks that each case begins once.
 starts() {
   [[ -z "$(grep -F '"event":"start"' "$1" | grep -oE '"case":[0-9]+' | sort | uniq -d)" ]] ||
     complain "$1: a case starts twice"
 }
 
-# --resume of a gate: killed at any line, even within one, it goes on to the file and the summary of the one run.
+# --resume of a gate: after a run that was killed at any line, even within one, the file and the summary
+# become those of a single run.
 gate=(gate --device cpu --system rms_norm --effort 0.05 --threads 2)
 timeless() { sed -E 's/[0-9.]+ s on [0-9]+ thread\(s\)(, [0-9]+ ranks, [0-9.]+ MB to rank 0)?/-/' "$1"; }
 run 0 "${gate[@]}" --jsonl one.jsonl --markdown one.md
@@ -45,7 +48,7 @@ for kept in 1 20 $((count + 2)) $((2 * count + 2)); do
   timeless out | cmp -s - one.out || complain "another summary after $kept lines"
   [[ "$(grep -c '"event":"run"' cut.jsonl)" -eq 1 ]] || complain 'not one run'
 done
-# A full disk: what is in the file is safe, and gone on with.
+# On a full disk, the file keeps what it has, and the run can be continued.
 around=(bash -c 'ulimit -f 200; exec "$0" "$@"')
 run 2 "${gate[@]}" --jsonl full.jsonl
 around=()
@@ -82,9 +85,9 @@ listed="$(wc -l <out)"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpi=(mpirun)
 mpirun --version 2>&1 | grep -q 'Open MPI' && mpi+=(--oversubscribe)
-# ranks N: from now on the command runs on so many.
+# ranks N: from now on the command runs on N ranks.
 ranks() { around=("${mpi[@]}" -n "$1"); }
-# refused WORD ARGUMENT...: exit 2, and stderr, where mpirun has its own to say, holds WORD.
+# refused WORD ARGUMENT...: checks for exit 2 and WORD on stderr, where mpirun has messages of its own.
 refused() {
   local word="$1"
   shift
@@ -104,7 +107,7 @@ done
 run 0 "${gate[@]}" --list
 [[ "$(wc -l <out)" -eq $listed ]] || complain 'more than one rank lists'
 
-# Verdicts of failures and of crashes, and their exit code.
+# Verdicts of failures and of crashes, and their exit code, are the same.
 around=()
 fails=(gate --plugin "$wrong" --kernel 'w*.gated_delta_rule.recurrent' --max-cases 150)
 run 1 "${fails[@]}" --jsonl one.jsonl
@@ -138,7 +141,8 @@ ranks 2
 run 0 sweep --quick --series chunk --out ranks.points
 same one.points ranks.points point
 
-# Trials of mutants, one that kills its process and one that hangs among them: the rows of one process, in its order.
+# Trials of mutants, including one that kills its process and one that hangs, give the rows of one process, in
+# its order.
 rows() { grep -vE '"seconds"' "$1" >"$1.rows"; }
 for chosen in '--system rms_norm --public' '--bug H1.7 --timeout 1'; do
   read -ra list <<<"$chosen"
@@ -151,7 +155,7 @@ for chosen in '--system rms_norm --public' '--bug H1.7 --timeout 1'; do
   cmp -s one.rows out.rows || complain "other rows on 3 ranks: $(diff one.rows out.rows | head -4)"
 done
 
-# Ranks that are not alike, and verbs that ranks do not share.
+# Ranks that are not alike, and verbs whose work ranks do not share, are refused.
 refused 'share their work' list kernels
 around=("${mpi[@]}" -n 2 bash -c 'exec "$0" "$@" --seed "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"')
 refused "was started as 'gate --device cpu --system rms_norm --effort 0.05 --seed 1'" "${gate[@]}"
@@ -159,8 +163,9 @@ ranks 2
 refused 'no such option' gate --nonsense
 refused 'no such kernel' gate --kernel nonsense
 
-# A rank is lost: its pieces are handed out again, and the record is the same.
-# wires RANK: the process of samestate-mpi of that rank under this test; judge RANK: its child, which judges.
+# If a rank is lost, its pieces are handed out again, and the record is the same.
+# wires RANK: prints the process of samestate-mpi of that rank under this test; judge RANK: its child, which
+# judges.
 slow=(gate --device cpu --system gated_delta_rule --max-cases 400)
 around=()
 run 0 "${slow[@]}" --jsonl one.jsonl
@@ -172,7 +177,7 @@ wires() {
   done
 }
 export SAMESTATE_TEST="$folder"
-# strike WHAT: kills it in the midst of a run of three ranks, whose exit code is then $code.
+# strike WHAT: kills it in the midst of a run of three ranks, and puts the run's exit code into $code.
 strike() {
   rm -f ranks.jsonl
   timeout "$patience" "${mpi[@]}" -n 3 "$samestate" "${slow[@]}" --jsonl ranks.jsonl >out 2>err </dev/null &
@@ -194,7 +199,8 @@ strike judge 1
 [[ $code -eq 0 ]] || complain "exit $code"
 grep -q 'rank 1 on .* is lost' err || complain 'does not say what it lost'
 same one.jsonl ranks.jsonl
-# What a worker ran is repeated alone, and passes there; between two cases it had nothing, and another blow is struck.
+# A worker's case is repeated alone and passes there; if the worker had no case at that moment, it is killed
+# again.
 for ((blows = 1; blows <= 8; ++blows)); do
   strike worker 2
   [[ $code -eq 0 ]] || break

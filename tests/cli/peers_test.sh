@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Kernels that others wrote (docs/lookup/peers.md), of packages without torch: their gates pass as declared, fail as everybody would
-# declare them, and the diagnosis finds the conventions. Skipped, with the reason, where the packages cannot be had.
+# Public kernels (docs/lookup/peers.md) from packages without torch: their gates pass as declared and fail
+# with the usual declaration, and the diagnosis finds their conventions. Skipped, with the reason, if the
+# packages are not available.
 # usage: peers_test.sh SAMESTATE PYTHON FOLDER: FOLDER keeps the packages from one run to the next
 set -uo pipefail
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The interface of plugins: rows of KernelCall, and those of the older structs as they were built before.
+# The interface of plugins: rows of KernelCall, and rows of the older structs as they were built before.
 # usage: plugin_interface_test.sh SAMESTATE CALL_PLUGIN FIRST_PLUGIN PRESENT_PLUGIN
 set -uo pipefail
 
@@ -18,19 +18,22 @@ done
 grep -q 'form=decode' calls.short_convolution.scatter.jsonl || complain 'no state was handed from call to call'
 grep -q 'final=in_place' calls.retention.recurrent.jsonl || complain 'no state was carried in place'
 
-# A window that reaches into the sequence before fails packed calls alone, a scale that is not read those that have another one.
+# A window that reaches into the sequence before fails only packed calls, and a scale that is ignored fails
+# only calls with another one.
 run 1 gate --plugin "$calls" --kernel across.short_convolution.scatter --max-cases 150 --jsonl across.jsonl
 grep '"verdict":"fail"' across.jsonl >failed || complain 'nothing failed'
 ! grep -v 'form=packed' failed >/dev/null || complain 'a dense call failed'
 run 1 gate --plugin "$calls" --kernel unscaled.retention.recurrent --max-cases 60
 
-# A row of the older struct that says packed is asked for drawn packed batches, and one that does not say it is not.
+# A row of the older struct that declares packed gets drawn packed batches, and one that does not declare it
+# gets none.
 run 0 gate --plugin "$calls" --kernel struct.short_convolution.scatter --max-cases 150 --list
 grep -q 'form=packed.* seed=' out || complain 'no drawn packed batch'
 run 0 gate --plugin "$calls" --kernel dense.short_convolution.scatter --list
 ! grep -q 'form=packed.* seed=' out || complain 'a row without packed is asked for drawn packed batches'
 
-# A row that asks for the contract's dtypes gets them, behind guards of their own; one that takes them for fp32 is told which they are.
+# A row that asks for the contract's dtypes gets them, with guards of their own; a row that mistakes them for
+# fp32 is told which they are.
 run 0 gate --plugin "$calls" --kernel bf16.rms_norm.fused --max-cases 150 --jsonl bf16.jsonl
 grep -q 'layout=' bf16.jsonl || complain 'no strided tensor of bf16'
 run 0 bench --plugin "$calls" --kernel bf16.rms_norm.fused --quick
@@ -39,7 +42,7 @@ grep -q 'wrote outside y' beside.jsonl || complain 'an element beside y was writ
 run 5 gate --plugin "$calls" --kernel mistaken.rms_norm.fused --max-cases 5 --jsonl mistaken.jsonl
 grep -q 'tensor x is bf16' mistaken.jsonl || complain 'the dtype of x is not told'
 
-# One source, built for the interface as it was and for this one: the same records.
+# One source, built for the old interface and for the current one, gives the same records.
 for plugin in first present; do
   run 0 gate --plugin "${!plugin}" --max-cases 120 --jsonl "$plugin.jsonl"
 done

@@ -1,6 +1,6 @@
-# Sourced by the tests of the command, whose first argument is the command under test: a folder of their own to work
-# in, runs with an exit code, and what they say. The other arguments a test makes absolute before it sources this.
-# tests/cli/prelude_test.sh shows that each of these complains.
+# Sourced by the tests of the command, whose first argument is the command under test. It gives a test a
+# folder of its own, runs with an exit code, and checks of what they print. A test makes its other arguments
+# absolute before it sources this. tests/cli/prelude_test.sh shows that each of these functions complains.
 samestate="$(realpath "$1")"
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
@@ -10,12 +10,13 @@ checks=0
 invocation=''
 patience=180  # seconds a run: to plan all kernels takes 20, more beside other tests
 around=()    # what the command is run by
-# What the command is run by so that it ends with its test, however that ends: ctest and timeout kill a shell without a word.
+# The command is run by this so that it ends with its test, however that ends: ctest and timeout kill a shell
+# without notice.
 tied=()
 if setpriv --pdeathsig TERM true 2>/dev/null; then tied=(setpriv --pdeathsig TERM); fi
 moments=1200 # of a twentieth of a second, that await waits
 
-# complain WHAT: a failure, with the last run and what it wrote to stderr.
+# complain WHAT: reports a failure, with the last run and what it wrote to stderr.
 complain() {
   printf 'FAILED: %s\n' "$1"
   [[ -z "$invocation" ]] || printf '  of: samestate %s\n' "$invocation"
@@ -31,7 +32,7 @@ attempt() {
   "${tied[@]}" timeout --kill-after=60 "$patience" "${around[@]}" "$samestate" "$@" >out 2>err </dev/null || code=$?
 }
 
-# run CODE ARGUMENT...: the same, and it ends with CODE.
+# run CODE ARGUMENT...: does the same, and checks that the command ends with CODE.
 run() {
   local expected="$1"
   shift
@@ -39,8 +40,8 @@ run() {
   [[ $code -eq $expected ]] || complain "exit $code instead of $expected"
 }
 
-# holds FILE FACTS: one line of the file has each of the facts, which spaces divide: keys, values, limits, names of options. A number
-# stands by itself: 1 is neither in 12 nor in v1.
+# holds FILE FACTS: succeeds if one line of the file has each of the facts, which are separated by spaces:
+# keys, values, limits, names of options. A number stands by itself: 1 is neither in 12 nor in v1.
 holds() {
   local -a facts
   local fact found
@@ -55,7 +56,8 @@ holds() {
   done
 }
 
-# bad FACTS ARGUMENT...: bad input is exit 2, nothing on stdout, one line on stderr that holds FACTS.
+# bad FACTS ARGUMENT...: checks for bad input: exit 2, nothing on stdout, and one line on stderr that has
+# FACTS.
 bad() {
   local facts="$1"
   shift
@@ -67,15 +69,15 @@ bad() {
   ! grep -q 'internal error' err || complain 'an internal error'
 }
 
-# says FACTS: a line of the last run's stdout.
+# says FACTS: checks that a line of the last run's stdout has them.
 says() { holds out "$1" || complain "does not say $1"; }
 absent() { [[ ! -e "$1" ]] || complain "left $1"; }
 present() { [[ -s "$1" ]] || complain "did not write $1"; }
 
-# count VERDICT: how many cases the last search's summary gives it.
+# count VERDICT: prints how many cases the last search's summary gives it.
 count() { grep -oE "[:,] $1 [0-9]+" out | head -1 | grep -oE '[0-9]+$' || echo 0; }
 
-# await COUNT PATTERN FILE: until so many lines of it hold the pattern; fails after $moments.
+# await COUNT PATTERN FILE: waits until COUNT lines of it match the pattern; fails after $moments.
 await() {
   local found waited
   for ((waited = 0; waited < moments; ++waited)); do
@@ -86,13 +88,14 @@ await() {
   return 1
 }
 
-# Kernels of a test that die: no core files, and where a sanitizer would turn the signal into an exit, the signal.
+# Kernels of a test that die leave no core files, and give the signal where a sanitizer would turn it into an
+# exit.
 let_kernels_die() {
   ulimit -c 0
   export ASAN_OPTIONS=handle_segv=0:detect_leaks=0
 }
 
-# The last line of a test: its exit code is the test's.
+# The last line of a test, whose exit code becomes that of the test.
 finish() {
   printf '%s runs of the command, %s failures\n' "$checks" "$failures"
   [[ $failures -eq 0 ]]

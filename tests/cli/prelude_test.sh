@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the tests of the command share bites: against stand-ins for the command, each function complains of what it is
-# there to see and of nothing else, and a test that complained does not pass.
-# usage: prelude_test.sh
+# Shows that the shared functions of the command's tests can fail: with stand-ins for the command, each
+# function complains about what it must notice and about nothing else, and a test that complained does not
+# pass. usage: prelude_test.sh
 set -uo pipefail
 
 stand_in="$(mktemp)"
@@ -12,7 +12,7 @@ trap 'rm -rf "$folder" "$stand_in"' EXIT
 chmod +x "$samestate"
 wrong=0
 
-# complaints N SCRIPT FUNCTION ARGUMENT...: with a command that does SCRIPT, so many complaints.
+# complaints N SCRIPT FUNCTION ARGUMENT...: with a command that does SCRIPT, the function makes N complaints.
 complaints() {
   local expected="$1"
   printf '#!/bin/sh\n%s\n' "$2" >"$samestate"

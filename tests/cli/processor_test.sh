@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# On a processor without the instructions that the command was built for it says so, exit 2, instead of dying of SIGILL.
-# Skipped, with the reason, where no emulator stands in for one.
+# On a processor without the instructions for which the command was built, it says so with exit 2 instead of
+# dying of SIGILL. Skipped, with the reason, if no emulator for such a processor is installed.
 # usage: processor_test.sh SAMESTATE
 set -uo pipefail
 source "$(dirname "$0")/prelude.sh"

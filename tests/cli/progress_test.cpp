@@ -1,4 +1,5 @@
-/// The lines that the log of a long run gets where stderr is no terminal; what a terminal shows, tests/cli/terminal_test.sh has.
+/// Tests the lines in the log of a long run whose stderr is not a terminal; tests/cli/terminal_test.sh tests
+/// what a terminal shows.
 #include "cli/progress.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ namespace {
 
 using std::chrono_literals::operator""ms;
 
-/// What `steps` writes to stderr, which is a file here.
+/// Returns what `steps` writes to stderr, which is a file here.
 template <class Steps>
 std::string log_of(Steps&& steps) {
   ::testing::internal::CaptureStderr();
@@ -36,7 +37,7 @@ TEST(Progress, LineOfALogSaysHowFarHowBadAndHowLong) {
   EXPECT_TRUE(std::regex_match(log, expected)) << log;
 }
 
-// Of cases that take seconds each, as in an interpreter, no rate of 0 a second is told.
+// For cases that take seconds each, as in an interpreter, no rate of 0 cases per second is printed.
 TEST(Progress, SlowCasesHaveTheirSeconds) {
   const std::string log = log_of([] {
     Progress progress(9, 0.0, 0.0, 0ms);
@@ -46,7 +47,7 @@ TEST(Progress, SlowCasesHaveTheirSeconds) {
   EXPECT_NE(log.find("1/9  1.2 s a case  "), std::string::npos) << log;
 }
 
-// A ratio of what should be exact has forty digits, which nobody reads.
+// The ratio of a value that should be exact has forty digits, which are of no use.
 TEST(Progress, AVastRatioIsShort) {
   const std::string log = log_of([] {
     Progress progress(1, 0.0, 0.0, 0ms);
@@ -55,7 +56,7 @@ TEST(Progress, AVastRatioIsShort) {
   EXPECT_NE(log.find("  worst ratio 3.0e+37  failures 1"), std::string::npos) << log;
 }
 
-// A search of which nobody knows the end has no time left, and one without ratios none that is the worst.
+// A search with an unknown end has no time left, and one without ratios has no worst ratio.
 TEST(Progress, NothingIsSaidOfAnEndThatNobodyKnows) {
   const std::string log = log_of([] {
     Progress progress(0, 0.0, 0.0, 0ms);

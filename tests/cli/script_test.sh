@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `repro --script`: the file that it writes needs numpy and no samestate (python3 -I in an empty environment), fails for mutants
-# and passes for the right kernels on the same cases; what cannot be told in one file is bad input.
+# `repro --script`: the file that it writes needs numpy and no samestate (python3 -I in an empty environment),
+# fails for mutants and passes for the correct kernels on the same cases; cases that one file cannot show are
+# bad input.
 # usage: script_test.sh SAMESTATE MUTANT_SCRIPTS
 set -uo pipefail
 
@@ -12,7 +13,7 @@ python=/usr/bin/python3
 "$python" -I -c 'import numpy' 2>/dev/null || { echo "skipped: $python has no numpy"; exit 77; }
 alone=(env -i "$python" -I -B)
 
-# ends CODE SCRIPT [ARGUMENT...]: what the script ends with, and that its last line says so.
+# ends CODE SCRIPT [ARGUMENT...]: checks the exit code of the script, and that its last line agrees with it.
 ends() {
   local code=0
   "${alone[@]}" "${@:2}" >said 2>&1 || code=$?
@@ -36,7 +37,8 @@ for script in all/passes_*.py; do
   [[ $lines -le 150 ]] || complain "$script has $lines lines before its data"
 done
 ! grep -qE '^ *(import|from) samestate' all/*.py || complain 'a script imports samestate'
-# The comparison bites: one element of what the kernel gave, a number that is none, and a limit of nothing.
+# The comparison can fail: on one element of the kernel's result, on a value that is not a number, and on a
+# limit of zero.
 for change in 'd["recorded o"] += 0; d["recorded o"].flat[3] += 1' 'd["recorded o"].flat[0] = np.nan' 'd["limit state"][:] = 0'; do
   code=0
   "${alone[@]}" - all/passes_00.py "$change" >said 2>&1 <<'PY' || code=$?
@@ -63,7 +65,7 @@ bad 'file run' repro - --script other.py
 bad '--force --script' repro "$line" --force
 bad 'vacuous' repro 'v1 gated_delta_rule T=0' --script none.py
 absent none.py
-# More than two megabytes: of outputs that are embedded the worst head alone.
+# Beyond two megabytes, only the worst head of the outputs is embedded.
 run 0 repro 'v1 gated_delta_rule chunk=64 T=700 Hv=16 dk=64 dv=64' --script large.py
 [[ "$(wc -c <large.py)" -le 2000000 ]] || complain 'more than two megabytes'
 grep -q 'Cut out is' large.py || complain 'does not say what was cut'
@@ -72,7 +74,7 @@ run 0 repro 'v1 short_convolution form=packed lengths=500,480,0,490,470 C=128' -
 grep -q '^CU_SEQLENS = \[0, [0-9]*\]$' sequences.py || complain 'does not have one of the packed sequences alone'
 ends 0 sequences.py
 
-# Subjects in Python, in every convention that changes what a kernel is given.
+# Subjects in Python, with every convention that changes the inputs of a kernel.
 cat >kernels.py <<'PY'
 import numpy as np
 import samestate
@@ -178,7 +180,7 @@ packed = samestate.kernel("short_convolution", "gather", name="packed")(sequence
 packed_wrong = samestate.kernel("short_convolution", "gather", name="packed_wrong")(sequences(1))
 PY
 export PYTHONPATH="$here/../../python" SAMESTATE_PYTHON="$python" PYTHONDONTWRITEBYTECODE=1
-# subject CODE FUNCTION KERNEL LINE: the verdict of the command, and of its script without samestate.
+# subject CODE FUNCTION KERNEL LINE: checks the verdict of the command, and of its script without samestate.
 subject() {
   run "$1" repro --subject "python:$folder/kernels.py:$2" "$4 kernel=$3" --script "$2.py" --force
   ends "$1" "$2.py" "$folder/kernels.py"
@@ -201,17 +203,19 @@ subject 0 convolution convolution.gather 'v1 short_convolution form=decode prefi
 subject 0 packed packed.gather 'v1 short_convolution form=packed lengths=5,0,1,9 unowned=2,1 bias=1'
 subject 1 packed_wrong packed_wrong.gather 'v1 short_convolution form=packed lengths=5,0,1,9 bias=1'
 subject 0 packed packed.gather 'v1 short_convolution T=9 B=2 bias=1'
-# A kernel that throws is a crash of its case: its script is the call, and ends as the call does.
+# A kernel that throws crashes its case: the script is the call, and ends as the call does.
 run 5 repro --subject "python:$folder/kernels.py:throws" "$family kernel=throws.recurrent" --script throws.py
 "${alone[@]}" throws.py "$folder/kernels.py" >said 2>&1 && complain 'the script of a kernel that throws ends with 0'
 grep -q 'not today' said || complain 'the script does not show what was thrown'
-"${alone[@]}" plain.py >said 2>&1 && complain 'a script without the kernel'\''s file ends with 0'
+code=0
+"${alone[@]}" plain.py >said 2>&1 || code=$?
+[[ $code -eq 2 ]] || complain "a script without the kernel's file ends with $code instead of 2"
 grep -q 'usage: python3' said || complain 'a script without the kernel'\''s file does not say how it is called'
-# An input that is written to: the limits on the outputs do not show it, and the script's own look does.
+# If an input is written to, the limits on the outputs do not show it, but the script's own comparison does.
 subject 1 edits edits.recurrent "$family"
 holds said 'input q' || complain 'does not name the input'
-# What only the guards around memory show, or a signal, a call without them need not show; nor does a call alone show what
-# comes after others only.
+# A call alone need not show what only the guards around memory or a signal show, nor what happens only after
+# other cases.
 run 2 repro --subject "python:$folder/kernels.py:strays" "$family kernel=strays.recurrent" --script strays.py
 holds err 'gate memory' || complain 'does not name the gate'  # beside a line of progress where the machine is slow
 absent strays.py
@@ -220,7 +224,7 @@ holds err 'kernel signal 6' || complain 'does not name the signal'
 absent dies.py
 bad '--after' repro "$line" --after "$line" --script after.py
 absent after.py
-# Too much for one file, where the kernel wants all of it.
+# The data are too large for one file, and the kernel needs all of them.
 run 2 repro --subject "python:$folder/kernels.py:plain" 'v1 gated_delta_rule form=recurrent T=700 Hk=16 Hv=16 dk=64 dv=64' --script much.py
 grep -q -- '--shrink' err || complain 'names no remedy'
 absent much.py

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gate.sh and test.sh as they decide: what they build, which gate they run, what they exit with. cmake, ctest, the compilers of a
-# device and the command are stand-ins that write down how they were called.
+# Tests the decisions of gate.sh and test.sh: what they build, which gate they run, and their exit code.
+# cmake, ctest, the compilers of a device and the command are stand-ins that write down how they were called.
 # usage: scripts_test.sh ROOT
 set -uo pipefail
 
@@ -29,7 +29,8 @@ mkdir device && cp stand_in device/nvcc
 mkdir gpu && cp stand_in gpu/nvidia-smi
 cp stand_in gpu/nvcc
 
-# calls CODE PATH SCRIPT ARGUMENT..: runs it with the folders of PATH before the system's; what it called is in ./calls.
+# calls CODE PATH SCRIPT ARGUMENT..: runs it with the folders of PATH before the system's; the programs that
+# it called are in ./calls.
 calls() {
   checks=$((checks + 1))
   invocation="${*:3}"
@@ -41,7 +42,7 @@ calls() {
 called() { grep -qE -- "$1" calls || complain "did not call $1: $(tr '\n' ';' <calls)"; }
 not_called() { ! grep -qE -- "$1" calls || complain "called $1"; }
 
-# decides: all that is asked; where a fault is planted, up to the first that fails.
+# decides: runs all checks; if a fault is planted, up to the first that fails.
 most=1000
 decides() {
   local begin=$failures
@@ -94,7 +95,7 @@ decides() {
 }
 decides
 
-# Scripts with a fault are seen, each of these.
+# Scripts with a fault are noticed, each of these.
 most=1
 for fault in 's/--effort 0.1/--effort 1/' 's/cuda=OFF/cuda=ON/' 's/^preset=judge/preset=release/' 's/-ge 128/-ge 256/' \
   's/build_only=yes/build_only=/' 's/^exit "\$status"/exit 0/'; do

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# How the command behaves where people sit: Ctrl-C ends every long verb with its summary and reports, a pipe that is
-# closed early blames no kernel, the progress line fits the terminal and is gone before anything else is printed,
-# colours where a terminal takes them and nowhere else.
+# The command at a terminal: Ctrl-C ends every long verb with its summary and reports, a pipe that is closed
+# early blames no kernel, the progress line fits the terminal and is gone before anything else is printed, and
+# colours are used only where a terminal supports them.
 # usage: terminal_test.sh SAMESTATE
 set -uo pipefail
 
 source "$(dirname "$0")/prelude.sh"
 
-# interrupted SIGNAL CODE FILE ARGUMENT...: the signal comes when FILE has two records.
+# interrupted SIGNAL CODE FILE ARGUMENT...: sends the signal when FILE has two records.
 interrupted() {
   local signal="$1" expected="$2" file="$3" code=0
   shift 3
@@ -35,14 +35,14 @@ interrupted INT 3 bench.jsonl bench --device cpu --quick --seconds 0.2 --threads
 grep -q 'interrupted after' err || complain 'bench does not say that it was interrupted'
 says 'median'
 
-# timeout(1) signals the whole process group: the workers are no crashed kernels for that.
+# timeout(1) signals the whole process group, but the workers do not count as crashed kernels.
 code=0
 invocation='gate --device cpu --threads 1'
 timeout --signal=TERM 8 "$samestate" gate --device cpu --threads 1 >out 2>err </dev/null || code=$?
 [[ $code -eq 124 ]] || complain "the gate was over before timeout: $code"
 grep -qE 'crash|flaky|signal' out err && complain "a signal to the group is the fault of a kernel: $(grep -hE 'crash|flaky|signal' out err | head -1)"
 
-# A reader that goes away.
+# The reader of a pipe goes away.
 set +m
 for verb in 'gate --device cpu --system retention --max-cases 20' 'list mutants' 'gate --device cpu --list' 'explain'; do
   invocation="$verb | head"
@@ -52,17 +52,17 @@ for verb in 'gate --device cpu --system retention --max-cases 20' 'list mutants'
   [[ $code -eq 0 || $code -eq 141 ]] || complain "exit $code"
   grep -qiE 'kernel|internal error|crash' <(grep -v '^samestate: planning, ' err) && complain 'the reader that went away is the fault of something'
 done
-# The same where SIGPIPE was ignored by who started it.
+# The same if the parent process ignored SIGPIPE.
 invocation='list mutants | head, SIGPIPE ignored'
 (trap '' PIPE; "$samestate" list mutants 2>err; echo $? >code) | head -1 >/dev/null
 grep -qi 'internal error' err && complain 'an internal error'
 
-# A terminal, narrow and wide.
+# A narrow and a wide terminal.
 invocation='gate, on a terminal'
 if command -v script >/dev/null; then
   for width in 40 60 140; do
     script -qec "stty cols $width; NO_COLOR= TERM=xterm '$samestate' gate --device cpu --system retention --max-cases 30 --threads 1" typed >/dev/null </dev/null
-    # What was drawn between two carriage returns, without the codes.
+    # The text that was drawn between two carriage returns, without the codes.
     longest="$(tr '\r' '\n' <typed | grep 'cases/s' | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' | awk '{ if (length($0) > n) n = length($0) } END { print n + 0 }')"
     [[ $longest -gt 0 && $longest -lt $width ]] || complain "the progress line has $longest columns of $width"
     grep -q 'cases/s.*judged' <(tr '\r' '\n' <typed) && complain 'the summary is glued to the progress line'
@@ -75,7 +75,7 @@ if command -v script >/dev/null; then
   script -qec "TERM=xterm '$samestate' mutants --bug M13 --effort 0" typed >/dev/null </dev/null
   grep -q 'cases/s.*killed' <(tr '\r' '\n' <typed) && complain 'the score is glued to the progress line'
 fi
-# Help has 80 columns, of every verb; a table takes the terminal's width and breaks no word.
+# The help of every verb fits 80 columns; a table takes the terminal's width and breaks no word.
 for verb in '' $("$samestate" --help | sed -n '/Subcommands:/,$p' | awk '/^  [a-z]+ / { print $1 }'); do
   # shellcheck disable=SC2086
   attempt $verb --help

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# `samestate tolerance` on every system: figures in order (measured below what a correct kernel may have), a plain test
-# that the kernel passes, --json, --table; and that a figure means something: a contract with more rounding has more of it.
+# `samestate tolerance` on every system: figures are in order (measured below what a correct kernel may have),
+# a plain test passes the kernel, --json and --table work, and a figure means something: a contract with more
+# rounding has larger errors.
 # usage: tolerance_test.sh SAMESTATE
 set -uo pipefail
 
 source "$(dirname "$0")/prelude.sh"
-# field NAME FILE: the first number of that name.
+# field NAME FILE: prints the first number of that name.
 field() { grep -m1 -oE "\"$1\": [^,}]*" "$2" | sed 's/.*: //'; }
 less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a + 0 <= b + 0) }'; }
 
-# Every system with a kernel here.
+# Covers every system with a kernel on this machine.
 for line in $("$samestate" list kernels --json | grep -oE '"kernel": "cpu\.[^"]*"' | cut -d'"' -f4); do
   system="$(cut -d. -f2 <<<"$line")"
   form="$(cut -d. -f3 <<<"$line")"
   attempt tolerance "v1 $system form=$form T=12" --kernel "$line" --seeds 2 --mutants 0 --json
-  # A kernel of another contract than fp32, or limits of its own.
+  # The kernel has another contract than fp32, or limits of its own.
   [[ $code -eq 0 ]] || { grep -q "samestate: $line\|contract" err || complain "exit $code"; continue; }
   says '"rtol"'
   echo "$system" >>covered
@@ -45,7 +46,8 @@ run 0 tolerance 'v1 retention T=64 dk=16 dv=16 chunk=16' --table --seeds 1
 for word in 'T=256' 'chunk=32' 'dk=32 dv=32' 'contract=bf16'; do
   says "$word"
 done
-# A case of which nothing can be judged is no pass, and says of which output and why; as repro it ends with 3.
+# A case for which nothing can be judged is not a pass, and the output says for which tensors and why; as in
+# repro, the exit code is 3.
 for options in '--mutants 5s' '--json'; do
   # shellcheck disable=SC2086
   run 3 tolerance 'v1 gated_delta_rule T=0' $options --seeds 2
@@ -56,7 +58,7 @@ run 3 repro 'v1 gated_delta_rule T=0'
 run 0 tolerance 'v1 retention T=0 dk=4 dv=4' --table --seeds 1
 says 'vacuous: line o'
 
-# Where no mutant was tried nothing is said of what they would show.
+# If no mutant was tried, nothing is said about what they would show.
 run 0 tolerance 'v1 retention T=16 dk=4 dv=4' --seeds 1 --mutants 0
 says 'tight known time'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
@@ -64,7 +66,7 @@ run 0 tolerance 'v1 gated_delta_rule contract=tf32_fused T=20 dk=4 dv=4' --seeds
 says 'tight known none'
 says 'gated_delta_rule form=chunked contract=tf32_fused'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
-# All tokens in the chunk of one rank.
+# All tokens are in the chunk of one rank.
 run 0 tolerance 'v1 retention form=sequence_parallel ranks=2 T=20 dk=4 dv=4' --seeds 1
 says 'mutants right values'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
@@ -72,13 +74,15 @@ says 'mutants right values'
 bad 'law' tolerance 'v1 retention law=split'
 run 0 tolerance 'v1 rms_norm form=fused T=16 D=64 contract=bf16' --mutants 10s
 says 'assert_close'
-# No tight test is wider than the one that no correct kernel fails: of an output that is rounded once it would be.
+# No tight test is wider than the one that no correct kernel fails, which it would be for an output that is
+# rounded once.
 run 0 tolerance 'v1 rms_norm form=fused T=16 D=64 contract=bf16' --mutants 0 --json
 less "$(field atol out)" "$(field bound_atol out)" || complain 'the tight atol is above the safe one'
 less "$(field rms_ratio out)" "$(field bound_rms_ratio out)" || complain 'the tight RMS ratio is above the safe one'
 
-# An error that was measured stands among what is expected and what is allowed: below, between and above, of a second output
-# and of two kernels too. The figures are those of the JSON, so that a limit that moved is no failure.
+# An observed error is compared with what is expected and what is allowed: below, between and above, for a
+# second output and for two kernels too. The figures are those of the JSON, so that a limit that moved is not
+# a failure.
 case='v1 retention T=48 dk=8 dv=8 chunk=16 contract=bf16'
 figure() { grep -m1 -oE "\"$1\": [0-9.e+-]+" out | sed 's/.*: //'; }
 times() { awk -v x="$1" -v by="$2" 'BEGIN { printf "%.9g", x * by }'; }
@@ -99,12 +103,12 @@ for norm in max rms rel; do
     says 'observed final_state: is as expected'
   done
 done
-# Seeds side by side give what they give one after the other.
+# Seeds that run at once give the same result as one after the other.
 run 0 tolerance "$case" --seeds 3 --threads 1 --mutants 0
 cp out one
 run 0 tolerance "$case" --seeds 3 --threads 3 --mutants 0
 cmp -s one out || complain 'another answer of three threads'
-# What two contracts make of the data is part of what their kernels may differ by.
+# The effect of two contracts on the data is part of what their kernels may differ by.
 run 0 tolerance "$case" --against 'form=recurrent contract=fp32' --seeds 2
 says 'round the data formats'
 says 'assert_close(o, o_other'

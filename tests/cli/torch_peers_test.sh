@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Public kernels that need torch (docs/lookup/peers.md): Hugging Face's functions in fp32 and 16 bits, flash-linear-attention's in
-# Triton's interpreter, a hundred cases each. Of packages that are not there the part is skipped, with the reason; nothing
-# is installed, since torch is gigabytes: SAMESTATE_TORCH_PYTHON names a Python that has it.
+# Public kernels that need torch (docs/lookup/peers.md): Hugging Face's functions in fp32 and 16 bits,
+# flash-linear-attention's in Triton's interpreter, with a hundred cases each. If a package is not installed,
+# its part is skipped with the reason; nothing is installed, since torch takes gigabytes:
+# SAMESTATE_TORCH_PYTHON names a Python that has it.
 # usage: torch_peers_test.sh SAMESTATE PYTHON
 set -uo pipefail
 
@@ -13,7 +14,7 @@ patience=3000
 export PYTHONPATH="$here/../../python" SAMESTATE_PYTHON="$python" PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 
 parts=0
-# has MODULE...: whether the Python imports them all
+# has MODULE...: succeeds if the Python imports all of them
 has() {
   local said
   if said="$("$python" -c "import importlib; [importlib.import_module(m) for m in '$*'.split()]" 2>&1)"; then
@@ -23,7 +24,7 @@ has() {
   printf 'skipped: %s: %s\n' "$*" "$(tail -1 <<<"$said")"
   return 1
 }
-# passes SPEC [ARGUMENT...]: of a hundred cases none fails, and most are judged
+# passes SPEC [ARGUMENT...]: checks that of a hundred cases none fails, and most are judged
 passes() {
   local spec="$1"
   shift
@@ -32,7 +33,8 @@ passes() {
 }
 
 if has torch transformers; then
-  # Sums of g lose the decays behind a reset in its chunk: theirs, and shown (docs/lookup/peers.md).
+  # Sums of g lose the decays after a reset in its chunk: this is a defect of their kernel, and it is shown
+  # (docs/lookup/peers.md).
   passes hf.torch_chunk_gated_delta_rule --exclude regime=reset,exact_reset --exclude law=reset
   for contract in fp32 bf16_io; do
     passes "hf.torch_recurrent_gated_delta_rule?contracts=$contract"
@@ -52,7 +54,7 @@ if has torch triton fla; then
     passes "fla.$name?device=cpu&contracts=fp16&limits=$small"
   done
   run 2 gate --subject 'python:fla.fused_recurrent_simple_gla?device=cpu&contracts=bf16' --max-cases 1
-  says 'cuts bf16 off'
+  says 'truncates bf16'
 fi
 if ((parts == 0)); then exit 77; fi
 finish

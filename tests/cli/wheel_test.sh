@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A release's files as their users meet them: the wheel, the .deb and the tarball, of a command that is built already. Each is
-# installed where PATH leads to neither the build nor a compiler, holds the command, what that reads, its pages and its libraries
-# with their licences, and judges a kernel in Python. What cannot be built says what is missing. Skipped, with the reason, where
-# no wheel can be built.
+# A release's files as their users meet them: the wheel, the .deb and the tarball of a command that is built
+# already. Each is installed where PATH leads to neither the build nor a compiler, and contains the command,
+# the data that it reads, its pages and its libraries with their licences, and judges a kernel in Python. A
+# part that cannot be built says what is missing. Skipped, with the reason, if no wheel can be built.
 # usage: wheel_test.sh SAMESTATE PYTHON BUILD FOLDER: FOLDER keeps the environment from one run to the next
 set -uo pipefail
 
@@ -31,7 +31,7 @@ wheel() {
   mkdir -p "$1"
   pip wheel --quiet --no-deps --no-build-isolation -w "$1" "${@:2}" "$root/python" >err || complain 'no wheel'
 }
-# inside PATH COMMAND...: with that PATH and no other variable that leads to the build or a compiler.
+# inside PATH COMMAND...: runs it with that PATH and no other variable that leads to the build or a compiler.
 python_path=
 inside() {
   checks=$((checks + 1))
@@ -49,7 +49,8 @@ def l2(x):
 END
 sed 's/return (/return np.float32(1.01) * (/' mine.py >wrong.py
 
-# used WHAT PATH SHARE: the command that PATH leads to judges a right kernel and a wrong one, has the corpus, and SHARE its pages.
+# used WHAT PATH SHARE: checks that the command that PATH leads to judges a correct kernel and a wrong one,
+# has the corpus, and that SHARE has its pages.
 used() {
   inside "$2" samestate --version
   [[ $code -eq 0 && "$(cat out)" == "$("$samestate" --version)" ]] || complain "$1: it is not the command"
@@ -64,7 +65,8 @@ used() {
   grep -q '#compdef samestate' "$3/zsh/site-functions/_samestate" || complain "$1: none for zsh"
   grep -q 'complete -c samestate' "$3/fish/vendor_completions.d/samestate.fish" || complain "$1: none for fish"
 }
-# carries LIB: a folder of libraries, each beside the text of its licence and the longer text that this one names, and no runtime.
+# carries LIB: checks a folder of libraries, each with the text of its licence and the longer text that this
+# one names, and without a runtime.
 carries() {
   checks=$((checks + 1))
   invocation="carried in $1"
@@ -88,7 +90,7 @@ grep -q '/site-packages/samestate/bin/samestate$' out || complain 'the command i
 command="$(cat out)"
 carries "$(dirname "$command")/../lib"
 ldd "$command" | grep -E 'lib(fmt|mpfi|mpfr|gmp|pugixml)' | grep -v '/site-packages/samestate/' && complain 'libraries of this machine'
-# A library whose licence nobody knows is not passed on.
+# A library with an unknown licence is not passed on.
 checks=$((checks + 1))
 cmake "-DPROGRAM=$command" -DFOLDER=carried -P "$root/cmake/carried_libraries.cmake" >err 2>&1 &&
   complain 'a library without a licence is taken'
@@ -105,7 +107,8 @@ grep -q 'set SAMESTATE' err || complain 'does not say what is missing'
 [[ "$(wc -l <err)" -eq 1 ]] || complain 'not one line on stderr'
 pip uninstall --quiet --yes samestate >said
 
-# The .deb and the tarball, unpacked: the tarball's command has its libraries beside it, the .deb names packages that have them.
+# The .deb and the tarball are unpacked: the tarball has the command's libraries with it, and the .deb names
+# packages that have them.
 invocation=cpack
 cmake -S "$root" -B pack "-DSAMESTATE_BUILD=$build" -DSAMESTATE_CARRY=ON >said 2>&1 || complain "no packing: $(tail -3 said)"
 (cd pack && cpack -G TGZ -D CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY=ON -D 'CPACK_COMPONENTS_ALL=command;pages;carried;python') >said 2>&1 || complain "no tarball: $(tail -3 said)"
@@ -124,7 +127,7 @@ if command -v dpkg-shlibdeps >/dev/null; then
   used 'the .deb' "$folder/deb/usr/bin:$folder/tools" deb/usr/share
 fi
 
-# What a build lacks is named, with the remedy.
+# The parts that a build lacks are named, with the remedy.
 checks=$((checks + 2))
 pip wheel --no-deps --no-build-isolation -w none --config-settings=cmake.define.SAMESTATE_BUILD=/nowhere "$root/python" >err &&
   complain 'a build that is none'

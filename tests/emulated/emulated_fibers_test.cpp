@@ -10,7 +10,7 @@
 
 #include "optimized/cuda/host/emulated_device.h"
 
-/// What the emulated gate finds in a kernel, on planted faults.
+/// Tests what the emulated gate finds in a kernel, on planted faults.
 namespace samestate::cuda {
 namespace {
 

@@ -1,5 +1,6 @@
-/// The rows of the CUDA kernels of named tensors, executed by the emulation: a plugin, so that the gate, with its whole plan,
-/// judges them where there is no device. `samestate gate --plugin libemulated_operators.so --kernel 'emulated.*'`.
+/// The rows of the CUDA kernels of named tensors, executed by the emulation. This is a plugin, so that the
+/// gate judges them with its whole plan on a machine without a device. `samestate gate --plugin
+/// libemulated_operators.so --kernel 'emulated.*'`.
 #include <string>
 #include <vector>
 

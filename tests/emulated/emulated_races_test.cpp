@@ -7,8 +7,9 @@
 #include "optimized/cuda/host/emulated_device.h"
 #include "optimized/cuda/units/emulated_block.h"
 
-/// What a sanitizer sees of the emulation, in a build of its own with host threads: the tests of kernels that are linked beside this
-/// file are without a report, and these two faults, which the default run leaves out, have one.
+/// Tests what a sanitizer sees of the emulation, in a build of its own with host threads: the tests of
+/// kernels that are linked with this file are free of reports, and these two faults, which the default run
+/// leaves out, have one.
 namespace samestate::cuda {
 namespace {
 

@@ -58,7 +58,7 @@ Resolved case_of(const OperatorKernel& row, std::string_view rest) {
 
 using Change = std::function<void(OtherCall&)>;
 
-/// With what `before` makes of the inputs, and `after` of what was written.
+/// Judges the row with inputs changed by `before` and outputs changed by `after`.
 Judgement judged(OperatorKernel row, std::string_view rest, const Change& before = nullptr,
                  const Change& after = nullptr) {
   const Resolved r = case_of(row, rest);
@@ -117,7 +117,8 @@ TEST(EmulatedTaps, OfEveryLayerAllIsJudged) {
   }
 }
 
-// Of a decoded token the Gated DeltaNet layer has other launches: what its convolutions make is no tensor.
+// For a decoded token, the Gated DeltaNet layer has other launches, and the results of its convolutions are
+// not a tensor.
 TEST(EmulatedTaps, OfADecodedTokenAreThoseThatThereAre) {
   const OperatorKernel& row = row_named("emulated.gated_delta_net.recurrent");
   for (const char* contract : kContracts) {
@@ -157,7 +158,7 @@ void one_column_off(std::span<float> whole, std::int64_t width) {
                 whole.begin() + static_cast<std::ptrdiff_t>(t) + width);
 }
 void last_not_written(std::span<float> whole, std::int64_t) { whole.back() = std::nanf(""); }
-/// What another launch keeps in a buffer of that size.
+/// The data that another launch keeps in a buffer of that size.
 void another_buffer(std::span<float> whole, std::int64_t) {
   for (float& x : whole) x *= -1.0F;
 }

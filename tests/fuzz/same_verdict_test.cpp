@@ -16,8 +16,8 @@
 #include "harness/run/looks.h"
 #include "oracles/reasons.h"
 
-/// The same line gets the same verdict from the gate, whose worker processes keep no trace, and from repro, which keeps all tensors
-/// and what they were held against.
+/// The same line gets the same verdict from the gate, whose worker processes keep no trace, and from repro,
+/// which keeps all tensors and what they were compared with.
 namespace samestate {
 namespace {
 

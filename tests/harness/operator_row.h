@@ -8,7 +8,8 @@
 
 namespace samestate {
 
-/// A row of this build's table of kernels of named tensors. Throws Error where there is none of that name.
+/// Returns a row of this build's table of kernels of named tensors. Throws Error if there is none with that
+/// name.
 inline const OperatorKernel& operator_row(std::string_view name) {
   for (const OperatorKernel& row : operator_kernels()) {
     if (row.name == name) return row;

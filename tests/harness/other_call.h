@@ -10,7 +10,8 @@
 
 namespace samestate {
 
-/// A call whose inputs may be changed before the right kernel reads them, and its outputs and taps behind it.
+/// A call whose inputs may be changed before the correct kernel reads them, and its outputs and taps after
+/// it.
 class OtherCall {
  public:
   explicit OtherCall(const OperatorArguments& of) : call(of) {}
@@ -29,7 +30,7 @@ class OtherCall {
       x.data = copy.data();
     }
   }
-  /// All of what a call wrote under that name.
+  /// Returns everything that a call wrote under that name.
   [[nodiscard]] std::span<float> written(std::string_view name) const {
     const NamedTensor<float>* x = call.tap(name);
     return x == nullptr ? std::span<float>{}

@@ -15,7 +15,7 @@
 /// what comes out.
 namespace samestate::faulty {
 
-/// What stands in for a kernel: `base` is the CPU kernel, to be called with arguments of its own.
+/// A stand-in for a kernel: `base` is the CPU kernel, to be called with arguments of its own.
 using Fault = std::function<Outcome(const Kernel& base, Arguments, const Contract&)>;
 
 inline Outcome undamaged(const Kernel& base, Arguments a, const Contract& contract) {
@@ -41,7 +41,8 @@ Fault before(Change change) {
   };
 }
 
-/// planted.gated_delta_rule.chunked and planted.gated_delta_rule.recurrent beside the CPU kernels.
+/// Returns planted.gated_delta_rule.chunked and planted.gated_delta_rule.recurrent together with the CPU
+/// kernels.
 inline KernelTable planted_table(const Fault& chunked, const Fault& recurrent = undamaged) {
   KernelTable table(kernels());
   const auto planted = [&](const std::string& form, const Fault& fault) {
@@ -89,5 +90,20 @@ class Copy {
   std::array<std::int64_t, Rank> shape_;
   bool present_;
 };
+
+/// 3 is added to the elements of o for which test(arguments, coordinates) is true.
+template <class Test>
+Fault adds_where(Test test) {
+  return after([test](const Arguments& a) {
+    each(a.o, [&](float& x, const auto& at) {
+      if (test(a, at)) x += 3.0F;
+    });
+  });
+}
+
+/// Returns true if one of the lines has the words.
+inline bool says(const std::vector<std::string>& lines, const std::string& words) {
+  return std::ranges::any_of(lines, [&](const std::string& line) { return line.find(words) != line.npos; });
+}
 
 }  // namespace samestate::faulty

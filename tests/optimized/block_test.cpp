@@ -7,7 +7,7 @@
 namespace samestate::cpu {
 namespace {
 
-/// x[i, j] = 10 i + j + 1/1024, which is no bf16 number; the padding is zero.
+/// Returns x[i, j] = 10 i + j + 1/1024, which is not a bf16 number; the padding is zero.
 Block counted(std::int64_t rows, std::int64_t columns) {
   Block x;
   x.resize(rows, columns);

@@ -17,7 +17,7 @@ namespace samestate::testing {
 
 struct Shape {
   std::int64_t B = 1, T = 1, Hk = 1, Hv = 1, dk = 1, dv = 1;
-  std::vector<std::int64_t> offsets{};  ///< cu_seqlens; empty: dense
+  std::vector<std::int64_t> offsets{};  ///< cu_seqlens; empty for dense batches
 };
 
 inline bool has_delta(std::string_view system) { return system.find("delta") != system.npos; }

@@ -60,7 +60,7 @@ TEST(KernelCall, ViewsAreAskedForByNameRankAndType) {
   EXPECT_EQ((call.view<const float, 2>("state").data), state.data());
   EXPECT_EQ((call.view<float, 2>("state").data), values.data());
   EXPECT_FALSE((call.view<const float, 3>("beta").present()));
-  // A gate a channel is no gate a head, and bits of bf16 are no floats.
+  // A gate per channel is not a gate per head, and bits of bf16 are not floats.
   call.inputs[0] = tensor("g", values.data(), {2, 3, 2, 2});
   EXPECT_EQ(error_of([&] { (void)call.view<const float, 3>("g"); }),
             "tensor g is fp32 [2, 3, 2, 2], and the kernel asks for rank 3 of elements of 4 bytes; ask for "

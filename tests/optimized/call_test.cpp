@@ -17,7 +17,7 @@ using testing::Shape;
 
 const Shape plain{.B = 2, .T = 5, .Hk = 2, .Hv = 4, .dk = 3, .dv = 6};
 
-/// The message of the Error that a changed call gives; empty where none is thrown.
+/// Returns the message of the Error that a changed call gives; empty if none is thrown.
 std::string error_of(const Shape& shape, const std::function<void(Arguments&)>& change) {
   Call call = make_call("gated_delta_rule", shape, 4);
   Arguments arguments = call.arguments();

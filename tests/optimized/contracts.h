@@ -15,7 +15,7 @@ inline Contract bf16() {
   return c;
 }
 
-/// Of the decoding kernels, as the recurrent form sees them.
+/// Returns the contract of the decoding kernels, as the recurrent form sees them.
 inline Contract old_state(Format format, Format state = Format::fp32) {
   Contract c;
   c.name = format == Format::bf16 ? "bf16_fused" : "fp32_fused";

@@ -31,7 +31,7 @@ using testing::old_state;
 
 const std::vector<std::string> kSystems = {"gated_delta_rule", "delta_rule", "retention", "linear_attention"};
 
-/// What only such a kernel does wrong: one step of the block, replaced.
+/// A fault that only such a kernel can have: one step of the block, replaced.
 template <class Block>
 struct Right : Block {
   using Block::Block;
@@ -149,7 +149,7 @@ void run_row(const Parameters<Operand, State>& p, bool delta, std::size_t wanted
 constexpr int kPadding = 4096;
 constexpr float kSentinel = 0x1.5p+40F;
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
-bool trespasses = false;  ///< of the last evaluation: it wrote behind its outputs
+bool trespasses = false;  ///< true if the last evaluation wrote behind its outputs
 
 /// As token_fma_dense.cu launches row `row`, in place.
 template <template <class> class Fault, class Operand, class State>

@@ -36,7 +36,7 @@ struct Sizes {
   [[nodiscard]] int channels() const { return 2 * keys() + heads() * dv; }
 };
 
-/// What a token of `b` sequences is given and what becomes of it in float64, rounded where the layer stores.
+/// The inputs of a token of `b` sequences, and the results in float64, rounded where the layer stores.
 template <class Operand>
 struct Token {
   Sizes s;
@@ -224,7 +224,7 @@ TEST(CudaDeltaNet, PadsAreClearedAndNothingElse) {
   EXPECT_EQ(of.values(), (Values{1, 2, 0, 0, 5, 6}));
 }
 
-/// What a library takes: one matrix a batch, stored as it is, rows at 16 bytes.
+/// A library takes one matrix per batch, stored as it is, with rows at 16 bytes.
 TEST(CudaDeltaNet, PlainProductsAreTold) {
   const Aligned<Bf16> x(64 * 64), w(64 * 64), y(64 * 64);
   const auto plain = [&](auto&& change) {

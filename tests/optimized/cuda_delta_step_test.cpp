@@ -29,7 +29,8 @@ struct StepSizes {
   [[nodiscard]] std::int64_t of_slot() const { return std::int64_t{heads} * dk * dv; }
 };
 
-/// What an engine's memory may hold where no request has a state: numbers that a copy keeps and arithmetic does not.
+/// Values that an engine's memory may have where no request has a state: numbers that a copy keeps and
+/// arithmetic does not.
 constexpr std::uint32_t kNobodys[] = {0x7fc12345, 0x7f812345, 0x80000000, 0x00000001, 0xff800000, 0x7f7fffff};
 
 /// A serving step of several requests on the kernel's own source, against the one on the CPU.
@@ -53,7 +54,7 @@ class Step {
     }
   }
 
-  /// Whether element i of the pools is of its request's state.
+  /// Returns true if element i of the pools belongs to its request's state.
   [[nodiscard]] bool owned(std::int64_t i) const {
     const std::int64_t row = i / s.of_slot();
     return static_cast<float>(row % s.slots) == slot[static_cast<std::size_t>(row / s.slots)];
@@ -97,7 +98,7 @@ class Step {
     (void)cpu::gated_delta_step_expanded(call, contract_of<Operand>());
   }
 
-  /// Of the pools, the states of requests.
+  /// Returns the states of requests from the pools.
   [[nodiscard]] Values states() const {
     Values out;
     for (std::int64_t i = 0; i < std::ssize(next); ++i) {

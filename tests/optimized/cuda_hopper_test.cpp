@@ -330,7 +330,8 @@ TEST(CudaHopper, NamedBarriersWantOneNumberOfThreads) {
   EXPECT_EQ(failure([] { named_barrier(1 + warp_index() / 2, 64); }), "");
 }
 
-/// Who comes to a barrier after another thread has failed ends too: nobody wakes those who come later.
+/// A thread that comes to a barrier after another thread has failed ends too: nothing wakes those who come
+/// later.
 TEST(CudaHopper, LateComersToABarrierEndWithAFailedBlock) {
   const auto late = [](auto&& barrier) {
     return failure([&] {

@@ -42,7 +42,7 @@ float rounded(float x) {
 
 class CudaKernel : public ::testing::TestWithParam<Kernel> {
  protected:
-  /// Runs the kernel; false where there is no device, after checking that the outputs were left alone.
+  /// Runs the kernel; returns false if there is no device, after checking that the outputs were left alone.
   bool ran(Call& call, const Contract& contract) {
     const Outcome outcome = call.run(GetParam(), contract);
     if (outcome.kind == Outcome::Kind::no_device) {
@@ -141,7 +141,8 @@ TEST_P(CudaKernel, Bf16RoundsWhereTheContractSays) {
   EXPECT_LT(distance(declared), distance(undeclared));
 }
 
-/// What is timed is what is run: the same bits, dense and packed, short calls in a graph and long ones not.
+/// The timed calls are the same as the others: the same bits, dense and packed, short calls in a graph and
+/// long ones not.
 TEST_P(CudaKernel, TimesWhatItRuns) {
   const TimingRequest request{.seconds = 1e-3, .least_samples = 3, .most_samples = 8, .warm_up = 1};
   for (const Contract& contract : contracts_of(GetParam())) {

@@ -142,7 +142,7 @@ TEST(CudaLatentAttention, SplitsTheKeysOfFewRows) {
   EXPECT_EQ(check({1, 150, 300, 1, 256, 8}), 3);  // rows that see nothing of the last part
 }
 
-/// Rows of outputs that no kernel was asked for stand behind the others: a tile's worth, each of this value.
+/// Rows of outputs that no kernel was asked for come after the others: a tile's worth, each with this value.
 constexpr float kBehind = 96.0F;
 
 DeviceBuffer<Bf16> room_for(const Call& call) {
@@ -150,7 +150,7 @@ DeviceBuffer<Bf16> room_for(const Call& call) {
   return DeviceBuffer<Bf16>(std::vector<Bf16>(call.results() + behind, stored<Bf16>(kBehind)));
 }
 
-/// The outputs, behind which nothing was written.
+/// Returns the outputs, after checking that nothing was written after them.
 std::vector<Bf16> outputs_in(const DeviceBuffer<Bf16>& room, const Call& call) {
   std::vector<Bf16> found = room.download();
   EXPECT_TRUE(std::all_of(found.begin() + static_cast<std::ptrdiff_t>(call.results()), found.end(),
@@ -160,7 +160,7 @@ std::vector<Bf16> outputs_in(const DeviceBuffer<Bf16>& room, const Call& call) {
   return found;
 }
 
-/// What LatentDecode is asked for: no weight is rounded.
+/// Returns the exact result of LatentDecode, without rounding any weight.
 std::vector<float> in_float64(const Call& call) {
   const Shape& n = call.n;
   std::vector<float> out;
@@ -211,7 +211,7 @@ std::int64_t check_few(const Shape& n, std::int64_t part_keys = 0) {
     if (::testing::Test::HasFailure()) return 0;
     other += loaded(found[i]) != loaded(stored<Bf16>(expected[i])) ? 1 : 0;
   }
-  // Of weights in one number of bf16 a tenth are the next number.
+  // With weights in a single bf16 number, a tenth of the outputs would be the next number.
   EXPECT_LE(other, 1 + found.size() / 200);
   return of.p.parts;
 }

@@ -13,7 +13,7 @@
 #include "optimized/cuda/host/tensors.h"
 #include "tests/optimized/contracts.h"
 
-/// What tests of the CUDA kernels of named tensors share: operands, and how near results have to be.
+/// The operands and comparisons that tests of the CUDA kernels of named tensors share.
 namespace samestate::testing {
 
 using Values = std::vector<float>;
@@ -34,7 +34,8 @@ class Draw {
   std::normal_distribution<float> normal_;
 };
 
-/// A copy at 16 bytes, with nothing behind it: a sanitizer sees what is read too much.
+/// Copies to an address aligned to 16 bytes with nothing after it, so that a sanitizer sees reads beyond the
+/// end.
 template <class Operand>
 class Aligned {
  public:

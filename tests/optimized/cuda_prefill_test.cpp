@@ -53,7 +53,8 @@ struct SharedMemory {
   void* bytes;
 };
 
-/// Of the split form's blocks: one after the other, which helpers begin; or all at once, helpers last.
+/// The schedule of the split form's blocks: one after the other, beginning with helpers; or all at once, with
+/// helpers last.
 enum class Schedule { in_turn, helpers_last };
 
 /// How a kernel is run.
@@ -102,7 +103,7 @@ void run_row(std::size_t row, const Prefill& c, const Maps& maps, Schedule sched
     run_fused<1, delta, norm>(c, maps);
 }
 
-/// By row `row` of chunked_rows().
+/// Evaluates the call with row `row` of chunked_rows().
 void emulate(const cpu::System& system, Call& call, std::size_t row, const Run& run = {}) {
   const Arguments a = call.arguments();
   Packed<Bf16> packed = pack<Bf16>(a, cpu::checked_sizes(a), bf16_fused());
@@ -151,7 +152,7 @@ std::vector<std::size_t> rows_of(const cpu::System& system) {
 
 /// Every row against the twin, bit for bit.
 void expect_twin(const cpu::System& system, Call call, const Run& run = {}) {
-  // Of every row: one call so, the next the other way.
+  // For every row, one call goes this way and the next one the other way.
   emulation::copies_land_late = !emulation::copies_land_late;
   Call twin = call;
   const Outcome outcome = run_twin(system.name, "chunked", twin.arguments(), bf16_fused());
@@ -171,7 +172,8 @@ TEST(CudaPrefill, ExactRegimeIsBitForBit) {
     expect_twin(*system, make_call(system->name, {1, 200, 1, 2, 128, 128, {}}, 64, true, ++seed));
 }
 
-/// Sizes that are no multiple of a tile, of a row of 16 bytes, of a chunk; chunks shorter than a tile.
+/// These sizes are not multiples of a tile, of a row of 16 bytes or of a chunk; some chunks are shorter than
+/// a tile.
 TEST(CudaPrefill, EverySizeAndTail) {
   std::uint32_t seed = 11;
   for (const testing::Shape& shape : {testing::Shape{1, 64, 1, 1, 64, 64, {}},
@@ -191,7 +193,7 @@ TEST(CudaPrefill, PackedBatchedAndTiledHeads) {
   Call packed = make_call("gated_delta_rule", {1, 200, 2, 4, 16, 16, {0, 0, 70, 71, 200}}, 64, true, 21);
   packed.head_map = HeadMap::tiled;
   expect_twin(cpu::GATED_DELTA_RULE, packed);
-  // NaN before the first sequence and behind the last, where tiles end.
+  // There is NaN before the first sequence and after the last, where tiles end.
   expect_twin(cpu::GATED_DELTA_RULE,
               make_call("gated_delta_rule", {1, 210, 1, 2, 16, 16, {3, 3, 70, 71, 190}}, 64, true, 24));
   expect_twin(cpu::RETENTION, make_call("retention", {1, 110, 1, 1, 16, 16, {3, 70, 101}}, 64, true, 25));

@@ -122,7 +122,7 @@ struct EmulatedShare {
   Share share;
   Parameters<float> p;
   std::int64_t state = 0, columns = 1;
-  std::unique_ptr<DeviceBuffer<float>> M;  ///< whose end nobody may read beyond
+  std::unique_ptr<DeviceBuffer<float>> M;  ///< must not be read beyond its end
   std::vector<float> q, k, v, g, beta, unit, N, incoming, outgoing, reached, final_state, o;
 };
 

@@ -140,8 +140,8 @@ TEST(CudaRouting, ALaneMayHaveAllOfTheChosen) {
   }
 }
 
-/// Logits are the tokens themselves, by a router that is the identity; of few values, so that experts and groups are tied. Of
-/// the last token all lie so low that their scores are no numbers of fp32.
+/// Logits are the tokens themselves, because the router is the identity. They have few values, so that
+/// experts and groups are tied. Those of the last token are so low that their scores underflow in fp32.
 template <class Operand>
 void check_groups(int experts, int groups, int kept, int chosen, bool biased) {
   constexpr std::int64_t kTokens = 9;

@@ -65,7 +65,7 @@ struct SharedMemory {
   void* bytes;
 };
 
-/// What a test plants.
+/// The faults that a test plants.
 struct Faults {
   std::function<void(SegmentPlan&)> plan = [](SegmentPlan&) {};
   std::function<void(SegmentCall&, std::vector<float>&)> maps = [](SegmentCall&, std::vector<float>&) {};
@@ -197,7 +197,7 @@ TEST(CudaSegments, IsTheTwinsNeighbour) {
   }
 }
 
-// What only segments get wrong shows in the comparison above.
+// A fault in only the segments shows in the comparison above.
 TEST(CudaSegments, FaultsShow) {
   Call call = make_call("gated_delta_rule", {1, 100, 1, 1, 16, 16, {}}, 16, true, 14);
   call.g.clear();  // resets would make every M zero

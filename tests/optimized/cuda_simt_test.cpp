@@ -162,7 +162,7 @@ TEST(CudaSimt, PackedBatchedAndTiledHeads) {
   expect_twin(cpu::RETENTION, batched);
 }
 
-/// Of x from y, relative.
+/// Returns the relative distance of x from y.
 double distance(const std::vector<float>& x, const std::vector<float>& y) {
   double error = 0.0;
   double size = 0.0;

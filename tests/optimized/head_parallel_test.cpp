@@ -41,13 +41,13 @@ Call chunked(Call call, const std::string& name) {
   return call;
 }
 
-/// By their bits: rows of no sequence are zero in both.
+/// Compares bits: rows that belong to no sequence are zero in both.
 void expect_same(const Call& a, const Call& b, const std::string& what) {
   EXPECT_EQ(a.o, b.o) << what;
   EXPECT_EQ(a.final_state, b.final_state) << what;
 }
 
-/// Of six value heads: one rank, inside groups, empty ranks, one head each, more ranks than heads.
+/// Divisions of six value heads: one rank, inside groups, empty ranks, one head each, more ranks than heads.
 const std::vector<Cuts> kCuts = {{},
                                  {0, 6},
                                  {0, 2, 4, 6, 6},

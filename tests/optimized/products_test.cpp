@@ -99,8 +99,8 @@ float dot(const Sums& sums, const std::vector<float>& x, const std::vector<float
 }
 
 TEST(EmulatedSums, SixteenTermsAreExactAndTheOrderOfFp32IsReversed) {
-  // 2^24 + 1 is no fp32 number: fused sums from the left lose each 1, a block of 16 keeps them, and from the
-  // right the ones add up first.
+  // 2^24 + 1 is not an fp32 number: fused sums from the left lose each 1, a block of 16 keeps them, and from
+  // the right the ones add up first.
   std::vector<float> x(17, 1.0F);
   x[0] = 0x1p24F;
   const std::vector<float> ones(17, 1.0F);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: ptxas_messages_test.sh ROOT CMAKE
-# A compiler that says what the assembler would say of a kernel with a fault: cmake/keep_messages.sh keeps it and shows what matters,
-# and cmake/ptxas_messages.cmake fails on it.
+# A compiler that says what the assembler would say about a kernel with a fault: cmake/keep_messages.sh keeps
+# it and shows what matters, and cmake/ptxas_messages.cmake fails on it.
 set -euo pipefail
 root=$1 cmake=$2
 work="$(mktemp -d)"

@@ -19,7 +19,7 @@ std::string text(const std::vector<calls::Part>& parts) {
   return out;
 }
 
-/// What each sequence has of the cuts.
+/// Returns the part of the cuts that each sequence has.
 std::vector<std::string> parts_with(Call call, const std::vector<std::int64_t>& cuts) {
   const Arguments a = call.arguments();
   const calls::Sizes sizes = calls::checked_sizes(a);

@@ -42,7 +42,7 @@ class Step {
   OperatorArguments call_;
 };
 
-/// What `work` throws; empty where it throws nothing.
+/// Returns what `work` throws; empty if it throws nothing.
 template <class Work>
 std::string error_of(Work&& work) {
   try {

@@ -8,18 +8,10 @@
 #include "oracles/contracts.h"
 #include "reference/error.h"
 #include "tests/harness/random_contract.h"
+#include "tests/oracles/contract_error.h"
 
 namespace samestate {
 namespace {
-
-std::string error_of(std::string_view text) {
-  try {
-    (void)contract_named(text);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 std::string all_points(const Contract& c) {
   std::string out;
@@ -59,7 +51,7 @@ TEST(ContractPoints, CanonicalTextsAreSortedAndName) {
   EXPECT_EQ(contract_named("bf16+inverse:block16/tf32").name, "bf16_block16_tf32");
   EXPECT_EQ(contract_named("bf16_state_out_fp32+output:bf16").name, "bf16_state");
   EXPECT_EQ(contract_named("bf16+U:bf16").name, "bf16");
-  // What a residual implies is not said.
+  // A value that a residual implies is not printed.
   EXPECT_EQ(contract_named("bf16+residual:bf16").name, "bf16+residual:bf16");
   EXPECT_EQ(contract_named("bf16+residual:bf16").U, Format::none);
   EXPECT_EQ(&contract_named("bf16+beta_k:bf16"), &contract_named("bf16+beta_k:bf16"));
@@ -82,7 +74,7 @@ TEST(ContractPoints, EveryContractSurvivesItsText) {
 
 TEST(ContractPoints, ErrorsNameTheValueTheAllowedOnesAndTheNearest) {
   const auto says = [](std::string_view text, std::initializer_list<const char*> words) {
-    const std::string error = error_of(text);
+    const std::string error = contract_error(text);
     EXPECT_NE(error.find("contract=" + std::string(text)), std::string::npos) << error;
     for (const char* word : words) EXPECT_NE(error.find(word), std::string::npos) << error;
   };

@@ -73,7 +73,7 @@ TEST(Contracts, NamesSayTheirFormats) {
     const bool bf16 = c.name.rfind("bf16", 0) == 0;
     const bool fp16 = c.name.rfind("fp16", 0) == 0;
     EXPECT_EQ(c.input, bf16 ? Format::bf16 : fp16 ? Format::fp16 : Format::fp32) << c.name;
-    // Products of three tf32 parts round no operand, so that there is no twin.
+    // Products of three tf32 parts round no operand, so there is no twin.
     EXPECT_EQ(low_precision(c), c.name.rfind("fp32", 0) != 0 && c.name != "tf32x3") << c.name;
     EXPECT_EQ(low_precision_state(c), c.name.find("_state") != std::string::npos) << c.name;
   }
@@ -139,7 +139,7 @@ TEST(SumsOnly, KeepsTheSumsAndNoRounding) {
     EXPECT_EQ(s.exponential, c.exponential) << c.name;
     EXPECT_EQ(s.scan, c.scan) << c.name;
     EXPECT_EQ(s.inverse, Inverse::substitution) << c.name;
-    // What is no rounding stays: the order in which the sums are formed.
+    // Points that are not roundings stay: the order in which the sums are formed.
     EXPECT_EQ(s.residual == Format::none, c.residual == Format::none) << c.name;
     EXPECT_EQ(s.norm, c.norm) << c.name;
     EXPECT_EQ(s.scale_in_P, c.scale_in_P) << c.name;

@@ -32,7 +32,7 @@ TEST(Directions, SmallOnesCountForLittle) {
 
 TEST(Directions, OfZerosThereAreNone) { EXPECT_EQ(count_of(Matrix<double>::Zero(3, 4)), 0.0); }
 
-// Of several matrices each has its own.
+// Each of several matrices has directions of its own.
 TEST(Directions, MatricesAddUp) {
   Directions directions;
   for (int i = 0; i < 3; ++i) directions.add(Matrix<double>::Ones(4, 5));

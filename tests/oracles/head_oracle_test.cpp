@@ -29,7 +29,8 @@ HeadOracle oracle(const Sequence<double>& x) {
                    false);
 }
 
-// An error that is 1.2 of what four independent roundings a pair make at the head's limit is right, where they are one.
+// An error of 1.2 times what four independent roundings per pair make, at the head's limit, is right if the
+// four are a single rounding.
 TEST(HeadOracle, HoldsWhatRepeatsInRowHeadAndStateButNotForTheTwin) {
   const Sequence<double> pairs = in_turn(64, 16);
   const HeadOracle repeated = oracle(pairs);

@@ -232,7 +232,7 @@ TEST(JudgeHead, OutputThatIsNotFiniteFailsTheRangeGate) {
   }
 }
 
-// Of an inverse by doubling of repeated keys: errors that are known, and whose products are not.
+// In an inverse by doubling of repeated keys, errors are known, but their products are not.
 TEST(JudgeHead, BehindErrorsWhoseProductsOverflowNothingIsSaid) {
   HeadOracle oracle = hand_made();
   oracle.vacuous = true;
@@ -273,7 +273,7 @@ TEST(JudgeHead, OverflowIsExpectedBeyondFp16Alone) {
 TEST(JudgeHead, ToleranceAboveThreeTenthsOfTheOutputIsVacuous) {
   const double tolerance = read_oracle(reads(1, 1.0, -1.0), contract_named("fp32")).row(0);
   ASSERT_GT(tolerance, 0.0);
-  // What is left of 1 - 1 has the error of the 1; the remainder decides how much that is.
+  // The remainder of 1 - 1 has the error of the 1, and its size decides how much that is.
   for (const auto& [share, verdict] : {std::pair{0.299, Verdict::pass}, {0.301, Verdict::vacuous}}) {
     const HeadOracle oracle = read_oracle(reads(1, 1.0, -1.0 + tolerance / share), contract_named("fp32"));
     EXPECT_NEAR(oracle.row(0), tolerance, 1e-5 * tolerance);
@@ -394,7 +394,7 @@ TEST(JudgePair, SumOfTheTwoTolerances) {
   EXPECT_EQ(judge_pair(one, a, wrong, b).verdict, Verdict::fail);
 }
 
-// Of what is finite in neither run a law says nothing, unless they differ elsewhere.
+// Elements that are finite in neither run say nothing about a law, unless the runs differ elsewhere.
 TEST(JudgePair, WhatIsFiniteInNeitherIsNotExplainedAsADifference) {
   Matrix<double> one = Matrix<double>::Constant(4, 3, 1.0);
   const Vector<double> a = Vector<double>::Constant(4, 0.25);

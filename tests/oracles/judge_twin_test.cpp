@@ -371,8 +371,8 @@ TEST(JudgeTwin, OneTurnedRoundingInAllLaterRowsIsNoMedian) {
   EXPECT_EQ(judged(8, true).verdict, Verdict::fail);
 }
 
-// All rows of a final state are behind a turned rounding, or behind a few: they differ in few of the directions that the errors
-// of the twin share out among. A rounding of every token is in as many of them.
+// All rows of a final state come after one changed rounding, or after a few: they differ in few of the
+// directions among which the errors of the twin are divided. A rounding of every token is in as many of them.
 TEST(JudgeTwin, TurnedRoundingsInAllRowsOfAStateAreNoMedian) {
   std::mt19937_64 engine(5);
   std::normal_distribution<double> normal;

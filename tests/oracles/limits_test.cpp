@@ -33,21 +33,21 @@ Table table_of(const std::string& text, const std::regex& row) {
 }
 
 const std::regex kConstant(R"(inline constexpr \w+ (k\w+) = ([-+.exp0-9]+);)");
-const std::regex kRow(R"(\| `(k\w+)` \| ([-+.exp0-9]+) \|)");
+const std::regex kLimitRow(R"(\| `(k\w+)` \| ([-+.exp0-9]+) \|)");
 
 TEST(Limits, TheTableOfTheDocumentIsTheTableOfTheCode) {
   const Table code = table_of(text_of("oracles/limits.h") + text_of("harness/run/judging_cost.h"), kConstant);
   const Table document =
-      table_of(text_of("docs/understand/validation.md") + text_of("docs/lookup/policy.md"), kRow);
+      table_of(text_of("docs/understand/validation.md") + text_of("docs/lookup/policy.md"), kLimitRow);
   EXPECT_EQ(code.at("kVacuousRows"), kVacuousRows) << "read as the compiler reads it";
   EXPECT_EQ(code, document);
 }
 
 TEST(Limits, ADifferenceShows) {
   const Table code = table_of("inline constexpr double kA = 0.3;\n", kConstant);
-  EXPECT_EQ(code, table_of("| rows | `kA` | 0.3 | x |", kRow));
-  EXPECT_NE(code, table_of("| rows | `kA` | 0.5 | x |", kRow));
-  EXPECT_NE(code, table_of("| rows | `kB` | 0.3 | x |", kRow));
+  EXPECT_EQ(code, table_of("| rows | `kA` | 0.3 | x |", kLimitRow));
+  EXPECT_NE(code, table_of("| rows | `kA` | 0.5 | x |", kLimitRow));
+  EXPECT_NE(code, table_of("| rows | `kB` | 0.3 | x |", kLimitRow));
 }
 
 /// Errors within tolerances of relative size L have a relative size of at most L: what loses a factor of 2

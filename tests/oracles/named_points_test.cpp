@@ -15,21 +15,13 @@
 #include "oracles/systems/system_points.h"
 #include "reference/error.h"
 #include "tests/facts.h"
+#include "tests/oracles/contract_error.h"
 #include "tests/oracles/systems/drawn_call.h"
 
 namespace samestate {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string error_of(std::string_view text) {
-  try {
-    (void)contract_named(text);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(NamedPoints, AreUniqueAndSayWhatTheyAre) {
   std::set<std::string> names;
@@ -109,19 +101,21 @@ TEST(NamedPoints, AContractSwitchesOneByItsName) {
 }
 
 TEST(NamedPoints, ErrorsNameTheValueWhatIsAllowedAndTheNearest) {
-  EXPECT_EQ(lacking(error_of("bf16+softmax_attention.weigts:fp32"), "nearest: softmax_attention.weights"),
-            "");
-  EXPECT_NE(error_of("bf16+weighed_values:fp32").find("softmax_attention.weighed_values"), std::string::npos);
-  EXPECT_NE(error_of("bf16+softmax_attention.weights:fp16").find("takes fp32"), std::string::npos);
-  EXPECT_EQ(lacking(error_of("fp32+softmax_attention.weights:fp32"), "contract bf16"), "");
-  EXPECT_EQ(lacking(error_of("bf16+softmax_attention.scores:fp32"), "contract tf32"), "");
-  EXPECT_NE(
-      error_of("bf16+softmax_attention.weights:fp32+softmax_attention.weights:bf16").find("changed twice"),
-      std::string::npos);
+  EXPECT_EQ(
+      lacking(contract_error("bf16+softmax_attention.weigts:fp32"), "nearest: softmax_attention.weights"),
+      "");
+  EXPECT_NE(contract_error("bf16+weighed_values:fp32").find("softmax_attention.weighed_values"),
+            std::string::npos);
+  EXPECT_NE(contract_error("bf16+softmax_attention.weights:fp16").find("takes fp32"), std::string::npos);
+  EXPECT_EQ(lacking(contract_error("fp32+softmax_attention.weights:fp32"), "contract bf16"), "");
+  EXPECT_EQ(lacking(contract_error("bf16+softmax_attention.scores:fp32"), "contract tf32"), "");
+  EXPECT_NE(contract_error("bf16+softmax_attention.weights:fp32+softmax_attention.weights:bf16")
+                .find("changed twice"),
+            std::string::npos);
 }
 
-// Each point of a layer by turns: a kernel that stores there although the contract says fp32 is no kernel of the contract,
-// and passes without that promise. One that keeps fp32 there passes under both.
+// Takes each point of a layer in turn: a kernel that stores there although the contract says fp32 does not
+// keep the contract, and passes without that promise. A kernel that keeps fp32 there passes under both.
 TEST(NamedPoints, AKernelThatStoresWhereTheContractDoesNotFails) {
   struct Row {
     const char *system, *form, *under;

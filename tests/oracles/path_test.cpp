@@ -198,7 +198,7 @@ TEST(RanksOfAPath, PartByPart) {
   EXPECT_EQ(tokens(part_by_part({{0, 8, false, {0, 0, 0}}})), (std::vector<Index>{0}));
 }
 
-// What composition rounds is added, and stays small beside what the parts do.
+// The roundings of composition are added, and stay small in comparison with those of the parts.
 TEST(BoundOf, RanksCostWhatCompositionRounds) {
   const Sequence<double> x = random_head(5, 24, 5, 4);
   for (const char* name : {"fp32", "bf16", "bf16_state"}) {

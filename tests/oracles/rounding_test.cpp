@@ -36,7 +36,7 @@ struct Layout {
 };
 class Exhaustive : public testing::TestWithParam<Layout> {};
 
-// Every value stays; every midpoint goes to the even neighbour; the doubles beside it go to the nearer one.
+// Every value stays; every midpoint goes to the even neighbour; the doubles next to it go to the nearer one.
 TEST_P(Exhaustive, RoundsToNearestEven) {
   const auto [format, exponent, fraction] = GetParam();
   const std::vector<double> values = values_of(exponent, fraction);

@@ -78,7 +78,7 @@ inline std::string fuzzed(const Seeds& seeds, std::uint64_t seed, std::uint64_t 
   // One edit in most: of many hardly anything is left that is read.
   for (std::size_t edits = below(3) == 0 ? 1 + below(5) : 1; edits > 0; --edits) {
     if (text.empty()) text = " ";
-    // What stands first decides about the rest.
+    // The beginning of a text decides about the rest.
     const std::size_t at = below(8) == 0 ? 0 : below(text.size());
     // A number or a word, from its first character to its last.
     const auto word_at = [&] {

@@ -38,7 +38,7 @@
 #include "reference/error.h"
 #include "tests/parsers/inputs.h"
 
-// An allocation of what an input says, before it is checked, is an error.
+// Allocating the size that an input claims before it is checked is an error.
 extern "C" const char* __asan_default_options() {  // NOLINT
   return "max_allocation_size_mb=1024:allocator_may_return_null=0:handle_segv=0:detect_stack_use_after_"
          "return=1";
@@ -49,7 +49,7 @@ namespace {
 
 using testing::Seeds;
 
-/// What a parser makes of it is wrong though it was read.
+/// Thrown if a parser accepts an input but gets a wrong result.
 struct Wrong : std::exception {
   explicit Wrong(std::string text) : what_(std::move(text)) {}
   [[nodiscard]] const char* what() const noexcept override { return what_.c_str(); }
@@ -298,7 +298,7 @@ struct Progress {
   std::uint64_t number, read, refused;
 };
 
-/// What is wrong with how the parser takes the text; empty: nothing.
+/// Says what is wrong with how the parser handles the text; empty if nothing is.
 std::string wrong_with(const Parser& parser, const std::string& text, Progress& progress) {
   try {
     parser.read(text);

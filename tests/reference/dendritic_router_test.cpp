@@ -39,7 +39,7 @@ TEST(DendriticRouter, LiteralRuleIsTheReadingR2) {
               {7.0 / 9, 1.0 / 9, 1.0 / 9, 0, 0, 0, 0, 0});
 }
 
-// p = (1, 4, 2) / 7: branches Es + 1 and Es + 2, with 2/3 and 1/3 of what the routed ones get.
+// With p = (1, 4, 2) / 7, branches Es + 1 and Es + 2 get 2/3 and 1/3 of the weight of the routed ones.
 TEST(DendriticRouter, RenormalisesTheChosenAndShiftsTheirIndex) {
   const std::vector<double> logits{0, std::log(4.0), std::log(2.0)};
   const DendriticRouting<double> one = routed(logits, {4, 1, 2});
@@ -54,7 +54,7 @@ TEST(DendriticRouter, RenormalisesTheChosenAndShiftsTheirIndex) {
   expect_near(weights_of(routed(logits, {4, 1, 3})), {0.5, 0.5 / 7, 2.0 / 7, 1.0 / 7});
 }
 
-// without routed branches there are no logits, and the shared ones have everything.
+// Without routed branches there are no logits, and the shared ones have everything.
 TEST(DendriticRouter, WithoutRoutedBranchesAsksNoRouter) {
   const DendriticRouting<double> r = routed({5, -5}, {4, 2, 0});
   EXPECT_EQ(r.logits.cols(), 0);

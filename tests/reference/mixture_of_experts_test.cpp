@@ -124,7 +124,7 @@ TEST(Router, RefusesASelectionThatIsNone) {
   EXPECT_THROW((void)route_to(logits, selection({{1, 1}})), Error);
   EXPECT_THROW((void)route_to(logits, selection({{0}, {1}})), Error);
   EXPECT_THROW((void)route_to(logits, Matrix<Index>(1, 0)), Error);
-  // Both selected probabilities are 0: 0 / 0 is no weight.
+  // Both selected probabilities are 0, and 0 / 0 is not a weight.
   EXPECT_THROW((void)route_to(row({-800, -790, 0}), selection({{0, 1}})), Error);
   EXPECT_THROW((void)route(row({1, std::numeric_limits<double>::quiet_NaN()}), 1), Error);
 }

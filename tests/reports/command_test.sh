@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# `samestate sweep`, `report` and `compare` on bad input: the exit code, one line that says what to do, no half a
-# report; a sweep that was killed goes on.
+# `samestate sweep`, `report` and `compare` on bad input give the exit code, one line with the remedy, and no
+# half-written report; a sweep that was killed can be continued.
 # usage: command_test.sh SAMESTATE EXAMPLES
 set -uo pipefail
 
 examples="$(realpath "$2")"
 source "$(dirname "$0")/../cli/prelude.sh"
 
-# gives CODE FACTS ARGUMENT...: the exit code, and FACTS on a line of stdout or of stderr.
+# gives CODE FACTS ARGUMENT...: checks the exit code, and FACTS on a line of stdout or of stderr.
 gives() {
   local expected="$1" facts="$2"
   shift 2
@@ -53,7 +53,7 @@ printf '{\n "mutants": [\n  {"killed": true,}\n]}\n' >comma.json
 bad '--mutants line 3 column 19' report one.jsonl --out made --mutants comma.json "${quiet[@]}"
 bad 'given twice' report one.jsonl ./one.jsonl --out made "${quiet[@]}"
 bad 'no such folder' report one.jsonl --out made --no-plots --evidence nowhere
-# Evidence of CUDA kernels is no part of a report about those of the CPU, unless it is asked for.
+# Evidence of CUDA kernels is not part of a report about those of the CPU, unless it is requested.
 run 0 report one.jsonl --out evident --no-plots
 ! grep -q '<section id="evidence"' evident/index.html || complain 'a report of the CPU shows what a GPU did'
 run 0 report one.jsonl --out evident --no-plots --evidence "$examples/../../reports/evidence"
@@ -80,10 +80,10 @@ gives 1 'verdict worse' compare one.jsonl worse.jsonl --markdown made.md
 grep -q '1 regressions' made.md || complain 'the Markdown does not count the regression'
 gives 1 '"regressions": 1' compare one.jsonl worse.jsonl --json
 gives 0 'verdict better' compare worse.jsonl one.jsonl
-# A record cut in the middle: what can be compared is.
+# If a record is cut in the middle, what can be compared is compared.
 gives 3 'cases in common' compare "$examples/sweep.jsonl" cut.jsonl
 grep -q 'It is cut' out || complain 'compare does not say that a record is cut'
-# A ratio that no judge passes is a damaged record.
+# A passing ratio that no judge would pass means that the record is damaged.
 for ratio in '"nan"' '"inf"' 1e308 -5; do
   sed "s/\"ratio\":[0-9.e-]*/\"ratio\":$ratio/" one.jsonl >ratio.jsonl
   bad 'ratio.jsonl:2 pass ratio' compare one.jsonl ratio.jsonl
@@ -95,12 +95,12 @@ bad '--factor' compare one.jsonl one.jsonl --factor 0.5
 bad 'not in range' compare one.jsonl worse.jsonl --factor nan
 bad 'none.jsonl' compare none.jsonl one.jsonl
 
-# A sweep: bad words, files that are not its own, folders that cannot be.
+# A sweep with bad words, files that are not its own, and folders that cannot exist.
 sweep=(sweep --quick --threads 1)
 bad 'known: chunk' "${sweep[@]}" --series wrong --out made
 bad 'no such system' "${sweep[@]}" --system wrong --out made
 bad 'no chunked form' "${sweep[@]}" --system rms_norm --out made
-bad 'no chunked kernel' "${sweep[@]}" --kernel cpu.retention.recurrent --out made
+bad 'not a chunked kernel' "${sweep[@]}" --kernel cpu.retention.recurrent --out made
 bad '--threads' "${sweep[@]}" --threads 0 --out made
 bad 'schema 2' "${sweep[@]}" --series width --out schema.jsonl
 bad 'damaged.jsonl:3' "${sweep[@]}" --series width --out damaged.jsonl
@@ -109,7 +109,8 @@ bad 'locked' "${sweep[@]}" --series width --out locked
 bad 'file' "${sweep[@]}" --series width --out file/inside.jsonl
 absent made
 [[ "$(wc -l <damaged.jsonl)" -eq 4 ]] || complain 'a sweep wrote to a file that it could not read'
-# Without its device a kernel is not measured: neither a pass, nor a point that a later run would leave out.
+# Without its device a kernel is not measured: this is neither a pass, nor a point that a later run would
+# leave out.
 if [[ -n "$("$samestate" list kernels | grep '^cuda' | grep -v 'not in this build')" ]] && ! command -v nvidia-smi >/dev/null; then
   device=("${sweep[@]}" --kernel cuda.gated_delta_rule.chunked --series width --out device.jsonl)
   gives 77 'could not run here' "${device[@]}"
@@ -117,7 +118,8 @@ if [[ -n "$("$samestate" list kernels | grep '^cuda' | grep -v 'not in this buil
 fi
 gives 77 '0 points' "${sweep[@]}" --series length --system retention --out nothing_there.jsonl
 
-# A board: of two folders what changed, of a planted failure too; what is no record, damaged or empty is bad input.
+# A board says what changed between two folders, and shows a planted failure; a file that is not a record, is
+# damaged or is empty is bad input.
 gate=(gate --kernel cpu.retention.recurrent --max-cases 20)
 mkdir older newer none hurt
 run 0 "${gate[@]}" --jsonl older/a.jsonl
@@ -126,7 +128,7 @@ grep -q "$(date -u +%Y-%m-%d)" out || complain 'has no date'
 gives 0 '"format": "samestate-board-1"' board older --json
 cp out board.json
 gives 0 'Nothing.' board older --since board.json
-# One case that passed fails, and one was run with another version.
+# One case that passed before fails, and one was run with another version.
 awk '!done && /"verdict":"pass"/ { sub(/"verdict":"pass"/, "\"verdict\":\"fail\""); done = 1 } { print }' older/a.jsonl |
   sed 's/"version":"[0-9.]*"/"version":"9.9.9"/' >newer/a.jsonl
 gives 1 'passed fails' board newer --since older
@@ -151,11 +153,11 @@ bad 'damaged, case' board hurt
 bad 'no board' board older --since file
 bad 'name one file' board older --html one --markdown one
 
-# Killed while it measures, its last line cut: the same command measures what is missing, and that alone.
+# Killed while it measures, with its last line cut: the same command measures what is missing, and only that.
 "$samestate" "${sweep[@]}" --system gated_delta_net --out killed.jsonl >killed.out 2>&1 &
 victim=$!
 await 2 '"event":"point"' killed.jsonl || complain 'no two points'
-# A second one beside it is refused, and its lines do not run into the first one's.
+# A second process that writes the same file is refused, and its lines do not mix with the first one's.
 gives 2 'process writing' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
 kill -9 "$victim"
 wait "$victim" 2>/dev/null

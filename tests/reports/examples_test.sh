@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The record of the example sweep is what this version measures: the same cases, no verdict worse, no ratio grown. The
-# pages of the example records are made, whole and twice alike, and stay in PAGES to be looked at.
+# The record of the example sweep is what this version measures: the same cases, no verdict worse, no ratio
+# grown. The pages of the example records are complete, identical when made twice, and stay in PAGES to be
+# looked at.
 # usage: examples_test.sh SAMESTATE DOCS PAGES [--write]; --write puts a changed record and plot in their place.
 set -uo pipefail
 
@@ -11,7 +12,7 @@ write="${4:-}"
 again='tests/reports/examples_test.sh SAMESTATE docs PAGES --write'
 source "$(dirname "$0")/../cli/prelude.sh"
 
-# `sweep --quick`, as it promises, in a minute.
+# `sweep --quick` takes a minute, as it promises.
 run 0 sweep --quick --out sweep.jsonl
 points() { grep -c '"event":"point"' "$1"; }
 drifted=0
@@ -20,7 +21,7 @@ attempt compare "$docs/examples/sweep.jsonl" sweep.jsonl
 [[ "$(points "$docs/examples/sweep.jsonl")" -eq "$(points sweep.jsonl)" ]] || drifted=1
 grep -q "^$(points sweep.jsonl) cases in common" out || drifted=1
 if [[ $drifted -ne 0 && "$write" == --write ]]; then
-  # Without the errors by token, place in the chunk and head, two thirds of it.
+  # Leaves out the errors by token, place in the chunk and head, which are two thirds of it.
   sed -E 's/"(by_token|by_chunk_position|by_head)":\[(\[[^]]*\],?)*\]/"\1":[]/g' sweep.jsonl >"$docs/examples/sweep.jsonl"
 elif [[ $drifted -ne 0 ]]; then
   cat out
@@ -29,7 +30,8 @@ fi
 
 plots=()
 command -v gnuplot >/dev/null || plots=(--no-plots)
-# page NAME TITLE SECTION...: the page of a record, its sections and nothing from elsewhere.
+# page NAME TITLE SECTION...: makes the page of a record and checks its sections, and that nothing comes from
+# elsewhere.
 page() {
   local name="$1" title="$2" made section
   shift 2
@@ -50,7 +52,7 @@ record=sweep.jsonl page measured 'Example: a sweep as it was measured' answers s
 [[ "$(wc -l <"$pages/measured/profiles.csv")" -gt 1000 ]] || complain 'the errors by token are not in profiles.csv'
 page gate "Example: $(grep -c '"event":"end"' "$docs/examples/gate.jsonl") cases of samestate gate" answers gate words
 
-# Another version lays plots out otherwise.
+# Another version of gnuplot lays plots out differently.
 if [[ "$(gnuplot --version 2>/dev/null)" != 'gnuplot 5.4 patchlevel 4' ]]; then
   echo 'docs/do/error_vs_chunk.svg was not compared: it was drawn by gnuplot 5.4 patchlevel 4'
 elif [[ "$write" == --write ]]; then
@@ -59,12 +61,13 @@ elif ! cmp "$pages/sweep/plots/plot-1-error.svg" "$docs/do/error_vs_chunk.svg"; 
   complain "$docs/do/error_vs_chunk.svg is out of date: $again"
 fi
 
-# The check of the record bites: a ratio that grew.
+# The check of the record can fail: on a ratio that grew.
 head -n 5 "$docs/examples/sweep.jsonl" >fewer.jsonl
 sed '0,/"ratio":[0-9.e-]*/s//"ratio":0.001/' fewer.jsonl >grown.jsonl
 run 1 compare grown.jsonl fewer.jsonl
 
-# A record against itself: nothing changed. Against one with a worse verdict: a regression.
+# A record compared with itself has no changes; compared with one that has a worse verdict, it shows a
+# regression.
 run 0 compare "$docs/examples/gate.jsonl" "$docs/examples/gate.jsonl"
 sed '0,/"verdict":"pass"/s//"verdict":"fail"/' "$docs/examples/gate.jsonl" >worse.jsonl
 run 1 compare "$docs/examples/gate.jsonl" worse.jsonl

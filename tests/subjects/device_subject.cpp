@@ -49,7 +49,7 @@ SAMESTATE_SUBJECT_EXPORT int samestate_subject_run(const samestate_call* call) {
   samestate_call mine = *call;
   const samestate_tensor *k = samestate_input(call, "k"), *o = samestate_output(call, "o");
   if (fault == "no_stream") {
-    // Launched on the default stream, which waits for nobody's copies.
+    // The kernel is launched on the default stream, which waits for no copies.
     mine.stream = nullptr;
     return example_run(&mine);
   }

@@ -51,7 +51,7 @@ struct Tensor {
   std::vector<std::int64_t> shape, strides;
   bool state = false;
 
-  /// What one dimension adds to the offset, in 32 bits where the fault is that one's.
+  /// Returns what one dimension adds to the offset, computed in 32 bits if the fault is in that dimension.
   [[nodiscard]] std::int64_t term(std::size_t d, std::int64_t index) const {
     const std::int64_t right = index * strides[d];
     const bool wraps = (fault == "batch32" && d == 0 && !state) || (fault == "token32" && d == 1 && !state) ||
@@ -306,7 +306,7 @@ int main(int argc, char** argv) {
       say({{"type", "busy"}, {"id", id}, {"what", "compiling"}});
       ::usleep(20'000);
     }
-    // What it started is not its judge's to find when all is done.
+    // The judge must not find the processes that it started when all is done.
     if (fault == "child" && calls == 1 && ::fork() == 0) {
       ::execlp("sleep", "sleep", "987654", nullptr);
       ::_exit(1);

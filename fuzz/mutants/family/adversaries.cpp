@@ -161,8 +161,8 @@ Outcome returns_before_it_is_done(const Arguments& arguments, const Contract& co
   return {};
 }
 
-/// Address space alone reaches the limit, and where there is no limit it does not use up the machine's
-/// memory.
+/// Reserving address space is enough to reach the limit, and if there is no limit, it does not use up the
+/// machine's memory.
 Outcome allocates_without_bound(const Arguments&, const Contract&) {
   constexpr std::size_t size = std::size_t{1} << 30;
   while (::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {

@@ -1,8 +1,8 @@
 #include "fuzz/mutants/family/fused.h"
 #include "fuzz/mutants/family/rows.h"
 
-/// What goes wrong in kernels that take the state first, with beta in the residual (F01-F08): the points that
-/// the contracts bf16_fused and fp32_fused add.
+/// Mistakes of kernels that take the state first, with beta in the residual (F01-F08): the points that the
+/// contracts bf16_fused and fp32_fused add.
 namespace samestate::mutants {
 namespace {
 

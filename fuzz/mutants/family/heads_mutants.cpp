@@ -7,9 +7,9 @@
 #include "fuzz/mutants/family/rows.h"
 #include "optimized/head_ranks.h"
 
-/// What code that divides the heads among ranks gets wrong: which key head serves a value head once numbers
-/// count from the rank's first head, whose gates and states a rank reads, where its outputs go, and what is
-/// rounded on the way.
+/// Mistakes of code that divides the heads among ranks: which key head serves a value head once numbers count
+/// from the rank's first head, whose gates and states a rank reads, where its outputs go, and what is rounded
+/// on the way.
 namespace samestate::mutants {
 namespace {
 

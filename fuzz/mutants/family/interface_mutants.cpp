@@ -38,7 +38,7 @@ template <class Base>
 using InitialStridesOfFinal = StridesOfAnother<Base, &cpu::Head::initial_state, &Arguments::initial_state,
                                                &cpu::Head::final_state, &Arguments::final_state>;
 
-/// Assumes that the heads of a token lie within its stride, which is false where heads come first.
+/// Assumes that the heads of a token lie within its stride, which is false if heads come first.
 template <class Base>
 struct HeadsWithinATokensRow : Base {
   using Base::Base;

@@ -3,8 +3,8 @@
 #include "fuzz/mutants/family/over_ranks.h"
 #include "fuzz/mutants/family/rows.h"
 
-/// What code that divides the tokens among ranks gets wrong: whose state a rank takes, what a part's map
-/// holds, how maps are composed, where cuts and ends of sequences lie, and what is rounded on the way.
+/// Mistakes of code that divides the tokens among ranks: whose state a rank takes, what a part's map
+/// contains, how maps are composed, where cuts and ends of sequences are, and what is rounded on the way.
 namespace samestate::mutants {
 namespace {
 

@@ -173,7 +173,6 @@ Mutant operator_mutant(const OperatorKernel& right, const char* bug, const char*
   m.form = right.form;
   m.summary = summary;
   m.name = m.fault + "." + m.system + "." + m.form;
-  m.smoke = true;
   m.operators = {right};
   m.operators.front().name = "mutant." + m.name;
   m.operators.front().run = std::move(run);

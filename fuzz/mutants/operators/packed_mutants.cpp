@@ -94,13 +94,7 @@ std::vector<Mutant> packed_mutants() {
                         "a packed sequence goes on from its neighbour's state", state_of_the_neighbour});
     const std::size_t before = out.size();
     add_faults(out, kernel, faults);
-    // Layers take minutes and consist of these.
-    const bool smoke = kernel == "cpu.short_convolution.scatter" || kernel == "cpu.selective_scan.chunked" ||
-                       kernel == "cpu.softmax_attention.online";
-    for (std::size_t i = before; i < out.size(); ++i) {
-      out[i].operators.front().packed = true;
-      out[i].smoke = smoke;
-    }
+    for (std::size_t i = before; i < out.size(); ++i) out[i].operators.front().packed = true;
   }
   return out;
 }

@@ -41,7 +41,7 @@ class GatedDeltaStepHead {
   const OperatorArguments& call_;
   const Contract& contract_;
   std::int64_t Hk_, Hv_, P_, dk_, dv_;
-  std::vector<float> q_, k_;  ///< of the current token
+  std::vector<float> q_, k_;  ///< q and k of the current token
   float g_ = 0.0F, decay_ = 1.0F, strength_ = 0.0F;
 
  private:

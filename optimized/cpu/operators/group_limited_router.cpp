@@ -90,7 +90,7 @@ class GroupRouting {
   std::int64_t width_;
   const float* bias_;
   std::vector<float> scores_;
-  Leaders groups_;  ///< by their first expert
+  Leaders groups_;  ///< the groups, by their first expert
   Leaders experts_;
   std::vector<std::int64_t> kept_;
 };

@@ -6,8 +6,8 @@
 /// probabilities are kept in that format between two products, as in kernels that write them to memory.
 namespace samestate::cpu {
 
-/// What tokens add to the cache, in one pass over tiles of tokens: projection, norm of the latent, rotation
-/// of the key.
+/// Computes the entries that tokens add to the cache, in one pass over tiles of tokens: projection, norm of
+/// the latent, rotation of the key.
 [[nodiscard]] Outcome latent_cache_fused(const OperatorArguments& call, const Contract& contract);
 
 /// Attention with W_UK moved to the query and W_UV applied after the sum: all heads read one key [c | k^R]

@@ -7,11 +7,12 @@
 #include "optimized/cuda/pointwise/pointwise.cuh"
 #include "optimized/cuda/units/row_parts.cuh"
 
-/// Causal softmax attention (EQ-14, EQ-15, EQUATIONS 5.7), the keys a chunk at a time: what its kernels share. The query heads
-/// of a key head stand under one another, row `token * group + head`, so that a tile of rows reads a key once for all of them,
-/// in decode too. A weight e^{score - base} is rounded to Operand as operand of the values, and base is part of what is asked
-/// for: the largest score of the chunks so far, or of the chunk alone. What was summed is then brought to the largest score so
-/// far in fp32, so that chunks which do not know of each other may be summed by different blocks.
+/// The parts that the kernels of causal softmax attention (EQ-14, EQ-15, EQUATIONS 5.7) share. They take the
+/// keys a chunk at a time. The query heads of a key head stand under one another, row `token * group + head`,
+/// so that a tile of rows reads a key once for all of them, in decode too. A weight e^{score - base} is
+/// rounded to Operand as an operand of the values, and the case determines base: the largest score of the
+/// chunks so far, or of the chunk alone. The sums are then brought to the largest score so far in fp32, so
+/// that chunks which do not know of each other may be summed by different blocks.
 namespace samestate::cuda {
 
 inline constexpr int kAttentionKeys = 64;    ///< keys of a tile, the most that are in shared memory at a time
@@ -64,7 +65,7 @@ struct AttentionParameters {
     const std::int64_t token = token_of(row);
     return (b * tokens + token) * heads() + static_cast<std::int64_t>(key_head) * group + row - token * group;
   }
-  /// Keys that a row sees; 0 behind the last row.
+  /// Returns the number of keys that a row sees; 0 after the last row.
   [[nodiscard]] SAMESTATE_DEVICE std::int64_t seen(std::int64_t row) const {
     return row < rows() ? keys - tokens + token_of(row) + 1 : 0;
   }
@@ -152,9 +153,9 @@ SAMESTATE_HOST_DEVICE std::int64_t attention_items(const AttentionParameters<Ope
 /// must be known before its first weight is rounded.
 struct AttentionSteps {
   int chunk;
-  int end;          ///< of the item
-  int chunk_begin;  ///< of this step's chunk
-  int begin;        ///< of this step's keys
+  int end;          ///< end of the item
+  int chunk_begin;  ///< begin of this step's chunk
+  int begin;        ///< begin of this step's keys
   bool values;      ///< the second time, or the only one
 
   SAMESTATE_DEVICE AttentionSteps(const AttentionItem& item, std::int64_t keys_of_chunk)
@@ -196,9 +197,9 @@ SAMESTATE_DEVICE float weight_of(float x, float scale) {
 
 /// The running softmax of one row; scores before the scale, which is positive.
 struct RowSoftmax {
-  float largest = kUnseen;  ///< of the chunks so far
-  float most = kUnseen;     ///< of this chunk, as far as met
-  float base = 0.0F;        ///< what is subtracted from the scores of this chunk
+  float largest = kUnseen;  ///< the largest score of the chunks so far
+  float most = kUnseen;     ///< the largest score of this chunk so far
+  float base = 0.0F;        ///< subtracted from the scores of this chunk
   float of_chunk = 1.0F;    ///< e^{base - largest}
 
   /// The largest score of a tile, kUnseen where the row sees none of it; `opens` where it is the chunk's first.

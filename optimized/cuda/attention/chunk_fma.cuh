@@ -214,7 +214,7 @@ struct AttentionRows {
   const AttentionItem item;
   float* k;        ///< [kKeys, kKeyRow]
   float* scores;   ///< [kKeys, kRow], then weights
-  float* factors;  ///< [2, kRows] of what was summed before, of this chunk
+  float* factors;  ///< [2, kRows] factors of the earlier sums, and of this chunk
   float* q;        ///< [padded_width, kRow]
   RowSoftmax softmax[kWarpRows];
   float weights[kWarpRows] = {};

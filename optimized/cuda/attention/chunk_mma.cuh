@@ -8,9 +8,10 @@
 /// Softmax attention on the matrix unit, bf16, widths in multiples of 8.
 namespace samestate::cuda {
 
-/// A block takes 16 kRowTiles kRowWarps rows. Its warps stand in a grid: those of a row share rows, split the keys of a tile
-/// between them for the scores and the columns for the values; weights and row maxima meet in shared memory. Of the keys and
-/// values kStages tiles are there or under way. kWidth >= width, kValueWidth >= value_width: columns behind are zero.
+/// A block takes 16 kRowTiles kRowWarps rows. Its warps form a grid: those in a row of it share rows, and
+/// divide the keys of a tile for the scores and the columns for the values; weights and row maxima meet in
+/// shared memory. kStages tiles of keys and values are in shared memory or on their way. kWidth >= width and
+/// kValueWidth >= value_width; the columns after these are zero.
 template <int kWidth, int kValueWidth, int kRowWarps, int kRowTiles, int kColumnWarps, int kStages>
 struct AttentionTiles {
   using Parameters = AttentionParameters<Bf16>;
@@ -373,7 +374,7 @@ struct AttentionTiles {
   /// its value in v. In shared memory, as all that is here, for want of registers.
   std::int64_t* places;
   int* last_seen;         ///< [kRows] keys of the item that a row sees
-  float* factors;         ///< [kRows] of what was summed before a step
+  float* factors;         ///< [kRows] factors of the sums before a step
   float* summed;          ///< [kColumnWarps, kRows] weights
   RowSoftmax* softmaxes;  ///< [kRows]
   float o[kRowTiles][kWarpColumns / 8][4] = {};

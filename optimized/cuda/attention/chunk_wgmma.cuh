@@ -11,10 +11,11 @@
 /// Softmax attention of many queries on the asynchronous matrix unit, bf16, chunks of a tile of keys.
 namespace samestate::cuda {
 
-/// A block takes 128 rows: two warpgroups of 64 that have a row's sums in registers, and a thread that fetches keys and values
-/// tile by tile. A warpgroup has the scores of tile n and the values of tile n - 1 multiplied at once, and weighs the scores
-/// while the unit is at the values, its own and the other group's. kPanels, kValuePanels: widths in 64 columns, those behind
-/// are zero. A tile is a chunk, whose largest score is then met in one piece.
+/// A block takes 128 rows, with two warpgroups of 64 that have a row's sums in registers, and a thread that
+/// fetches keys and values tile by tile. A warpgroup starts the scores of tile n and the values of tile n - 1
+/// at once, and weighs the scores while the unit multiplies the values, its own and those of the other group.
+/// kPanels and kValuePanels are the widths in 64 columns; the columns after these are zero. A tile is a
+/// chunk, so its largest score is known in one piece.
 template <int kPanels, int kValuePanels, int kHalves>
 struct AttentionPrefill {
   struct Parameters {
@@ -29,7 +30,7 @@ struct AttentionPrefill {
   static constexpr int kKeyTiles = kPanels * kHalves, kValueTiles = kValuePanels * kHalves;
   static constexpr float kLargeBase = 0x1p16F;       ///< its rounding moves weights by half a percent at most
   static constexpr std::int64_t kCached = 16 << 20;  ///< bytes of keys and values, a third of an H100's L2
-  static constexpr int kMostTiles = 27;              ///< of the 227 KB that a block may have
+  static constexpr int kMostTiles = 27;              ///< as many as fit the 227 KB that a block may have
   static constexpr int kFitting = (kMostTiles - kGroups * kPanels) / (kKeyTiles + kValueTiles);
   static constexpr int kStages = kFitting < 4 ? kFitting : 4;
   static_assert(kStages >= 2, "one is read, one is fetched");
@@ -153,7 +154,7 @@ struct AttentionPrefill {
     float factor_of_scores;  ///< scale log2 e
     float largest[2] = {kUnseen, kUnseen};
     float weights[2] = {};  ///< sums of this thread's
-    float kept[2];          ///< what was summed before is multiplied by it
+    float kept[2];          ///< factors of the earlier sums
     float s[32 * kHalves];
     std::uint32_t operand[4 * kHalves][4];
     float o[32 * kValuePanels] = {};
@@ -171,7 +172,7 @@ struct AttentionPrefill {
     SAMESTATE_DEVICE int row_of(int i) const {
       return kTileRows * index + thread_index() % kGroupThreads / 32 * 16 + lane_index() / 4 + 8 * i;
     }
-    /// Rows behind the last are computed as any other, and not written.
+    /// Rows after the last are computed like any other, but not written.
     SAMESTATE_DEVICE int seen_by(int row) const {
       return item.first_row + row < p.rows() ? item.seen(p, row) : static_cast<int>(item.end);
     }
@@ -373,7 +374,7 @@ struct AttentionPrefill {
         SAMESTATE_UNROLL
         for (int j = 0; j < 8 * kValuePanels; ++j) {
           const int column = 8 * j + lane_index() % 4 * 2;
-          // Gates of so many columns at a time: beside the sums no more have room.
+          // Gates are read for this many columns at a time; there are no registers for more next to the sums.
           if (gated && j % 2 == 0) warp_barrier();
           float x = o[4 * j + 2 * i] * inverse, y = o[4 * j + 2 * i + 1] * inverse;
           if (gated && column < p.value_width) {

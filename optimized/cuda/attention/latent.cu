@@ -53,7 +53,7 @@ struct LatentQueries {
   Projection<Operand> down;  ///< without rows where queries come straight from x
   LatentNormParameters<Operand> norm;
   Projection<Operand> up;
-  TurnParameters<Operand> turn;  ///< of the rotary columns, to where the attention reads them
+  TurnParameters<Operand> turn;  ///< moves the rotary columns to where the attention reads them
   TapLaunches before_turn;       ///< which may be in place
 
   LatentQueries() = default;
@@ -133,7 +133,8 @@ Projection<Operand> of_heads(Projection<Operand> p, std::int64_t heads, std::int
   return p;
 }
 
-/// What both forms share: sizes, cache, the attention without its tensors, and the projection after it.
+/// The part that both forms share: sizes, cache, the attention without its tensors, and the projection after
+/// it.
 template <class Operand>
 struct LatentCall {
   std::int64_t rows, keys, H, dn, dr, dv, dc;

@@ -101,7 +101,7 @@ struct CopiedColumns {
   }
 };
 
-/// By 16 bytes a thread where all rows begin at a multiple of them.
+/// Copies 16 bytes per thread if all rows begin at a multiple of them.
 template <class Operand>
 void copy_columns(const CopyParameters<Operand>& p, cudaStream_t stream) {
   constexpr int n = 16 / static_cast<int>(sizeof(Operand));

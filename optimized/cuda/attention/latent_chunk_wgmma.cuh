@@ -87,8 +87,8 @@ struct LatentValues : LatentBlock<LatentValues> {
       for (int i = 0; i < 2; ++i) base[i] = base_of(i);
     }
 
-    /// The largest score of a row, for one behind the last that of some other: each of the four threads that have the row
-    /// looks at every fourth part.
+    /// Returns the largest score of a row, or of some other row for a row after the last. Each of the four
+    /// threads that share the row looks at every fourth part.
     SAMESTATE_DEVICE float base_of(int i) const {
       const std::int64_t row = exists(i) ? item.first_row + row_of(i) : item.first_row;
       float most = kUnseen;
@@ -279,15 +279,16 @@ struct LatentValues : LatentBlock<LatentValues> {
   };
 };
 
-/// Returns true if these grids take a latent of so many columns; narrower rows are left to AttentionTiles.
+/// Returns true if these grids take a latent with this many columns; narrower rows are left to
+/// AttentionTiles.
 inline bool in_latent_tiles(std::int64_t columns, std::int64_t rotary) {
   return has_asynchronous_products() && columns % 8 == 0 && rotary % 8 == 0 && columns <= kLatentColumns &&
          rotary <= kRotaryColumns && columns + rotary > kMostTileWidth;
 }
 
-/// How many keys a part of a grid has, whose blocks without parts are `blocks`: the least time of all rounds of blocks, where
-/// a block takes `aside` times the time of 128 keys before its first tile and behind its last, and sums of parts are merged
-/// in `merge` times it.
+/// Returns how many keys a part of a grid has that has `blocks` blocks without parts. It minimises the time
+/// of all rounds of blocks, where a block takes `aside` times the time of 128 keys before its first tile and
+/// after its last, and merging the sums of parts takes `merge` times that time.
 inline std::int64_t latent_part_keys(std::int64_t keys, std::int64_t blocks, std::int64_t aside,
                                      std::int64_t merge) {
   const std::int64_t units = std::max<std::int64_t>((keys + kLatentPartKeys - 1) / kLatentPartKeys, 1);

@@ -16,8 +16,8 @@ inline constexpr std::int64_t kLatentBlocks = 132;               ///< at a time,
 /// The input of both grids: where the parts of queries and keys are, as bulk copies read them. No row [c |
 /// k^R] is assembled.
 struct LatentParameters {
-  /// Of a single key head without a gate. width counts the columns of [c | k^R]; k is c, with value_width
-  /// columns. chunk is not read.
+  /// The parameters for a single key head without a gate. width counts the columns of [c
+  /// k^R]; k is c, with value_width columns. chunk is not read.
   AttentionParameters<Bf16> p;
   const Bf16* rotary = nullptr;  ///< [batch, keys, width - value_width]
   float* maxima = nullptr;       ///< [maxima_parts, batch rows], scores before the scale
@@ -27,7 +27,7 @@ struct LatentParameters {
 struct LatentMaps {
   LatentParameters of;
   KeyMap q, q_rotary, c, c_rotary;
-  int rotary_column;  ///< where the rotary panel begins in its map; behind its end where there is none: zeros
+  int rotary_column;  ///< begin of the rotary panel in its map; if there is none, beyond the map (zeros)
 
   explicit LatentMaps(const LatentParameters& parameters) : of(parameters) {
     const AttentionParameters<Bf16>& p = of.p;
@@ -59,8 +59,8 @@ SAMESTATE_DEVICE AttentionItem latent_item(const AttentionParameters<Bf16>& p, s
   return at;
 }
 
-/// What the grids have in common. A row of queries or keys is nine tiles of 64 columns, eight of c and one of
-/// k^R, each zero after its columns. Two warpgroups multiply, and one thread fetches.
+/// The parts that the grids share. A row of queries or keys is nine tiles of 64 columns, eight of c and one
+/// of k^R, each filled with zeros after its columns. Two warpgroups multiply, and one thread fetches.
 template <class Kernel>
 struct LatentBlock {
   using Parameters = LatentMaps;
@@ -149,7 +149,7 @@ struct LatentBlock {
       return origin + thread_index() % kGroupThreads / 32 * 16 + lane_index() / 4 + 8 * i;
     }
     SAMESTATE_DEVICE bool exists(int i) const { return item.first_row + row_of(i) < p.rows(); }
-    /// Rows behind the last are computed as any other, and not written.
+    /// Rows after the last are computed like any other, but not written.
     SAMESTATE_DEVICE int seen_by(int row) const {
       return item.first_row + row < p.rows() ? item.seen(p, row) : keys_of(item);
     }

@@ -7,10 +7,11 @@
 #include "optimized/cuda/attention/latent_tiles.cuh"
 #include "optimized/cuda/units/bf16_parts.cuh"
 
-/// Latent attention of few rows, bf16: one grid that reads the cache once. What the contract rounds under the largest score of all
-/// keys, which no block knows before the last has met its keys, is not rounded here: a weight is three numbers of bf16, whose sum
-/// it is. So the base is any, and the keys may be split and met a tile at a time; what a row costs more of the matrix unit is
-/// hidden behind the memory of its keys.
+/// Latent attention of few rows in bf16, with one grid that reads the cache once. The contract rounds weights
+/// under the largest score of all keys, which no block knows before it has met the last key, so they are not
+/// rounded here: a weight is kept as three bf16 numbers whose sum it is. Then any base will do, and the keys
+/// may be divided and met a tile at a time. The additional work of the matrix unit for a row is hidden by the
+/// loads of its keys.
 namespace samestate::cuda {
 
 /// A block takes 16 rows and a part of the keys, kKeys at a time. Four warps split the columns: each fetches its own, 128 of the
@@ -22,7 +23,7 @@ struct LatentDecode {
   struct Parameters {
     LatentParameters of;
     KeyMap c, c_rotary;
-    int rotary_column;  ///< where the rotary panel begins in its map; behind its end where there is none: zeros
+    int rotary_column;  ///< begin of the rotary panel in its map; if there is none, beyond the map (zeros)
   };
   static constexpr int kRows = 16;
   static constexpr int kWarps = 4, kThreads = 32 * kWarps;
@@ -39,7 +40,7 @@ struct LatentDecode {
   struct Shared {
     KeyRing<kStages> latent[kWarps];  ///< each warp's columns
     KeyRing<kStages> rotary;
-    Scores scores[2][kWarps][kScores][32];  ///< of every other tile, the sums of each warp's columns
+    Scores scores[2][kWarps][kScores][32];  ///< for every other tile, the sums of each warp's columns
   };
   static constexpr std::size_t kTileShared = std::size_t{2} * kPanel * kPanels * kStages;
   static constexpr std::size_t kShared = kTileShared + sizeof(Shared) + kTileAlignment;
@@ -90,7 +91,7 @@ struct LatentDecode {
     const AttentionItem& item;
     Bf16* const tiles;
     Shared& shared;
-    const int count;  ///< of tiles
+    const int count;  ///< number of tiles
     int seen[2];
     RowSoftmax softmax[2];
     float kept[2];

@@ -32,7 +32,8 @@ bool many_rows(const AttentionParameters<Operand>& p) {
   return p.rows() > 48;
 }
 
-/// Keys of the tile that is a chunk of `p`, or all of its keys where they are one; 0 where there is none.
+/// Returns the number of keys of the tile that is a chunk of `p`, or of all keys if they form one chunk; 0 if
+/// there is no such tile.
 template <class Operand>
 int chunk_tile(const AttentionParameters<Operand>& p) {
   const std::int64_t keys = p.keys < p.chunk ? p.keys : p.chunk;

@@ -10,11 +10,12 @@
 /// memory.
 namespace samestate::cuda {
 
-/// A block takes 16 rows. A warp fetches keys and values by tensor copies whose maps end with each sequence, in turn through
-/// one ring of tiles; four others split the keys of a tile between them for the scores and the columns for the values. Two
-/// blocks fit a multiprocessor, so that one's begin, end and meetings stand beside the other's copies. A row's running softmax
-/// is kept by every thread that has the row, for itself: a tile takes two meetings, of maxima and of weights. kPanels: the
-/// larger width in 64 columns, those behind are zero.
+/// A block takes 16 rows. One warp fetches keys and values by tensor copies whose maps end with each
+/// sequence, alternately through one ring of tiles. Four others divide the keys of a tile among themselves
+/// for the scores, and the columns for the values. Two blocks fit a multiprocessor, so that the begin, the
+/// end and the barriers of one overlap with the copies of the other. Every thread that has a row keeps its
+/// running softmax for itself, so a tile takes two barriers: for the maxima and for the weights. kPanels is
+/// the larger width in 64 columns; the columns after that are zero.
 template <int kPanels>
 struct AttentionDecode {
   struct Parameters {
@@ -34,7 +35,7 @@ struct AttentionDecode {
 
   struct Shared {
     KeyRing<kStages> ring;
-    alignas(16) float maxima[kRows][kWarps];  ///< of a tile's scores, then sums of weights
+    alignas(16) float maxima[kRows][kWarps];  ///< maxima of a tile's scores, then sums of weights
     alignas(16) Bf16 weights[kRows * kWeightRow];
     alignas(16) Bf16 queries[kRows * kQueryRow];
   };

@@ -23,8 +23,8 @@ static_assert(kChunkLimit <= 64, "the inverse gives a lane rows l and l + 32 of 
 static_assert(kChunkLimit % 16 == 0 && kKeyLimit % 16 == 0,
               "a warp's tile is 16 rows, its steps of the depth 16");
 
-/// Decay below which e^g is no fp32 number. A hard reset (g = -1e38) is cut to it before the cumulative sum,
-/// whose differences after the reset would otherwise have no correct digit left (BUGS M09).
+/// The decay below which e^g is not an fp32 number. A hard reset (g = -1e38) is cut to it before the
+/// cumulative sum, whose differences after the reset would otherwise have no correct digit left (BUGS M09).
 inline constexpr float kHardReset = -128.0F;
 
 /// Sizes, row strides (elements) and byte offsets of the buffers of one block. A buffer whose content is dead
@@ -32,8 +32,8 @@ inline constexpr float kHardReset = -128.0F;
 struct ChunkLayout {
   int rows = 0, keys = 0, columns = 0;  ///< chunk, dk and tile, rounded up to 16
   int panel = 0;                        ///< columns of W made at once
-  int key_stride = 0, panel_stride = 0, chunk_stride = 0, value_stride = 0;  ///< of operands
-  int a_stride = 0, state_stride = 0;                                        ///< of fp32 buffers
+  int key_stride = 0, panel_stride = 0, chunk_stride = 0, value_stride = 0;  ///< strides of operands
+  int a_stride = 0, state_stride = 0;                                        ///< strides of fp32 buffers
   int k = 0, q_w = 0, k_scaled = 0, a_p = 0, t = 0, v = 0, u = 0, o = 0, state = 0, state_operand = 0,
       gates = 0;
   int bytes = 0;

@@ -243,7 +243,7 @@ void launch_rule(const RuleParameters<float>& p, ChunkTile* chunks, cudaStream_t
 void launch_rule(const RuleParameters<Bf16>& p, ChunkTile* chunks, cudaStream_t stream);
 
 /// Returns the `chunks` that launch_rule takes for lists of up to T tokens, with `scratch(count)` as memory
-/// for so many tiles: a chunk costs as much as some seven single tokens.
+/// for that many tiles: a chunk costs as much as some seven single tokens.
 template <class Operand, class Scratch>
 [[nodiscard]] ChunkTile* chunks_of(const RuleParameters<Operand>& p, Scratch&& scratch) {
   if constexpr (sizeof(Operand) == 2) {

@@ -28,7 +28,7 @@ struct ChunkParameters : ListChunks<kStateTokens> {
   ChunkTile* tiles = nullptr;  ///< [B, H, capacity, N]
 };
 
-/// The chunks of a list begin behind those of the branches before it.
+/// The chunks of a list come after those of the branches before it.
 SAMESTATE_DEVICE std::int64_t first_chunk(const RuleParameters<Bf16>& p, std::int64_t b, int e, int h) {
   std::int64_t chunks = 0;
   for (int before = 0; before < e; ++before)
@@ -41,7 +41,7 @@ SAMESTATE_DEVICE std::int64_t first_chunk(const RuleParameters<Bf16>& p, std::in
 struct ChunkTileBody {
   using Parameters = ChunkParameters;
   static constexpr int kThreads = 128;
-  static constexpr int kStride = kStateTokens + 4;  ///< of A, in floats
+  static constexpr int kStride = kStateTokens + 4;  ///< row stride of A, in floats
 
   struct alignas(16) Gates {
     float A[kStateTokens][kStride];

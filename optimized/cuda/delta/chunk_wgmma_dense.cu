@@ -40,7 +40,7 @@ CUtensorMap tile_map(const void* data, std::int64_t tokens, std::int64_t heads, 
   return map;
 }
 
-/// What the helper blocks of the split form publish, with their flags.
+/// The data that the helper blocks of the split form publish, with their flags.
 struct Published {
   DeviceBuffer<Prepared> prepared;
   DeviceBuffer<int> ready, launches;

@@ -13,7 +13,7 @@
 namespace samestate::cuda {
 namespace {
 
-constexpr std::uint32_t kMostWaits = 1U << 15;  ///< of a warp
+constexpr std::uint32_t kMostWaits = 1U << 15;  ///< per warp
 constexpr int kMostWarps = 32;
 
 /// A ring in shared memory.
@@ -23,7 +23,7 @@ struct RingPlace {
   std::string holds;
 };
 
-/// What the warps of a block do, and where its rings are.
+/// The tasks of the warps of a block, and where its rings are.
 struct BlockPlan {
   std::vector<std::string> roles;
   std::vector<RingPlace> rings;

@@ -25,13 +25,13 @@ struct ListChainBody {
   static constexpr int kThreads = (kStates + 1) * kGroup;
   static constexpr int kColumns = 64 * kStates;
   static constexpr int kPanels = (kWidth + 63) / 64, kStages = 2;
-  static constexpr int kSteps = kWidth / 16;  ///< of products over keys
+  static constexpr int kSteps = kWidth / 16;  ///< steps of products over keys
 
   struct Stage {
-    Bf16 keys[kPanels][2][kTileBytes / 2];  ///< of k, then of q
+    Bf16 keys[kPanels][2][kTileBytes / 2];  ///< those of k, then those of q
     Bf16 v[kStates][kTileBytes / 2];        ///< afterwards o
     ListTile tile;
-    std::int64_t out_row[kListChunk];  ///< of o, elements; -1: no token
+    std::int64_t out_row[kListChunk];  ///< element of o; -1 if there is no token
     std::int64_t value_row[kListChunk];
   };
   static constexpr std::size_t kStageBytes =
@@ -46,7 +46,7 @@ struct ListChainBody {
     int e, h, window, column, tokens;
     std::int64_t tile;  ///< the first
   };
-  /// By every warp; a grid's blocks are fewer than 2^31.
+  /// Called by every warp. A grid has fewer than 2^31 blocks.
   static SAMESTATE_DEVICE Place place_of(const Parameters& p, std::uint32_t item) {
     const RuleParameters<Bf16>& r = p.rule;
     const DendriticShape& s = r.shape;
@@ -197,7 +197,7 @@ struct ListChainBody {
     KeyRing<kStages>& ring;
     int warp = broadcast(warp_index() % 4);
     int row = 16 * warp + lane_index() / 4, column = 2 * (lane_index() % 4);
-    float S[32 * kPanels]{};  ///< of kWidth keys
+    float S[32 * kPanels]{};  ///< the state of kWidth keys
     // Arrays of their own: a product's sums lie in neighbouring registers, and those of one product here are not those of another.
     float X[32]{}, Y[32]{};        ///< S^T K^T, S^T Q^T
     float V[32]{};                 ///< V'^T

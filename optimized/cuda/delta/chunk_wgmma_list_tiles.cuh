@@ -29,7 +29,7 @@ inline constexpr int kListTileBytes = 2 * kTileBytes + (4 * kListChunk + 4) * 4;
 
 struct ListChunkParameters : ListChunks<kListChunk> {
   ListTile* tiles = nullptr;  ///< [B, H, capacity, N]
-  Bf16* keys = nullptr;       ///< of every tile [panels, 2, a tile]: 64 columns of k and of q, swizzled
+  Bf16* keys = nullptr;       ///< per tile [panels, 2, a tile]: 64 columns of k and of q, swizzled
 
   /// Elements of `keys` of a tile.
   [[nodiscard]] SAMESTATE_HOST_DEVICE int key_elements() const {
@@ -37,10 +37,11 @@ struct ListChunkParameters : ListChunks<kListChunk> {
   }
 };
 
-/// Chunks of a list of so many tokens.
+/// Returns the number of chunks of a list with `tokens` tokens.
 SAMESTATE_DEVICE int list_chunks(int tokens) { return (tokens + kListChunk - 1) / kListChunk; }
 
-/// Chunks of a head's lists of the branches before e, by a warp: there are no more branches than lanes.
+/// Returns the number of chunks in a head's lists of the branches before e. It runs in one warp: there are no
+/// more branches than lanes.
 SAMESTATE_DEVICE int chunks_before(const RuleParameters<Bf16>& r, std::int64_t b, int h, int e) {
   const int lane = lane_index();
   const bool counts = lane < e;
@@ -53,7 +54,7 @@ struct ListTileBody {
   using Parameters = ListChunkParameters;
   static constexpr int kThreads = 256;
   static constexpr int kResidentBlocks = 4;
-  static constexpr int kStride = kListChunk + 4;  ///< of A, in floats
+  static constexpr int kStride = kListChunk + 4;  ///< row stride of A, in floats
   static constexpr int kHalf = kListSquare;
 
   struct alignas(16) Gates {

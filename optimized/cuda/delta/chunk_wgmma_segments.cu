@@ -99,13 +99,13 @@ class SegmentedCall {
     check(cudaDeviceSynchronize(), "the upload");
   }
 
-  /// Of the tensors, not of the workspace.
+  /// Returns the bytes of the tensors, without those of the workspace.
   [[nodiscard]] std::size_t bytes() const {
     return q_.bytes() + k_.bytes() + v_.bytes() + g_.bytes() + beta_.bytes() + incoming_.bytes() +
            o_.bytes() + final_state_.bytes();
   }
 
-  /// What is not written afterwards is NaN.
+  /// Fills outputs and buffers with NaN, so that elements which are not written are noticed.
   void poison(cudaStream_t stream) const {
     o_.fill(0xff, stream);
     for (const DeviceBuffer<float>* x : {&final_state_, &M_, &N_, &reached_}) x->fill(0xff, stream);

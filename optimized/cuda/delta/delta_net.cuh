@@ -31,7 +31,7 @@ template <class Operand, int count>
 struct StoreGrouped {
   static constexpr bool kPaired = false;
   Operand* to[count] = {};  ///< [rows, key heads, width]
-  int width[count] = {};    ///< of one key head
+  int width[count] = {};    ///< width of one key head
   int key_heads = 1;
   const float* mask = nullptr;  ///< [rows], 0: a pad
   bool in_fours = false;        ///< every width is a multiple of four

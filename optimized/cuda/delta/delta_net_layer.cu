@@ -24,7 +24,7 @@ struct DeltaNetLayerParameters {
   WholeListParameters lists;
   RuleParameters<Operand> rule;
   ChunkTile* chunks = nullptr;            ///< where the rule runs in chunks
-  DeltaDecodeParameters<Operand> decode;  ///< of one token, instead of all between here and the projections
+  DeltaDecodeParameters<Operand> decode;  ///< for one token, in place of all between here and the projections
   NormParameters<Operand> norm;
   Projection<Operand> y;
 };

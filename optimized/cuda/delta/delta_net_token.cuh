@@ -13,7 +13,7 @@ namespace samestate::cuda {
 
 template <class Operand>
 struct DeltaDecodeParameters {
-  DeltaNetShape shape;  ///< of one token
+  DeltaNetShape shape;  ///< shape for one token
   int W = 1;
   const Operand* qkvz =
       nullptr;  ///< [B, key heads, group()], a head's q, k, then v and z of those it serves; pads are any

@@ -14,12 +14,12 @@ struct Parameters {
   const Operand* q = nullptr;                ///< [B T, Hk, dk]
   const Operand* k = nullptr;                ///< [B T, Hk, dk]
   const Operand* v = nullptr;                ///< [B T, Hv, dv]
-  const float* g = nullptr;                  ///< [B T, Hv]; null: no decay
-  const float* beta = nullptr;               ///< [B T, Hv]; null: 1
-  const State* initial_state = nullptr;      ///< [N, Hv, dk, dv]; null: 0; may be final_state
-  State* final_state = nullptr;              ///< [N, Hv, dk, dv]; null: not wanted
+  const float* g = nullptr;                  ///< [B T, Hv]; null if there is no decay
+  const float* beta = nullptr;               ///< [B T, Hv]; null means 1
+  const State* initial_state = nullptr;      ///< [N, Hv, dk, dv]; null means 0; may be final_state
+  State* final_state = nullptr;              ///< [N, Hv, dk, dv]; null if it is not wanted
   Operand* o = nullptr;                      ///< [B T, Hv, dv]
-  const std::int64_t* cu_seqlens = nullptr;  ///< [N + 1]; null: N sequences of T tokens
+  const std::int64_t* cu_seqlens = nullptr;  ///< [N + 1]; null for N sequences of T tokens
   std::int64_t sequences = 0, T = 0, Hk = 1, Hv = 1;
   int dk = 1, dv = 1;
   float scale = 1.0F;

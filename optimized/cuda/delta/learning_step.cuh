@@ -17,7 +17,7 @@ struct LearningStepParameters {
   const Operand* v = nullptr;  ///< [tokens, dv]
   const float* eta = nullptr;  ///< [tokens]
   Operand* next = nullptr;     ///< [tokens, dk, dv]
-  std::int64_t tokens = 0;     ///< of all sequences
+  std::int64_t tokens = 0;     ///< tokens of all sequences
   int dk = 1, dv = 1;
   bool proximal = false;
 };
@@ -34,7 +34,7 @@ struct LearningStep {
 
   struct alignas(16) Shared {
     float sums[kWarps][kLanes][n];  ///< S^T k of a warp's rows
-    float squares[kWarps];          ///< of k
+    float squares[kWarps];          ///< sums of squares of k
   };
 
   static SAMESTATE_HOST_DEVICE int slabs(const Parameters& p) { return (p.dv + kColumns - 1) / kColumns; }
@@ -124,7 +124,7 @@ struct LearningStep {
   }
 };
 
-/// By the grid that fits dk, at most 512.
+/// Launches the grid that fits dk, which is at most 512.
 template <class Operand>
 void launch_learning_step(const LearningStepParameters<Operand>& p, cudaStream_t stream) {
   if (p.dk <= 32) return LearningStep<Operand, 1>::launch(p, stream);

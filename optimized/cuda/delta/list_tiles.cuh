@@ -52,8 +52,8 @@ SAMESTATE_DEVICE void add_to_sum(float& total, float& rest, float before, float 
   rest += rest_before + ((total - (sum - added)) + (before - added));
   total = sum;
 }
-/// G of a warp's tokens, a token a lane, from g in `total`. Total and rest, since what lies between two tokens is small beside what lies
-/// before them.
+/// Computes G of a warp's tokens, one token per lane, from g in `total`. It is kept as total and rest,
+/// because the sum between two tokens is small in comparison with the sum before them.
 SAMESTATE_DEVICE void sum_gates(float& total, float& rest) {
   const int lane = lane_index();
   SAMESTATE_UNROLL

@@ -16,9 +16,9 @@
 /// over the warp's lanes and, by way of shared memory and the one barrier of a token, over the warps.
 namespace samestate::cuda {
 
-/// Sums over the `groups` row groups of a warp, lane = group * lanes + column: before, every lane has its own
-/// n sums; after, group g has of the totals those from g n / groups on, n / groups of them and at least one.
-/// At each step a lane hands over half of what it has, so that 2 n shuffles do at most.
+/// Sums over the `groups` row groups of a warp, with lane = group * lanes + column. Before, every lane has
+/// its own n sums. After it, group g has the n / groups totals from number g n / groups on, but at least one.
+/// At each step a lane passes on half of its sums, so that at most 2 n shuffles are needed.
 template <int n, int groups, int lanes, int size>
 SAMESTATE_DEVICE void fold(float (&x)[size]) {
   if constexpr (groups > 1) {
@@ -47,12 +47,12 @@ template <class Operand, class State, bool delta, DecodeTile tile>
 struct DecodeBlock {
   static constexpr Trigger trigger = tile.trigger;
   static constexpr int width = tile.width;                ///< adjacent columns of a lane
-  static constexpr int lanes = tile.columns / width;      ///< that share a row of the tile
-  static constexpr int groups = 32 / lanes;               ///< of lanes in a warp, each with rows of its own
-  static constexpr int rows = kWarpKeys / groups;         ///< of a lane: row(0) + r step
-  static constexpr int sums = delta ? 2 * width : width;  ///< of a lane: S^T q, then S^T k
+  static constexpr int lanes = tile.columns / width;      ///< lanes that share a row of the tile
+  static constexpr int groups = 32 / lanes;               ///< groups of lanes, each with rows of its own
+  static constexpr int rows = kWarpKeys / groups;         ///< rows of a lane: row(0) + r step
+  static constexpr int sums = delta ? 2 * width : width;  ///< sums of a lane: S^T q, then S^T k
   static constexpr int folded = sums / groups > 0 ? sums / groups : 1;  ///< sums of a lane after the fold
-  static constexpr int warp_words = decode_warp_words(tile, delta);     ///< of a warp's sums in shared memory
+  static constexpr int warp_words = decode_warp_words(tile, delta);     ///< words of a warp's sums
   static_assert(lanes * width == tile.columns && lanes * groups == 32,
                 "a warp's lanes share out whole rows of the tile");
   static_assert(tile.state_bytes == sizeof(State), "the tile is of a state of this format");
@@ -68,10 +68,10 @@ struct DecodeBlock {
 
   // The tile, and this lane's place in it.
   std::int64_t state = 0;                    ///< offset of this lane's first element in the states
-  std::int64_t first_token = 0, tokens = 0;  ///< of the sequence
+  std::int64_t first_token = 0, tokens = 0;  ///< those of the sequence
   std::int64_t head = 0, key_head = 0;
-  int column = 0;           ///< of this lane: the first
-  int row = 0, step = 0;    ///< of this lane: the first, and how far to the next
+  int column = 0;           ///< the first column of this lane
+  int row = 0, step = 0;    ///< the first row of this lane, and the distance to the next
   int own_row = 0;          ///< whose k and q this lane holds
   int lane = 0, group = 0;  ///< among the lanes of a row, among the groups of a warp
   bool inside = false;      ///< the lane's columns exist
@@ -95,7 +95,7 @@ struct DecodeBlock {
     own_row = groups * warp_index() + lane_index() % groups + lane_index() / groups * step;
   }
 
-  /// Element row + r step of what every lane holds of its own row.
+  /// Returns element row + r step of the data of which every lane has its own row.
   SAMESTATE_DEVICE float at(float x, int r) const { return shuffle(x, r * groups + group); }
 
   SAMESTATE_DEVICE void place(std::int64_t sequence, std::int64_t value_head, int tile_index) {

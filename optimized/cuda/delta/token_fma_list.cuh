@@ -24,7 +24,7 @@ struct RuleParameters {
   const Operand* b = nullptr;
   const float* A_log = nullptr;  ///< [E, H], and dt_bias
   const float* dt_bias = nullptr;
-  const float* mask = nullptr;     ///< [B, T], 0: a pad; null: none is
+  const float* mask = nullptr;     ///< [B, T], 0 for a pad; null if there are no pads
   const float* initial = nullptr;  ///< [B, N, E, H, w, dv]
   float* final = nullptr;          ///< the same
   Operand* o = nullptr;            ///< [B, T, H, slots, N, dv]
@@ -68,8 +68,8 @@ struct RuleBody {
     float beta[kTokens];
     float alpha[kTokens];
     float decay[kTokens];    ///< since the last scaling, this token's included
-    float inverse[kTokens];  ///< of decay
-    float scaling[kTokens];  ///< what the state is multiplied by before the token; 1: it is not
+    float inverse[kTokens];  ///< inverse of the decay
+    float scaling[kTokens];  ///< factor of the state before the token; 1 if there is none
   };
   static constexpr std::size_t kSharedBytes = sizeof(Stage);
 

@@ -32,7 +32,8 @@ struct GatedDeltaStepParameters {
   [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t of_slot() const { return std::int64_t{heads} * dk * dv; }
 };
 
-/// A head of a request, or `columns` columns of it, a block; behind those in the grid, blocks that copy what belongs to none.
+/// A block takes a head of a request, or `columns` columns of it. The blocks after these in the grid copy the
+/// rows that belong to no request.
 template <class Operand, int columns, int rows, bool vector>
 struct GatedDeltaStepBody {
   using Parameters = GatedDeltaStepParameters<Operand>;

@@ -36,7 +36,7 @@ SAMESTATE_DEVICE void store_four(Element* to, int exist, const float (&x)[4]) {
   }
 }
 
-/// alpha = e^g and beta of a head, of what a projection makes (GDN-29, GDN-30).
+/// alpha = e^g and beta of a head, from the output of a projection (GDN-29, GDN-30).
 struct DeltaGates {
   float alpha, beta;
 };
@@ -119,8 +119,9 @@ struct DeltaState {
     }
   }
 
-  /// The token, behind a barrier: `o` of this thread's columns, the same in every row's threads, and the state after it.
-  /// `normalises`: q and k are x (sum x^2 + 1e-6)^-1/2, factors of their sums.
+  /// Passes the token after a barrier: gives `o` of this thread's columns, the same in every row's threads,
+  /// and the state after it. With `normalises`, q and k are x (sum x^2 + 1e-6)^-1/2, applied as factors of
+  /// their sums.
   SAMESTATE_DEVICE void pass(const Token& token, Sums& sums, bool normalises, float scale, float (&o)[4]) {
     float kq = 0.0F, kk = 0.0F, qq = 0.0F;
     for (int i = lane_index(); i < kWidth; i += 32) {
@@ -202,7 +203,7 @@ void with_delta_state(int dk, int dv, Work&& work) {
   work.template operator()<64, 16, true>();
 }
 
-/// Does the same for so many heads of all sequences: if there are few, each is divided among as many blocks
+/// Does the same for `heads` heads of all sequences: if there are few, each is divided among as many blocks
 /// as the device runs at once.
 template <class Work>
 void with_delta_state(int dk, int dv, std::int64_t heads, Work&& work) {

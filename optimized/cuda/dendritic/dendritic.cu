@@ -16,7 +16,7 @@ struct RoutedRow {
 
 struct Windows {
   static constexpr int kWindowThreads =
-      128;  ///< of a block; of 256 or 512 the same takes up to 12 % longer (docs/understand/kernels.md)
+      128;  ///< per block; with 256 or 512 it takes up to 12 % longer (docs/understand/kernels.md)
 
   template <class Operand>
   using Parameters = WindowParameters<Operand>;

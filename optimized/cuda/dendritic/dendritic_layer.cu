@@ -49,8 +49,7 @@ struct BranchOutput {
   }
 };
 
-/// What the forms `compacted` and `chunked` each need of the rule: what it keeps for chunks, and the
-/// launches.
+/// The data that the forms `compacted` and `chunked` each need for the rule, and the launches.
 struct CompactedRule {
   using Kept = ChunkTile*;
   template <class Operand>
@@ -89,9 +88,9 @@ struct ChunkedRule {
 
 template <class Operand, class Rule>
 struct DendriticLayerParameters {
-  Projection<Operand> q, k, v, z, a, b;  ///< of x
+  Projection<Operand> q, k, v, z, a, b;  ///< projections of x
   TapLaunches before_pads;               ///< are cleared
-  PadParameters<Operand> pads[3];        ///< of q, k and v
+  PadParameters<Operand> pads[3];        ///< for q, k and v
   Projection<Operand> expanded_q, expanded_k;
   Projection<Operand> y;
   SelectionParameters selection;

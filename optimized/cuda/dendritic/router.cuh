@@ -20,13 +20,13 @@ struct StagedRoutes {
   using Parameters = RouterParameters<Operand>;
   static constexpr bool kUnit = sizeof(Operand) == 2;  ///< multiplies by the matrix unit
   static constexpr int kThreads = 256, kRowsOfLane = 4, kLanes = 4;
-  static constexpr int kPieces = 4;  ///< of a lane and step
+  static constexpr int kPieces = 4;  ///< per lane and step
   static constexpr int kResidentBlocks = kUnit || slots <= 8 ? 2 : 1;
   static constexpr int n = 16 / static_cast<int>(sizeof(Operand));
   static constexpr int kGroup = kLanes * n;  ///< columns that four lanes have in a piece each
-  static constexpr int kGroups = kUnit ? 2 : 1, kColumns = kGroups * kGroup;  ///< of a step
+  static constexpr int kGroups = kUnit ? 2 : 1, kColumns = kGroups * kGroup;  ///< per step
   static constexpr int kAhead = kUnit ? 4 : 3;  ///< steps that a ring holds; of fp32 a fourth is slower
-  static constexpr int kCandidates = 8;         ///< of a tile of the matrix unit
+  static constexpr int kCandidates = 8;         ///< per tile of the matrix unit
   static constexpr int kTiles = slots / kCandidates;
   static constexpr std::size_t kMostShared = 112 * 1024;  ///< two blocks a multiprocessor
   static_assert(slots % kCandidates == 0);
@@ -85,7 +85,7 @@ struct StagedRoutes {
     Piece* const ring;
     std::int64_t row;  ///< asked for next, the first of this lane, from `column` on
     int column;
-    int half = 0;  ///< of the warp's rows, where a step has 16
+    int half = 0;  ///< which half of the warp's rows, if a step has 16
     int in = 0, out = 0;
 
     SAMESTATE_DEVICE Rows(const Parameters& parameters, Piece* of_lane)
@@ -127,7 +127,8 @@ struct StagedRoutes {
     }
   };
 
-  /// By groups of columns and tiles a piece a lane of the matrix unit, column l / 4 of its tile; else [slots][columns].
+  /// Stages the matrix by groups of columns and tiles, one piece per lane of the matrix unit and column l / 4
+  /// of its tile; otherwise as [slots][columns].
   static SAMESTATE_DEVICE void stage_matrix(const Parameters& p, Piece* matrix) {
     for (int i = thread_index(); i < slots * kLanes * kGroups * steps(p); i += kThreads) {
       const int of_group = i % (slots * kLanes), of_row = i % (kLanes * steps(p));
@@ -268,7 +269,7 @@ struct StagedRoutes {
     write_rows(p, first, staged, p.mask);
   }
 
-  /// The warp's rows, which lie one behind the other there too.
+  /// The warp's rows are contiguous there too.
   static SAMESTATE_DEVICE void write_rows(const Parameters& p, std::int64_t first, const Operand* staged,
                                           Operand* out) {
     const std::int64_t rows = p.rows - first < 32 ? p.rows - first : 32;

@@ -53,9 +53,10 @@ struct ChannelWeights {
   }
 };
 
-/// Slot rows of a few tokens and a head, of q or k, a warp: their convolutions, by n channels a lane, and the factors of their
-/// windows. n above 1 where it divides d; `each` neighbouring squares are one sum where that divides the windows' places too.
-/// kTaps: of the convolution, four is what models have; 0: any number.
+/// A warp takes rows of slots for a few tokens and a head, of q or k: their convolutions, with n channels per
+/// lane, and the factors of their windows. n is above 1 if it divides d; `each` neighbouring squares are one
+/// sum if that divides the windows' places too. kTaps is the number of taps of the convolution; models have
+/// four, and 0 means any number.
 template <class Operand, int n, int each, int kTaps>
 struct BranchRowBody {
   using Parameters = BranchRowParameters<Operand>;
@@ -190,7 +191,7 @@ struct BranchRowBody {
   }
 };
 
-/// By the grid that fits the convolution and the windows.
+/// Launches the grid that fits the convolution and the windows.
 template <class Operand>
 void launch_branch_rows(BranchRowParameters<Operand> p, cudaStream_t stream) {
   constexpr int n = 16 / static_cast<int>(sizeof(Operand));

@@ -10,7 +10,8 @@
 /// are products of their own in fp32, which are added up and rounded once.
 namespace samestate::cuda {
 
-/// Parts of the depth, 1: none. Of the shape alone, whatever the device: where parts begin decides the order of sums.
+/// Returns the number of parts of the depth; 1 means that it is not divided. It depends on the shape alone,
+/// whatever the device, because the order of sums depends on where parts begin.
 template <class Operand>
 [[nodiscard]] std::int64_t depth_parts(std::int64_t rows, std::int64_t columns, std::int64_t depth) {
   constexpr std::int64_t kMultiprocessors = 132, kMost = 16, kShortest = 256, kPiece = 64, kFewRows = 32;

@@ -17,8 +17,9 @@ SAMESTATE_DEVICE int expert_of(int slot, int lane) {
   return (slot / n * 32 + lane) * n + slot % n;
 }
 
-/// Numbers in the order of what experts are chosen by (order_of; 0: none), `slots` a lane, that a warp takes in descending order,
-/// of equal ones the expert with the lower number: each round looks at all. All are put before `begin`, `begin` before `take`.
+/// Numbers by which experts are chosen (order_of; 0 for none), `slots` per lane. A warp takes them in
+/// descending order, and of equal ones the expert with the lower number: each round looks at all. All are put
+/// before `begin`, and `begin` is called before `take`.
 template <int slots, int n>
 class DescendingOrder {
  public:
@@ -54,8 +55,8 @@ class DescendingOrder {
     }
   }
 
-  std::uint32_t order_[slots];  ///< 0: none, or taken
-  std::uint32_t best_ = 0;      ///< of them, and its slot
+  std::uint32_t order_[slots];  ///< 0 if there is none, or it is taken
+  std::uint32_t best_ = 0;      ///< the best of them, and its slot
   int best_slot_ = 0;
 };
 
@@ -180,7 +181,7 @@ class SortedLogits {
   }
 
   std::uint32_t pairs_[slots / 2];
-  std::uint32_t kept_[kKept];  ///< descending; 0: none
+  std::uint32_t kept_[kKept];  ///< descending; 0 for none
 };
 
 /// The n logits from `expert` on; zeros where there are none.
@@ -199,7 +200,7 @@ SAMESTATE_DEVICE Vector<Operand, n> logits_from(const Operand* logits, int exper
 /// they are stored, of equal ones the expert with the lower number.
 template <class Operand, int slots, int n>
 struct TokenLogits {
-  float power[slots];  ///< e^(logit - largest), 0 where there is none; after `weigh`
+  float power[slots];  ///< e^(logit - largest), 0 if there is none; set by `weigh`
   float largest = 0.0F;
   std::uint32_t taken = 0;  ///< a bit a slot
 
@@ -344,14 +345,14 @@ struct LoadParameters {
   int experts = 1;
   int chosen = 1;
   bool per_token = false;
-  std::int64_t part_tokens = 1;      ///< of one block
-  std::int64_t parts = 0;            ///< of a sequence
+  std::int64_t part_tokens = 1;      ///< tokens of one block
+  std::int64_t parts = 0;            ///< parts of a sequence
   std::int32_t* counted = nullptr;   ///< [batch, parts] tokens
   std::int32_t* assigned = nullptr;  ///< [batch, parts, experts] tokens, and sums of their probabilities
   float* sums = nullptr;
 };
 
-/// What a part of a sequence contributes to each expert. Shared memory: [8, experts] counts, sums, then
+/// The contribution of a part of a sequence to each expert. Shared memory: [8, experts] counts, sums, then
 /// tokens of the 8 warps.
 template <class Operand, int slots, int n>
 struct LoadOfPart {

@@ -11,7 +11,7 @@ namespace samestate::cuda {
 template <class Operand>
 struct GroupRoutingParameters {
   const Operand* logits = nullptr;  ///< [tokens, experts]
-  const float* bias = nullptr;      ///< [experts]; null: none
+  const float* bias = nullptr;      ///< [experts]; null if there is none
   const float* scaling = nullptr;   ///< [1]
   std::int64_t tokens = 0;
   int experts = 1;

@@ -18,9 +18,9 @@
 #include "optimized/cuda/host/measure.cuh"
 #endif
 
-/// What the rows of named tensors share: copying the tensors there and back, timing, and the row itself. A
-/// row `Op` has `Parameters<Operand>`, which it makes from a call and its tensors on the device, and enqueues
-/// them in one or more launches.
+/// The parts that the rows of named tensors share: copying the tensors there and back, timing, and the row
+/// itself. A row `Op` has `Parameters<Operand>`, which it makes from a call and its tensors on the device,
+/// and enqueues them in one or more launches.
 namespace samestate::cuda {
 
 /// The tensors of one call on the device, each uploaded or made when it is asked for.
@@ -44,7 +44,8 @@ class DeviceTensors {
     return reinterpret_cast<T*>(scratch_.back()->data());
   }
 
-  /// Hands out a tap, in its parts, where the call asks for it: by a launch each behind the evaluation, or where `before` stands.
+  /// Hands out a tap, in its parts, if the call asks for it: with a launch for each part after the
+  /// evaluation, or where `before` stands.
   template <class T>
   void tap(std::string_view name, std::initializer_list<TapParameters<T>> parts,
            TapLaunches* before = nullptr) {

@@ -16,7 +16,7 @@
 namespace samestate::cuda {
 namespace {
 
-constexpr int kWidth = 8192;  ///< of the matrices: large enough that the product is bound by arithmetic
+constexpr int kWidth = 8192;  ///< width of the matrices, large enough that arithmetic bounds the product
 constexpr std::size_t kCopied = std::size_t{1} << 30;
 const TimingRequest kRequest{.seconds = 0.2, .least_samples = 10, .most_samples = 100, .warm_up = 3};
 

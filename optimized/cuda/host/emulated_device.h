@@ -39,8 +39,8 @@ void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Para
   }
 }
 
-/// `bytes` that end, up to 15 bytes of alignment, at the end of a page, followed by a page that nobody may
-/// touch; filled with NaN at the start. A kernel that reads or writes beyond its tensors therefore crashes,
+/// `bytes` bytes that end, up to 15 bytes of alignment, at the end of a page, followed by an inaccessible
+/// page; filled with NaN at the start. A kernel that reads or writes beyond its tensors therefore crashes,
 /// and one that reads memory it has not written gives wrong results.
 class GuardedMemory {
  public:

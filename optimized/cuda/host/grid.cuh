@@ -54,7 +54,7 @@ void allow_shared_memory() {
         "cudaFuncSetAttribute");
 }
 
-/// Enqueues `blocks` blocks, none where that is 0. Throws Error if the device refuses them.
+/// Enqueues `blocks` blocks; does nothing if there are none. Throws Error if the device refuses them.
 template <class Body>
 void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Parameters& p,
             cudaStream_t stream) {

@@ -18,9 +18,9 @@ struct TimedCalls {
   int last_copy = 0;  ///< whose outputs the last timed call wrote
 };
 
-/// How many sets of tensors of `bytes` each are needed so that a call finds nothing of its own in the cache:
-/// together four times the L2. At least 1, and no more than fit the free memory beside the first, which is
-/// there.
+/// Returns how many sets of tensors of `bytes` each are needed so that a call finds nothing of its own in the
+/// cache: together four times the L2. It is at least 1, and no more than fit the free memory in addition to
+/// the first, which exists already.
 [[nodiscard]] int copies_beyond_cache(std::size_t bytes, const TimingRequest& request);
 
 /// Times `call`, which enqueues one evaluation, the copies in turn. A call shorter than 0.2 ms is captured

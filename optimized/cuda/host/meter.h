@@ -31,8 +31,8 @@ class Meter {
   /// kShortest: the energy counter may tick only every 100 ms.
   [[nodiscard]] double power() const;
   static constexpr std::chrono::milliseconds kShortest{200};
-  /// What throttled the clock in any reading, separated by commas: "power", "heat", "hardware"; empty if
-  /// nothing is known to have.
+  /// Returns what throttled the clock in any reading, separated by commas: "power", "heat", "hardware"; empty
+  /// if nothing is known to have.
   [[nodiscard]] std::string slowed() const;
 
  private:

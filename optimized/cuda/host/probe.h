@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-/// What can be learnt about a unit's arithmetic from its results alone (BOUNDS 13, items 8 and 9; the crafted
-/// sums are those of Fasi, Higham, Mikaitis and Pranesh 2021). It needs no device: the unit is a function.
+/// The constants of a unit's arithmetic that can be learnt from its results alone (BOUNDS 13, items 8 and 9;
+/// the crafted sums are those of Fasi, Higham, Mikaitis and Pranesh 2021). This needs no device: the unit is
+/// a function.
 namespace samestate::cuda {
 
 /// D = A B + C for a batch of problems, A [n, 16, terms], B [n, terms, 8], C and D [n, 16, 8], row-major.

@@ -9,13 +9,13 @@
 /// first token the W - 1 inputs that were carried; the last W - 1 inputs are carried on. One token is decoding.
 namespace samestate::cuda {
 
-inline constexpr int kConvolvedTokens = 32;  ///< of one thread
+inline constexpr int kConvolvedTokens = 32;  ///< per thread
 
 template <class Operand>
 struct ConvolutionParameters {
   const Operand* x = nullptr;       ///< [batch, tokens, channels], or as `groups` says
   const Operand* kernel = nullptr;  ///< [channels, W]
-  const float* bias = nullptr;      ///< [channels]; null: none
+  const float* bias = nullptr;      ///< [channels]; null if there is none
   const Operand* past = nullptr;    ///< [batch, W - 1, channels], rows of state_stride
   Operand* y = nullptr;             ///< [batch, tokens, channels]
   Operand* carried = nullptr;       ///< [batch, W - 1, channels], rows of state_stride
@@ -24,9 +24,10 @@ struct ConvolutionParameters {
   int channels = 1;
   int W = 1;
   bool activation = true;
-  std::int64_t state_stride = 0;  ///< from row to row of past and carried; 0: channels
-  /// So many neighbouring channels of x lie together and those of the next group `group_stride` farther, the groups of a token
-  /// before those of the next one; 0: x is dense.
+  std::int64_t state_stride = 0;  ///< from row to row of past and carried; 0 means channels
+  /// If not 0, `group` neighbouring channels of x are contiguous, and those of the next group are
+  /// `group_stride` farther; the groups of a token come before those of the next one. 0 means that x is
+  /// dense.
   int group = 0;
   int group_stride = 0;
 
@@ -54,7 +55,7 @@ struct ConvolutionParameters {
 };
 
 inline constexpr int kConvolvedChannels =
-    4;  ///< of one thread: their weights and three blocks of threads fit the registers
+    4;  ///< per thread: their weights and three blocks of threads fit the registers
 
 /// kConvolvedChannels channels through one part, the window in registers: W as the template says, channels a multiple.
 template <class Operand, int W>

@@ -40,7 +40,8 @@ struct NormParameters {
   int groups =
       1;  ///< rows one after the other that have a weight each: parts of a longer row with a mean each
   float epsilon = 1e-6F;
-  /// So many neighbouring rows of `second` lie dense and the next ones `second_stride` elements farther; 0: all are dense.
+  /// If not 0, this many neighbouring rows of `second` are dense, and the next ones are `second_stride`
+  /// elements farther. 0 means that all are dense.
   int second_rows = 0;
   int second_stride = 0;
 

@@ -4,8 +4,8 @@
 
 #include "optimized/cuda/units/intrinsics.cuh"
 
-/// The rotary embedding (CFG-10, EQUATIONS 5.7): (x_i, x_j) -> (x_i cos - x_j sin, x_j cos + x_i sin) of every pair, the
-/// columns behind the pairs as they are.
+/// The rotary embedding (CFG-10, EQUATIONS 5.7): (x_i, x_j) -> (x_i cos - x_j sin, x_j cos + x_i sin) for
+/// every pair; the columns after the pairs stay as they are.
 namespace samestate::cuda {
 
 template <class Operand>

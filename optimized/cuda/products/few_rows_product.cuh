@@ -56,7 +56,7 @@ struct FewRowsProduct : ProductPlan<Operand, Epilogue, FewRowsTile<Epilogue::kPa
   }
 
  private:
-  /// Rows from `first` of the tile on; zeros behind the last.
+  /// Stages rows from `first` of the tile on, with zeros after the last.
   static SAMESTATE_DEVICE void stage_rows(const Parameters& p, const ProductTile& at, int first, Operand* x) {
     const auto depth = static_cast<int>(p.depth);
     SAMESTATE_UNROLL

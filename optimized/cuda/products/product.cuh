@@ -186,7 +186,7 @@ struct ProductPlan {
     return (line < Tile::kOutputs ? p.w : p.w2) + at.group * p.w_batch + of * p.w_stride;
   }
 
-  /// By the block's first `threads` threads.
+  /// Called by the block's first `threads` threads.
   static SAMESTATE_DEVICE void hand_over(const Parameters& p, const ProductTile& at, std::int64_t column,
                                          const float* sums, int threads) {
     constexpr int kQuads = Tile::kOutputs / 4;
@@ -233,8 +233,8 @@ struct ProductGrid : ProductPlan<Operand, Epilogue, Tile> {
   static constexpr int kThreads = 256;
   static constexpr int kPiece = 16 / static_cast<int>(sizeof(Operand));  ///< elements
   static constexpr int kSlab = 8 * kPiece;
-  static constexpr int kDepth = kSlab * Tile::kWarpsK;               ///< of a stage
-  static constexpr int kPieces = Tile::kStageBytes / 16 / kThreads;  ///< of a stage, one thread's
+  static constexpr int kDepth = kSlab * Tile::kWarpsK;               ///< depth of a stage
+  static constexpr int kPieces = Tile::kStageBytes / 16 / kThreads;  ///< pieces of a stage per thread
   /// Where the sums leave registers for it.
   static constexpr int kResidentBlocks = sizeof(Operand) == 2 ? 2 : 1;
   static constexpr std::size_t kShared = Tile::kStages * Tile::kStageBytes + Tile::kLines * sizeof(Operand*);

@@ -26,7 +26,7 @@ constexpr int kMostWorkspace = 1;        ///< CUBLASLT_MATMUL_PREF_MAX_WORKSPACE
 constexpr int kReductionSchemes = 3;  ///< CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK; 0: no sums over blocks
 constexpr int kAlignments[] = {5, 6, 7, 8};  ///< CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, B, C, D
 constexpr std::uint32_t kAlignment = 16;
-/// Up to so many rows, product.cuh's grid, whose warps divide the depth, is as fast in bf16 and faster in
+/// Up to this many rows, product.cuh's grid, whose warps divide the depth, is as fast in bf16 and faster in
 /// fp32 (docs/understand/kernels.md).
 constexpr std::int64_t kFewRows = 32;
 

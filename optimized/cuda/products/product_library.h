@@ -8,7 +8,7 @@
 /// its header nor the library, and a machine without it uses product.cuh alone. Two launches share nothing:
 /// no workspace is requested, so no algorithm splits its sums over blocks, and the algorithm for a shape is
 /// chosen once per process, by a heuristic that depends on the shape alone. A product therefore has the same
-/// bits in every run, whatever runs beside it.
+/// bits in every run, whatever runs at the same time.
 namespace samestate::cuda {
 
 /// y = x w^T, rounded once. Rows of all three are contiguous; sums are in fp32 (fp32 operands are never

@@ -13,8 +13,8 @@ namespace samestate::cuda {
 
 /// At most `rows` rows of x that one w multiplies, of a product in groups whose sizes only the device knows.
 struct ProductTile {
-  std::int32_t group = 0;  ///< of w
-  std::int32_t rows = 0;   ///< 0: there is no such tile
+  std::int32_t group = 0;  ///< group of w
+  std::int32_t rows = 0;   ///< 0 if there is no such tile
   std::int64_t first = 0;  ///< row
 };
 
@@ -34,16 +34,16 @@ struct ProductParameters {
   std::int64_t batch = 1;
   std::int64_t x_batch = 0;  ///< from matrix to matrix
   std::int64_t w_batch = 0;
-  const std::int32_t* x_rows = nullptr;  ///< [rows]: which row of x is row r; null: r
+  const std::int32_t* x_rows = nullptr;  ///< [rows]: which row of x is row r; null means r
   /// [tile_count], each a tile of its own and a group's of w_batch: then batch is 1, and `batch` of the epilogue the group.
   const ProductTile* tiles = nullptr;
   std::int64_t tile_count = 0;
-  ProductTiling tiling = ProductTiling::wide;  ///< of `tiles`; else launch() chooses
+  ProductTiling tiling = ProductTiling::wide;  ///< tiling of `tiles`; else launch() chooses
   Epilogue epilogue = {};
-  bool in_pieces = false;  ///< of 16 bytes; set by launch()
+  bool in_pieces = false;  ///< in pieces of 16 bytes; set by launch()
 };
 
-/// The tiling for groups of so many rows on average, the tiles of the sum of their rows.
+/// Returns the tiling for `groups` groups that have `rows` rows in all.
 inline ProductTiling product_tiling(std::int64_t rows, std::int64_t groups) {
   if (rows <= 16 * groups) return ProductTiling::skinny;
   return rows <= 64 * groups ? ProductTiling::medium : ProductTiling::wide;
@@ -102,7 +102,7 @@ template <class Operand, class Out>
   if (!aligned(p.x, p.x_stride, p.x_batch) || !aligned(p.w, p.w_stride, p.w_batch) ||
       !aligned(to.y, to.stride, to.batch))
     return {};
-  // Rows that overlap, or one row for all, are no matrix of the library's.
+  // Rows that overlap, or a single row for all, are not a matrix that the library takes.
   if (p.x_stride < p.depth || p.w_stride < p.depth || to.stride < p.columns) return {};
   PlainProduct plain;
   plain.x = p.x, plain.w = p.w, plain.y = to.y;

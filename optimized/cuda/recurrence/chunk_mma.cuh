@@ -31,7 +31,7 @@ struct RecurrenceTiles {
     float geometric[kT + 4];  ///< the sum of the powers below
     float after[kT];          ///< gamma^(i+1)
     float back[kT];           ///< gamma^(n-1-j) of the tile's tokens
-    float sums[2][kT];        ///< of a query's scores, by keys' halves
+    float sums[2][kT];        ///< sums of a query's scores, by halves of the keys
     float of_z[kT];           ///< z before the tile . q
     float z[kWidth];
   };
@@ -40,7 +40,7 @@ struct RecurrenceTiles {
     std::int64_t of = 0;  ///< state
     std::int64_t segment = 0;
     std::int64_t tokens = 0;
-    std::int64_t row = 0;  ///< of q, k, v: that of the first token
+    std::int64_t row = 0;  ///< the row of the first token in q, k and v
     int head = 0;
     int column = 0;
   };
@@ -67,7 +67,7 @@ struct RecurrenceTiles {
     return at;
   }
 
-  /// Zeros where there is no token, key or column.
+  /// Stages zeros where there is no token, key or column.
   static SAMESTATE_DEVICE void stage_tile(const Parameters& p, const Place& at, std::int64_t begin,
                                           Stage& stage) {
     const int t = thread_index() / 4, part = thread_index() % 4;
@@ -253,7 +253,7 @@ struct RecurrenceTiles {
     if constexpr (writes) leave(p, at, s, shared, state);
   }
 
-  /// z of the keys up to the tile's last; read again behind the next barrier.
+  /// Adds z of the keys up to the tile's last one; it is read again after the next barrier.
   static SAMESTATE_DEVICE void add_keys(const Parameters& p, const Stage& stage, int n, Shared& shared) {
     for (int c = thread_index(); c < p.dk; c += kThreads) {
       float sum = 0.0F;

@@ -9,7 +9,7 @@
 /// Sizes and launches of a recurrence: segments that leave their own states, these summed up, segments that read.
 namespace samestate::cuda {
 
-inline constexpr int kSpreadWarps = 8;  ///< of a block that takes few tokens through a state
+inline constexpr int kSpreadWarps = 8;  ///< per block that takes few tokens through a state
 
 /// Few tokens, whose work is the way of the state there and back: rows of a tile go round the warps of a block, an access is 128 bytes
 /// of a row or more and a lane's loads are few. Where they give too few blocks tiles are half as wide.
@@ -25,7 +25,7 @@ void spread_rows(RecurrenceParameters<Operand>& p) {
   p.stage = std::clamp(2048 / p.rows(), 4, 8);
 }
 
-/// The sizes of the launches, behind everything else of `p`.
+/// Sets the sizes of the launches, after everything else of `p`.
 template <class Operand>
 void plan_recurrence(RecurrenceParameters<Operand>& p) {
   while (p.rows() < p.dk) p.row_lanes *= 2;
@@ -42,7 +42,7 @@ void plan_recurrence(RecurrenceParameters<Operand>& p) {
   if (!p.tiled && !p.whole && p.tokens < kFewTokens && p.dk > kFewRows) spread_rows(p);
 }
 
-/// Memory of `tensors` for the states of so many segments, if there are any.
+/// Allocates memory in `tensors` for the states of the segments, if there are any.
 template <class Operand, class Tensors>
 void make_carried(RecurrenceParameters<Operand>& p, Tensors& tensors, std::int64_t segments) {
   if (segments == 0) return;

@@ -14,7 +14,7 @@
 /// segments, whose own states are then summed up to the state before each.
 namespace samestate::cuda {
 
-inline constexpr int kRecurrenceColumns = 64;  ///< of a state, by a block of theirs
+inline constexpr int kRecurrenceColumns = 64;  ///< columns of a state that one block takes
 
 /// How the output follows from S_t^T q_t.
 enum class RecurrenceOutput {
@@ -29,7 +29,7 @@ struct RecurrenceParameters {
   const Operand* q = nullptr;  ///< [batch, tokens, heads, dk], and k
   const Operand* k = nullptr;
   const Operand* v = nullptr;     ///< [batch, tokens, heads, dv]
-  const float* state = nullptr;   ///< [batch, heads, dk, dv]; null: zeros
+  const float* state = nullptr;   ///< [batch, heads, dk, dv]; null means zeros
   const float* sums = nullptr;    ///< z [batch, heads, dk], or s [batch, heads]
   float* carried = nullptr;       ///< [segments, batch, heads, dk, dv] of scratch
   float* carried_sums = nullptr;  ///< [segments, batch, heads, dk], of z
@@ -44,12 +44,12 @@ struct RecurrenceParameters {
   int heads = 1;
   int dk = 1;
   int dv = 1;
-  bool decays = false;  ///< by RetNet's gammas
-  bool whole = false;   ///< every token reads the state behind the last one
+  bool decays = false;  ///< true for RetNet's gammas
+  bool whole = false;   ///< every token reads the state after the last one
   RecurrenceOutput output = RecurrenceOutput::rounded;
-  int warps = 1;       ///< of a block; all have the same columns
-  int quads = 4;       ///< of rows that a lane has
-  int row_lanes = 1;   ///< of a warp, by rows of the state; the others by columns: 4 a lane
+  int warps = 1;       ///< warps of a block; all have the same columns
+  int quads = 4;       ///< groups of four rows that a lane has
+  int row_lanes = 1;   ///< lanes of a warp along rows of the state; the others are along columns, 4 per lane
   int stage = 16;      ///< tokens in shared memory at a time, twice
   bool tiled = false;  ///< on tensor cores, by chunk_mma.cuh
 
@@ -87,7 +87,8 @@ SAMESTATE_DEVICE DecayPowers decay_powers(float gamma, std::int64_t n) {
   return of;
 }
 
-/// By what a state is multiplied when it comes: the root of s, and nothing where no token follows.
+/// Returns the factor by which a state is multiplied when it arrives: the root of s, or 1 if no token
+/// follows.
 template <class Operand>
 SAMESTATE_DEVICE float state_scale(const RecurrenceParameters<Operand>& p, std::int64_t of) {
   if (p.output != RecurrenceOutput::over_root || p.tokens == 0) return 1.0F;
@@ -95,8 +96,9 @@ SAMESTATE_DEVICE float state_scale(const RecurrenceParameters<Operand>& p, std::
   return s > 0.0F ? s * inverse_root(s) : 0.0F;
 }
 
-/// The state before each segment but the first, from those that the segments leave by themselves; in place, that of segment n where the
-/// one left by n - 1 was. Where the parameters say `whole`, the state behind all tokens to final_state.
+/// Computes the state before each segment but the first, from the states that the segments leave by
+/// themselves; in place, so that the state of segment n replaces the one that n - 1 left. If the parameters
+/// say `whole`, the state after all tokens goes to final_state.
 template <class Operand>
 struct CarryStates {
   using Parameters = RecurrenceParameters<Operand>;

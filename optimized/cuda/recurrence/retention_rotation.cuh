@@ -20,7 +20,7 @@ struct RetentionRotationParameters {
   std::int64_t tokens = 0;
   int heads = 1;
   int width = 2;
-  float scale = 1.0F;  ///< of k
+  float scale = 1.0F;  ///< scale of k
 
   [[nodiscard]] SAMESTATE_HOST_DEVICE int pairs() const { return width / 2; }
 };

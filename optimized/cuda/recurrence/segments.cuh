@@ -10,7 +10,7 @@
 namespace samestate::cuda {
 
 struct Segments {
-  std::int64_t tokens = 1;  ///< of each, the last may have fewer
+  std::int64_t tokens = 1;  ///< tokens of each; the last may have fewer
   std::int64_t count = 1;
 };
 

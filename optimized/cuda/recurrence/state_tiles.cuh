@@ -192,7 +192,7 @@ struct StateTiles {
 
 inline constexpr int kWidestTile = 256;
 
-/// `make(width)` of the narrowest compiled width that holds so many keys, an integral constant.
+/// Calls `make(width)` with the narrowest compiled width that holds this many keys, as an integral constant.
 template <class Make>
 decltype(auto) tile_width(int keys, Make&& make) {
   if (keys <= 64) return make(std::integral_constant<int, 64>{});

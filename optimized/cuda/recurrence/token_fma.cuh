@@ -26,7 +26,7 @@ struct RecurrenceSegments {
     std::int64_t segment = 0;
     std::int64_t first = 0;  ///< token
     std::int64_t tokens = 0;
-    std::int64_t row = 0;  ///< of q, k, v: that of the first token
+    std::int64_t row = 0;  ///< the row of the first token in q, k and v
     int head = 0;
     int column = 0;
     int width = 0;  ///< columns that exist
@@ -72,7 +72,7 @@ struct RecurrenceSegments {
     }
   }
 
-  /// What the warps hold of a stage's tokens: [warps, stage, columns] parts of o, [warps, stage] of z . q,
+  /// The warps' results for a stage's tokens: [warps, stage, columns] parts of o, [warps, stage] of z . q,
   /// [stage] factors.
   struct Parts {
     float* o;
@@ -237,7 +237,8 @@ struct RecurrenceSegments {
     return sum;
   }
 
-  /// The rows of the tokens from `begin` of the segment, as they are stored; what lies behind dk and dv stays zero.
+  /// Loads the rows of the tokens from `begin` of the segment on, as they are stored; the places after dk and
+  /// dv stay zero.
   static SAMESTATE_DEVICE void load(const Parameters& p, const Tile& at, std::int64_t begin, Operand* to) {
     if (begin < at.tokens) {
       const int n = at.tokens - begin < p.stage ? static_cast<int>(at.tokens - begin) : p.stage;
@@ -298,7 +299,8 @@ struct RecurrenceSegments {
         carried ? p.carried + (at.segment - 1) * p.states() * p.dk * p.dv : (reads ? p.state : nullptr);
     const float factor = carried || from == nullptr ? 1.0F : state_scale(p, at.of);
     const int left = at.width - columns_at;
-    // All loads before anything waits for one: a choice of the access at every row put each load behind the one before.
+    // All loads are issued before anything waits for one. Choosing the access at every row had put each load
+    // after the wait for the one before.
     const bool vector = p.dv % 4 == 0;
     SAMESTATE_UNROLL
     for (int j = 0; vector && j < quads_held; ++j) {
@@ -344,7 +346,7 @@ struct RecurrenceSegments {
     }
   }
 
-  /// The state behind the segment, where somebody wants it.
+  /// Writes the state after the segment, if it is wanted.
   static SAMESTATE_DEVICE void leave(const Parameters& p, const Tile& at, int g, int columns_at, float s,
                                      State& S, float (&z)[kSums][4]) {
     const bool last = at.segment == p.segments - 1;

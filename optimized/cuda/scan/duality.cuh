@@ -11,7 +11,7 @@
 /// case's. What both have in common.
 namespace samestate::cuda {
 
-inline constexpr int kDualityTokens = 32;   ///< of a chunk on tensor cores
+inline constexpr int kDualityTokens = 32;   ///< tokens of a chunk on tensor cores
 inline constexpr int kDualityColumns = 64;  ///< channels of a block of theirs
 
 template <class Operand>
@@ -32,7 +32,7 @@ struct DualityParameters {
   float* decays = nullptr;    ///< [segments - 1, batch, H], of a whole segment
   std::int64_t batch = 1;
   std::int64_t tokens = 0;
-  std::int64_t chunk = 1;     ///< of the kernel
+  std::int64_t chunk = 1;     ///< the kernel's chunk
   std::int64_t segment = 1;   ///< tokens
   std::int64_t segments = 1;  ///< at least 1
   int H = 1, G = 1, P = 1, N = 1;

@@ -8,8 +8,8 @@
 /// whose state lies in registers.
 namespace samestate::cuda {
 
-inline constexpr int kRowTokens = 16;    ///< of a chunk
-inline constexpr int kRowChannels = 32;  ///< of a block
+inline constexpr int kRowTokens = 16;    ///< tokens of a chunk
+inline constexpr int kRowChannels = 32;  ///< channels of a block
 
 /// `columns` of a row from `column` on, four: zeros where there are none.
 SAMESTATE_DEVICE void stage_quad(float* to, const float* row, int column, int columns, bool in_pieces) {
@@ -90,7 +90,7 @@ struct DualityRows {
 
   struct Place {
     std::int64_t of = 0;   ///< sequence and head
-    std::int64_t row = 0;  ///< of x, B, C: that of the first token
+    std::int64_t row = 0;  ///< the row of the first token in x, B and C
     std::int64_t products = 0;
     int h = 0, group = 0, channel = 0;
   };

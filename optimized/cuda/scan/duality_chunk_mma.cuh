@@ -48,8 +48,8 @@ struct DualityTiles {
     std::int64_t of = 0;  ///< sequence and head
     std::int64_t segment = 0;
     std::int64_t tokens = 0;
-    std::int64_t row = 0;   ///< of x, B, C: that of the first token
-    std::int64_t step = 0;  ///< of steps
+    std::int64_t row = 0;   ///< the row of the first token in x, B and C
+    std::int64_t step = 0;  ///< that of the first token in the steps
     int h = 0, group = 0, channel = 0;
   };
 
@@ -74,7 +74,7 @@ struct DualityTiles {
     return at;
   }
 
-  /// Zeros where there is no token, state or channel.
+  /// Stages zeros where there is no token, state or channel.
   static SAMESTATE_DEVICE void stage_tile(const Parameters& p, const Place& at, std::int64_t begin,
                                           Stage& stage) {
     const int t = thread_index() / 4, part = thread_index() % 4;

@@ -24,7 +24,7 @@ struct ConvolvedPartOfLayer {
   }
 };
 
-/// What both mixers compute before their scans.
+/// The tensors that both mixers compute before their scans.
 template <class Operand>
 struct MixerInputs {
   const OperatorArguments& call;
@@ -146,7 +146,7 @@ struct Mamba2Mixer {
     ConvolvedPartOfLayer<Operand> x, B, C;
     Projection<Operand> z, dt, out;
     DualityParameters<Operand> duality;
-    NormParameters<Operand> norm;  ///< of y silu(z), over equal parts of a token's channels (EQUATIONS 5.10)
+    NormParameters<Operand> norm;  ///< for y silu(z), over equal parts of a token's channels (EQUATIONS 5.10)
   };
 
   template <class Operand>

@@ -48,13 +48,13 @@ struct SelectiveScan {
   static constexpr int n = 16 / static_cast<int>(sizeof(Operand));
   static constexpr int kChannels = channels;
   static constexpr int kTokens =
-      4 * n;  ///< of a tile, so that a warp's lanes for one state group move an access each
+      4 * n;  ///< tokens of a tile, such that a warp's lanes for one state group move one access each
   static constexpr int kThreads = kChannels * lanes;
   static constexpr int kMovers =
       kChannels / n * kTokens;  ///< threads that move the tile of each tensor, an access each
   static constexpr int kPadded = 4 * quads * lanes;  ///< states, those beyond N zero
   static constexpr int kMatrixLoads =
-      2 * kTokens * kPadded / n / kThreads;  ///< of a thread and tile, B and C
+      2 * kTokens * kPadded / n / kThreads;  ///< accesses per thread and tile, for B and C
   static constexpr int kRow = kTokens + 4;
   /// Four lanes' grids are short of warps: twelve an SM, 168 registers each, and two groups of tokens under way.
   static constexpr int kUnrolled = lanes == 4 && !hold && sizeof(Operand) == 2 ? 2 : 1;
@@ -62,8 +62,8 @@ struct SelectiveScan {
   static_assert(lanes >= 4 && kMovers <= kThreads);
 
   struct Tile {
-    float delta[kChannels * kRow + kChannels];  ///< by `position`
-    float input[kChannels * kRow + kChannels];  ///< what multiplies B: Delta u, or u where `hold`
+    float delta[kChannels * kRow + kChannels];  ///< indexed by `position`
+    float input[kChannels * kRow + kChannels];  ///< factor of B: Delta u, or u with `hold`
     float y[kChannels * kRow + kChannels];      ///< C h
     float B[kTokens * kPadded];
     float C[kTokens * kPadded];
@@ -80,14 +80,14 @@ struct SelectiveScan {
   using Elements = Vector<Operand, n>;
   struct Moved {
     Elements u, dt, z;
-    Elements matrix;  ///< of B or C, where a thread has one access of them
+    Elements matrix;  ///< elements of B or C, if a thread has one access of them
   };
 
   /// A thread's place in its block.
   struct Place {
     std::int64_t b;
     int first;           ///< channel of the block
-    int token, column;   ///< of the access that it moves, in the tile
+    int token, column;   ///< place in the tile of the access that it moves
     bool moves, vector;  ///< rows of D: by whole accesses
     bool matrix_vector;  ///< rows of N
   };
@@ -273,7 +273,7 @@ struct SelectiveScan {
   }
 };
 
-/// By the grid that fits N, at most 256.
+/// Launches the grid that fits N, which is at most 256.
 template <class Operand, bool hold>
 void launch_selective_scan(const SelectiveScanParameters<Operand>& p, cudaStream_t stream) {
   if (p.N <= 16) return SelectiveScan<Operand, 32, 1, 4, hold>::launch(p, stream);

@@ -4,11 +4,12 @@
 
 #include "optimized/cuda/units/intrinsics.cuh"
 
-/// What the kernels of compute capability 9.0a ask of the machine besides intrinsics.cuh: barriers in shared
-/// memory, bulk copies of swizzled tiles, fences between ordinary and asynchronous accesses, flags between
-/// blocks, registers by role. wgmma.cuh has the matrix products. On the host: emulated_hopper.h.
+/// The operations of compute capability 9.0a that the kernels use in addition to intrinsics.cuh: barriers in
+/// shared memory, bulk copies of swizzled tiles, fences between ordinary and asynchronous accesses, flags
+/// between blocks, and registers by role. The matrix products are in wgmma.cuh, and the same operations on
+/// the host in emulated_hopper.h.
 ///
-/// A tile is 64 rows of 128 bytes (64 bf16), 1024-byte aligned; the 16 bytes at `byte` of `row` lie at
+/// A tile is 64 rows of 128 bytes (64 bf16), 1024-byte aligned; the 16 bytes at `byte` of `row` are at
 /// swizzled(row, byte), so that eight rows of one column meet eight different banks.
 namespace samestate::cuda {
 
@@ -34,7 +35,7 @@ namespace samestate::cuda {
 /// arrived for all of them would order their accesses no less, but compute-sanitizer's racecheck does not follow that.
 class Barrier {
  public:
-  /// By one thread, before barriers_ready() and a block barrier.
+  /// Called by one thread, before barriers_ready() and a block barrier.
   SAMESTATE_DEVICE void init(int arrivals) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(32 * arrivals));
   }
@@ -45,7 +46,7 @@ class Barrier {
                  : "memory");
     arrive();
   }
-  /// By one thread.
+  /// Called by one thread.
   SAMESTATE_DEVICE void arrive() {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0], 32;" ::"r"(shared_address(this)) : "memory");
   }
@@ -169,8 +170,9 @@ SAMESTATE_DEVICE void copy_wait_but() {
 SAMESTATE_DEVICE void publish(int* flag, int value) {
   asm volatile("fence.proxy.async;\nst.release.gpu.global.s32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
 }
-/// By one warp, whose lane i passes the flag of its i-th expected publication, if there is one: until the first is there.
-/// How many are, one after the other. A look takes some 2,000 cycles under load, however many flags it is at.
+/// Waits until the first of the expected publications has arrived, and returns how many have arrived, counted
+/// in order. Called by one warp, whose lane i passes the flag of its i-th expected publication, if there is
+/// one. A look takes some 2,000 cycles under load, however many flags it checks.
 SAMESTATE_DEVICE int await_some(const int* flag, bool exists, int value) {
   const Waiting waiting(Waiting::kFlags);
   std::uint32_t there;

@@ -6,9 +6,9 @@
 #include "optimized/cuda/host/grid.cuh"
 #include "optimized/cuda/units/wgmma.cuh"
 
-/// Tiles of 64 keys and 64 columns of one head, swizzled as products read them, by bulk copies from rows that are
-/// `stride` elements apart in every sequence. What lies behind a sequence's last key, or behind a head's last column, is read
-/// as zero: no tile brings the next sequence's rows in, which may be anything.
+/// Tiles of 64 keys and 64 columns of one head, swizzled as products read them, by bulk copies from rows that
+/// are `stride` elements apart in every sequence. The places after a sequence's last key, or after a head's
+/// last column, are read as zero: no tile contains rows of the next sequence, which may be anything.
 namespace samestate::cuda {
 
 /// Where a tensor of keys or values is: [batch, keys, heads, width].

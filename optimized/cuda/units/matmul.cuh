@@ -16,7 +16,8 @@ SAMESTATE_HOST_DEVICE constexpr int row_stride(int width) {
 enum class Left { rows, transposed };
 /// How the right operand [depth, N] is stored: by rows, or transposed as [N, depth].
 enum class Right { rows, transposed };
-/// What is known to be zero: nothing, the result above its diagonal, or the left operand above its diagonal.
+/// The part that is known to be zero: nothing, the result above its diagonal, or the left operand above its
+/// diagonal.
 enum class Structure { dense, lower_result, lower_left };
 
 /// The eight elements that a lane holds of a 16 x 16 tile of A B.

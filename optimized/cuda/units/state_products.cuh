@@ -8,7 +8,7 @@
 /// forms of recurrences have in common, with a delta rule or without.
 namespace samestate::cuda {
 
-inline constexpr int kStateTokens = 32;  ///< that tensor cores take at once
+inline constexpr int kStateTokens = 32;  ///< tokens that tensor cores take at once
 
 /// A warp has 16 columns of the state, as accumulators of m16n8k16 for each eight of its kWidth keys. In the products four sums take
 /// turns, since one has to wait for the product before.
@@ -46,7 +46,7 @@ struct StateProducts {
     }
   }
 
-  /// S^T += x K of 16 tokens, whose rows of K begin at `rows`; x in so many parts.
+  /// Computes S^T += x K for 16 tokens, whose rows of K begin at `rows`; x consists of n parts.
   template <int n>
   static SAMESTATE_DEVICE void write_state(const Bf16* rows, const std::uint32_t (&parts)[n][4],
                                            float (&state)[kWidth / 8][4]) {

@@ -32,7 +32,7 @@ struct WaitNote {
 };
 struct WarpNote {
   std::uint32_t count, end;
-  std::uint64_t nanoseconds;  ///< of the device's timer, at the end
+  std::uint64_t nanoseconds;  ///< of the device's timer, read at the end
 };
 struct BlockNote {
   std::uint32_t begin, shared;  ///< where its shared memory begins

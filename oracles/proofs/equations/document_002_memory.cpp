@@ -3,6 +3,7 @@
 #include "oracles/proofs/equations/computation.h"
 #include "oracles/proofs/equations/data.h"
 #include "oracles/proofs/equations/groups.h"
+#include "reference/backward/recurrence.h"
 #include "reference/costs.h"
 #include "reference/delta_rule.h"
 #include "reference/gated_delta_rule.h"
@@ -54,6 +55,56 @@ Finding decay_matrix() {
       .identity("retention_transposed_mask")
       .identity("retention_own_step_decayed")
       .resolved();
+}
+
+/// The reverse of one token: what D, the gradient of the state after it, gives for the state before it and
+/// for the token. Nothing reads the output.
+template <class System>
+HeadGradients<double> reverse_of(const Learning& x, const M& D, double eta, double decay) {
+  const Sequence<double> token{M::Zero(1, 4),
+                               x.k.transpose(),
+                               x.v.transpose(),
+                               Vec::Constant(1, std::log(decay)),
+                               Vec::Constant(1, eta),
+                               1.0,
+                               x.S};
+  return recurrent_backward<System>(token, {M::Zero(1, 3), D});
+}
+
+Finding reverse_of_inner_product() {
+  const Learning x;
+  const M D = IdentityDraw<double>(2).normal(4, 3);
+  const HeadGradients<double> g = reverse_of<LinearAttention>(x, D, 1.0, 1.0);
+  return Computation()
+      .agree("dS", g.initial_state, D)
+      .agree("dk = D v", g.k.transpose().eval(), (D * x.v).eval())
+      .agree("dv = D^T k", g.v.transpose().eval(), (D.transpose() * x.k).eval())
+      .identity("backward_inner_product_step")
+      .identity("backward_linear_attention")
+      .holds();
+}
+
+Finding reverse_of_ridge() {
+  const Learning x;
+  const M D = IdentityDraw<double>(2).normal(4, 3);
+  return Computation()
+      .agree("dS = lambda D", reverse_of<Retention>(x, D, 1.0, x.gamma).initial_state, (x.gamma * D).eval())
+      .identity("backward_ridge_step")
+      .identity("backward_retention")
+      .holds();
+}
+
+Finding reverse_of_squared() {
+  const Learning x;
+  const M D = IdentityDraw<double>(2).normal(4, 3);
+  const HeadGradients<double> g = reverse_of<DeltaRule>(x, D, x.eta, 1.0);
+  const Vec error = x.v - x.S.transpose() * x.k;
+  return Computation()
+      .agree("dS = D - eta k k^T D", g.initial_state, (D - x.eta * x.k * (x.k.transpose() * D)).eval())
+      .equal("d eta = <D^T k, v - S^T k>", g.beta(0), (D.transpose() * x.k).dot(error))
+      .identity("backward_squared_step")
+      .identity("backward_delta_rule")
+      .holds();
 }
 
 Finding inner_product_name() {
@@ -207,6 +258,9 @@ const Equation kRows[] = {
            .identity("ttt_inner_product_gradient")
            .holds();
      }},
+    {"TTT-4a", "002", "L78", "test_time_training",
+     "implied: dS_{t-1} = D, dk_t = D^T v_t, dv_t = D k_t for the gradient D of S_t", V::ok,
+     reverse_of_inner_product},
     {"TTT-5", "002", "L80-82", "test_time_training",
      "S_t = lambda S_{t-1} + v_t k_t^T from -v . (S k) + (1 - gamma)/2 |S|_F^2", V::ok_qualified,
      [] {
@@ -222,6 +276,8 @@ const Equation kRows[] = {
            .identity("ttt_ridge_step_of_one")
            .holds();
      }},
+    {"TTT-5a", "002", "L80-82", "test_time_training",
+     "implied: dS_{t-1} = lambda D for the gradient D of S_t", V::ok, reverse_of_ridge},
     {"DELTA-1", "002", "L88", "test_time_training", "L = grad 1/2 |S k - v|^2 = (S k - v) k^T", V::erratum,
      loss_and_gradient},
     {"DELTA-2", "002", "L88", "delta_rule", "S_t = S_{t-1} - eta_t (S_{t-1} k_t - v_t) k_t^T", V::ok,
@@ -236,6 +292,10 @@ const Equation kRows[] = {
            .identity("delta_rule_gradient_step")
            .holds();
      }},
+    {"DELTA-2a", "002", "L88", "delta_rule",
+     "implied: dS_{t-1} = D - eta D k k^T for the gradient D of S_t, a step of the same loss with the target "
+     "0",
+     V::ok, reverse_of_squared},
     {"DELTA-3", "002", "L92", "delta_rule",
      "eta (S k - v) k^T = (S sqrt(eta) k - sqrt(eta) v) (sqrt(eta) k)^T", V::ok,
      [] {

@@ -4,6 +4,7 @@
 #include "oracles/proofs/equations/data.h"
 #include "oracles/proofs/equations/groups.h"
 #include "oracles/proofs/equations/rearrange.h"
+#include "reference/backward/mixture_of_experts.h"
 #include "reference/costs.h"
 #include "reference/experts.h"
 #include "reference/load_balance.h"
@@ -216,6 +217,19 @@ const Equation kRows[] = {
                   auxiliary_loss(p, top_k(p, 1), 0.01), 0.015)
            .holds();
      }},
+    {"MOE-6a", "004", "L61", "mixture_of_experts",
+     "implied: dL_aux/dh(x_t)_i = alpha N f_i / T, with constant counts", V::ok,
+     [] {
+       M p(2, 2);
+       p << 0.9, 0.1, 0.6, 0.4;
+       M expected(2, 2);
+       expected << 0.01, 0.0, 0.01, 0.0;
+       return Computation()
+           .agree("p = (0.9, 0.1), (0.6, 0.4), top 1: alpha 2 (1, 0) / 2 at each token",
+                  auxiliary_loss_backward(p, top_k(p, 1), 0.01, 1.0), expected)
+           .identity("backward_auxiliary_loss")
+           .holds();
+     }},
     {"MOE-7", "004", "L62", "mixture_of_experts", "f_i = fraction of tokens dispatched to expert i",
      V::ambiguous, load_fractions},
     {"MOE-8", "004", "L63", "mixture_of_experts", "P_i = mean probability that expert i is selected",
@@ -274,6 +288,23 @@ const Equation kRows[] = {
            .agree("softmax over the selected logits", layer.routing.weights,
                   route_by_logits(layer.routing.logits, 2).weights)
            .identity("moe_top_k_of_logits")
+           .holds();
+     }},
+    {"MOE-15a", "004", "L102", "mixture_of_experts",
+     "implied: dl_i = w_i (dw_i - <w, dw>) of the selected experts, 0 of the others, 0 at all for k = 1",
+     V::ok,
+     [] {
+       const Routing<double> one = route(M{{1.0, 0.0, -1.0}}, 2);
+       const M d = route_backward(one, TopKWeights::renormalised, M{{1.0, 0.0}});
+       const double w = one.weights(0, 0);
+       return Computation()
+           .equal("logits (1, 0, -1), k = 2, dw = (1, 0): dl of the first = w (1 - w)", d(0, 0),
+                  w * (1.0 - w))
+           .equal("dl of the second, its opposite", d(0, 1), -d(0, 0))
+           .equal("dl of the third", d(0, 2), 0.0)
+           .identity("backward_renormalised_router")
+           .identity("backward_router_of_one")
+           .identity("backward_router_softmax_of_all")
            .holds();
      }},
     {"MOE-16", "004", "L105-125", "mixture_of_experts",

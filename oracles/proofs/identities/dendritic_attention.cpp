@@ -225,7 +225,7 @@ std::vector<Identity> dendritic_attention_identities() {
          }
          return d;
        }},
-      // E copies of the values, each convolved by itself, beside the one that the layer convolves.
+      // E copies of the values, each convolved by itself, are compared with the one that the layer convolves.
       {"EQ-24", "dendritic_value_copies", kSystem, "E convolutions of E copies of v = one, broadcast", exact,
        []<class Scalar>(std::uint64_t seed) {
          const DendriticCase<Scalar> c(seed);

@@ -23,7 +23,7 @@ enum class DendriticMistake {
   routed_index_not_shifted,
 };
 
-/// What the layer returns, per batch row.
+/// The results of the layer, per batch row.
 template <class Scalar>
 struct DendriticLoopResult {
   std::vector<Matrix<Scalar>> output;              ///< B of [T, D]

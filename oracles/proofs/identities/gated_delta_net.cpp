@@ -63,7 +63,7 @@ double cache_difference(const GatedDeltaNetCache<Scalar>& a, const GatedDeltaNet
   return worst;
 }
 
-/// The difference of the output, of what the norm hides (EQUATIONS 8.1), and of both caches.
+/// The difference of the output, of the part that the norm hides (EQUATIONS 8.1), and of both caches.
 template <class Scalar>
 double difference(const GatedDeltaNetOutput<Scalar>& a, const GatedDeltaNetOutput<Scalar>& b) {
   return std::max({relative_difference(a.y, b.y), relative_difference(a.core, b.core),
@@ -143,7 +143,7 @@ double repeated_key_heads(std::uint64_t seed, bool tiled) {
 
 // ---- invariants of 7.7 at the layer
 
-/// `pads` tokens of garbage before or behind the sequence, masked.
+/// Adds `pads` masked tokens of garbage before or after the sequence.
 template <class Scalar>
 GatedDeltaNetOutput<Scalar> padded(const Layer<Scalar>& layer, Index pads, bool left) {
   IdentityDraw<Scalar> draw(99);

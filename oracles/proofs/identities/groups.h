@@ -27,5 +27,6 @@ Residual::Residual(Computation)
 [[nodiscard]] std::vector<Identity> selective_scan_identities();
 [[nodiscard]] std::vector<Identity> dendritic_attention_identities();
 [[nodiscard]] std::vector<Identity> dendritic_invariant_identities();
+[[nodiscard]] std::vector<Identity> backward_identities();
 
 }  // namespace samestate

@@ -15,7 +15,7 @@ const std::vector<Identity>& table() {
           gated_delta_net_identities, gated_delta_step_identities, norm_identities,
           short_convolution_identities, softmax_attention_identities, latent_attention_identities,
           mixture_of_experts_identities, selective_scan_identities, dendritic_attention_identities,
-          dendritic_invariant_identities}) {
+          dendritic_invariant_identities, backward_identities}) {
       for (const Identity& identity : group()) all.push_back(identity);
     }
     std::stable_sort(all.begin(), all.end(),

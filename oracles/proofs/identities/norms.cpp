@@ -96,7 +96,8 @@ std::vector<Identity> norm_identities() {
          const Matrix<Scalar> scaled = rms / root;
          return relative_difference(scaled, l2norm(d.x, Scalar(width * epsilon<Scalar>())));
        }},
-      // A wrong factor is invisible behind the norm once epsilon is small against it (EQUATIONS 8.1).
+      // A wrong factor is invisible after the norm once epsilon is small in comparison with it (EQUATIONS
+      // 8.1).
       {"RMS-5", "rms_norm_factor_cancels", kSystem,
        "norm(3x) with epsilon 9e = norm(x) with e (EQUATIONS 8.1)", equal,
        []<class Scalar>(std::uint64_t seed) {
@@ -115,7 +116,7 @@ std::vector<Identity> norm_identities() {
          return relative_difference(rms_norm(larger, d.w, Scalar(Scalar(16) * small)),
                                     rms_norm(d.x, d.w, small));
        }},
-      // By how much mean y^2 passes 1: with weight 1 it is m / (m + epsilon) < 1.
+      // Returns by how much mean y^2 exceeds 1: with weight 1 it is m / (m + epsilon) < 1.
       {"RMS-5", "rms_norm_mean_square_below_one", kSystem, "with weight 1, mean y^2 = m / (m + epsilon) < 1",
        holds,
        []<class Scalar>(std::uint64_t seed) {

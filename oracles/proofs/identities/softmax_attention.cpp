@@ -158,7 +158,8 @@ std::vector<Identity> softmax_attention_identities() {
          x.k.rowwise() += u.transpose();
          return relative_difference(softmax_attention(x), o);
        }},
-      // By how much an output leaves the range of its value column: probabilities are a convex combination.
+      // Returns by how much an output leaves the range of its value column: probabilities are a convex
+      // combination.
       {"DEND-55", "attention_convex", kSystem, "outputs lie between the least and largest value seen", holds,
        []<class Scalar>(std::uint64_t seed) {
          AttentionInputs<Scalar> x = inputs<Scalar>(seed);
@@ -283,7 +284,7 @@ std::vector<Identity> softmax_attention_identities() {
          }
          return worst;
        }},
-      // e^-5000 is 0 beside 1 in every precision here.
+      // e^-5000 is 0 in comparison with 1 in every precision here.
       {"GATT-2", "gated_attention_open_gate", kGatedAttention,
        "gate + infinity: plain grouped-query attention (5.7)", exact,
        []<class Scalar>(std::uint64_t seed) {

@@ -6,7 +6,7 @@ from .operators import _row
 
 _EX2 = "fp32+exponential:ex2"
 _STATED = "a, b, A_log and dt_bias are raw; "
-_GUESS = "; the contract is a guess of its source"
+_GUESS = "; the contract is a guess from its source"
 
 
 def _engine(name, system, form, package, version, function, call, contract=_EX2, kernel=None, limits=(), **more):
@@ -51,24 +51,24 @@ def _convolution(name, call, limits, traps, kernel):
 
 ENGINES = (
     _step("vllm", "vllm", "0.33.0", _PACKED, _VLLM + "fused_recurrent", "packed_decode_from_slot_1", "0",
-          "the scale has no default; states [value, key]; slot 0 is nobody's, where SGLang's is -1",
+          "the scale has no default; states [value, key]; slot 0 belongs to no request (in SGLang, slot -1)",
           kernel="vllm.packed.gated_delta_step"),
     _step("vllm", "vllm", "0.33.0", _GATING, _VLLM + "fused_sigmoid_gating", "gating_of_vllm", "none",
-          "its order is A_log a b dt_bias q k v, SGLang's A_log a dt_bias .. q k v b; `beta` is softplus's; states "
-          "[value, key]; of slots up to 0 the output stays unwritten; without inplace_final_state it returns a state a "
+          "its order is A_log a b dt_bias q k v, SGLang's A_log a dt_bias .. q k v b; `beta` is that of softplus; states "
+          "[value, key]; the outputs of slots up to 0 stay unwritten; without inplace_final_state it returns a state per "
           "token; slots of several tokens are [B, T]"),
     _step("sglang", "sglang", "0.5.23", _PACKED, _SGLANG + "fla.fused_recurrent", "packed_decode_from_slot_0", "-1",
           "the scale has no default; states [value, key]; sigmoid(b) is rounded to the dtype of b",
           kernel="sglang.packed.gated_delta_step"),
     _step("sglang", "sglang", "0.5.23", _GATING, _SGLANG + "linear.fused_sigmoid_gating_recurrent", "gating_of_sglang",
           "none",
-          "softplus_beta and softplus_threshold have no default and stand before q; strides of batch and heads are taken "
-          "for dense; a slot of -1 starts at zeros and has an output; it returns o alone"),
+          "softplus_beta and softplus_threshold have no default and come before q; strides of batch and heads are assumed "
+          "to be dense; a slot of -1 starts at zeros and has an output; it returns only o"),
     _flashinfer("gated_delta_rule_decode", "flashinfer_decode", ("dv % 32 = 0",),
-                "a token a call; fp32 states [key, value] in place; l2norm by default; from 32 requests on it is another "
+                "one token per call; fp32 states [key, value] in place; l2norm by default; from 32 requests on it is another "
                 "kernel"),
     _flashinfer("gated_delta_rule_decode", "flashinfer_decode", ("dv % 32 = 0", "B >= 32"),
-                "the kernel of 32 requests and more", region=".large_batch"),
+                "the kernel for 32 requests or more", region=".large_batch"),
     _flashinfer("gated_delta_rule_decode_pretranspose", "flashinfer_pretransposed", ("dv % 8 = 0",),
                 "states [value, key]; a slot of -1 gives zeros with fp32 states, and with bf16 ones reads and writes "
                 "slot 0; l2norm by default; several tokens of fp32 states are gated_delta_rule_mtp"),
@@ -79,31 +79,31 @@ ENGINES = (
                 "states [value, key]; disable_state_update is True by default; l2norm by default"),
     _mamba("selective_scan_fn", "selective_scan", "blelloch", "selective_scan_interface", "selective_scan_of_mamba_ssm",
            limits=["hold = 0"],
-           traps="[B, D, T]; A is negative; no initial state: that of a case is written by N tokens in front; softplus only "
-                 "with delta_softplus; behind C stand D, z, delta_bias"),
+           traps="[B, D, T]; A is negative; no initial state: N tokens in front write that of a case; softplus only "
+                 "with delta_softplus; after C come D, z, delta_bias"),
     _mamba("selective_state_update", "selective_scan", "recurrent", "triton.selective_state_update",
            "selective_update_of_mamba_ssm", limits=["hold = 0"],
-           traps="behind C stand D, z, dt_bias, in Hugging Face's D, dt_bias, dt_softplus, z, in vLLM's D, dt_bias, z; "
+           traps="after C come D, z, dt_bias (in Hugging Face's function D, dt_bias, dt_softplus, z, in vLLM's D, dt_bias, z); "
                  "without dt_bias it ends in an AttributeError; the state is updated in place"),
     _mamba("selective_state_update", "state_space_duality", "recurrent", "triton.selective_state_update",
            "duality_update_of_mamba_ssm", limits=["P >= 2", "N >= 2"],
-           traps="it goes its short way only where A, dt and dt_bias have stride 0 over the channels of a head: dense "
+           traps="it takes its fast path only if A, dt and dt_bias have stride 0 over the channels of a head: dense "
                  "copies are another kernel")._replace(name="mamba_ssm.selective_state_update.heads"),
     _mamba("mamba_chunk_scan_combined", "state_space_duality", "chunked", "triton.ssd_combined",
            "duality_chunks_of_mamba_ssm", "tf32_truncated+card:nearest", limits=["chunk in 16 32 64 128 256"],
-           traps="behind chunk_size stand D, z, dt_bias, initial_states; softplus only with dt_softplus; cu_seqlens is read "
-                 "only with return_varlen_states, and says nothing of where sequences begin: seq_idx does, at zeros, but the first at "
-                 "initial_states; states between chunks are of the dtype of C"),
+           traps="after chunk_size come D, z, dt_bias, initial_states; softplus only with dt_softplus; cu_seqlens is read "
+                 "only with return_varlen_states, and does not say where sequences begin: seq_idx does; they begin at zeros, but the first at "
+                 "initial_states; states between chunks have the dtype of C"),
     _engine("cudnn.mamba2", "state_space_duality", "chunked", "nvidia-cudnn-frontend", "1.32.0",
             "cudnn.linear_attention:mamba2", "duality_chunks_of_cudnn", "bf16+card:nearest",
             limits=["chunk = 128", "N = 128", "P = 64"],
-            traps="no batch axis; dt is raw, and softplus is its default; the result of a state that is not asked for is an empty "
+            traps="no batch axis; dt is raw, and softplus is its default; the result for a state that is not requested is an empty "
                   "tensor" + _GUESS)._replace(
         dtypes=dict.fromkeys(("x", "B", "C", "y"), "bf16"), strided=False,
         untried="compute capability 10.0, 10.3 or 10.7 alone"),
     _convolution("causal_conv1d_fn", "convolution_channels_last", ("C % 8 = 0",),
-                 "x is [B, C, T], with states only where channels lie side by side; states have W - 1 inputs; no "
-                 "activation by default; seq_idx is int32, goes with no final states, and has initial_states of the first sequence "
+                 "x is [B, C, T], with states only if channels are adjacent; states have W - 1 inputs; no "
+                 "activation by default; seq_idx is int32, excludes final states, and takes initial_states of the first sequence "
                  "alone", "causal_conv1d.short_convolution"),
     _convolution("causal_conv1d_update", "update_of_dao", (),
                  "x is [B, C, T]; the state is updated in place; no activation by default",

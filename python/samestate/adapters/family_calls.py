@@ -1,5 +1,5 @@
-"""Calls of public gated delta rules that a call of the recurrent family does not fit: states in a pool, one row of all tokens
-where the function asks for it, or a way through the package that it takes by itself for long sequences alone."""
+"""Calls of public gated delta rules that differ from a call of the recurrent family: states in a pool, one row of all
+tokens if the function asks for it, or a path through the package that it takes by itself only for long sequences."""
 import importlib
 import inspect
 
@@ -10,7 +10,7 @@ SGLANG = "sglang.kernels.ops.attention.fla.chunk"
 
 
 def _made(function, call):
-    """The call, which says of itself what the public function is: that is what runs and is recorded."""
+    """The call, marked with the public function, because that is what runs and is recorded."""
     call.__signature__ = inspect.signature(call)
     call.__wrapped__ = function
     call.__qualname__, call.__module__ = function.__qualname__, function.__module__
@@ -18,8 +18,9 @@ def _made(function, call):
 
 
 def vllm_recurrent():
-    """vLLM's recurrent rule as its server calls it, on one pool whose row 0 is nobody's and a slot a token. Without slots
-    it reads the state of a sequence at the row of its first token and returns one a token."""
+    """vLLM's recurrent rule as its server calls it, on one pool whose row 0 belongs to no request, with a slot per
+    token. Without slots it reads the state of a sequence at the row of its first token and returns one state per
+    token."""
     function = public(VLLM, "fused_recurrent_gated_delta_rule")
 
     def call(q, k, v, g, beta, scale, initial_state, cu_seqlens, l2norm):
@@ -42,8 +43,9 @@ def vllm_recurrent():
 
 
 def sglang_chunk():
-    """SGLang's chunked rule as its server calls it: a pool of states that it updates in place, a row of it a sequence. It
-    reads the rows whether there is a state or not, and returns the states between chunks instead of the last one."""
+    """SGLang's chunked rule as its server calls it: a pool of states that it updates in place, with a row per
+    sequence. It reads the rows whether there is a state or not, and returns the states between chunks instead of the
+    last one."""
     function = public(SGLANG, "chunk_gated_delta_rule")
 
     def call(q, k, v, g, beta, scale, initial_state, cu_seqlens, l2norm):
@@ -59,9 +61,10 @@ def sglang_chunk():
 
 
 def fla_intracard():
-    """FLA's chunked rule where its back end intracard_cp divides a sequence: under inference_mode, of packed tensors alone. It
-    chooses parts of 128 chunks and more; here they are of two, so that sequences from six chunks on are divided, by the same
-    kernels. One that was not is an error, since the other kernel ran then."""
+    """FLA's chunked rule with its back end intracard_cp, which divides a sequence: only under inference_mode and for
+    packed tensors. It chooses parts of at least 128 chunks; here parts have two, so that sequences of six chunks or
+    more are divided, by the same kernels. A sequence that was not divided is an error, because the other kernel ran
+    then."""
     from .fla import function as found
 
     function = found("fla.ops.gated_delta_rule", "chunk_gated_delta_rule", "cuda", intracard=True)

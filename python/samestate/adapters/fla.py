@@ -10,9 +10,10 @@ _INTRACARD = {"FLA_DISABLE_BACKEND_DISPATCH": "0", "FLA_INTRACARD_CP": "1", "FLA
 
 
 def function(module, name, device, intracard=False):
-    """The function of fla.ops; on a CPU in the repaired interpreter. FLA's own Triton path, not a backend that happens
-    to be installed; and no cache of what `cu_seqlens` gave, which goes by the identity of the object. `intracard`: with the
-    one back end that divides long sequences among the multiprocessors. DeclarationError where FLA was imported without it."""
+    """The function of fla.ops; on a CPU in the repaired interpreter. It takes FLA's own Triton path and not a back
+    end that happens to be installed, and does not cache what `cu_seqlens` gave, because the cache goes by the
+    identity of the object. With `intracard`, it takes the one back end that divides long sequences among the
+    multiprocessors. Raises DeclarationError if FLA was imported without it."""
     import os
 
     if intracard:

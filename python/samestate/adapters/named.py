@@ -1,15 +1,15 @@
-"""Calls of public functions whose tensors are not laid out as a system of named tensors has them: each function here
-is given the public one and gives back one with the system's names (samestate judge --tensors LINE).
+"""Calls of public functions whose tensors are laid out differently from those of a system of named tensors: each
+function here takes the public one and returns one with the system's names (samestate judge --tensors LINE).
 
-A call changes layouts and hands over numbers; what is judged is computed by the public function. The exceptions say so.
-"""
+A call changes layouts and passes numbers on; the public function computes everything that is judged. Exceptions to
+this are described at the calls that have them."""
 import functools
 import inspect
 
 
 def _call(convert):
-    """A maker of calls: `convert(function, ..)` becomes a function of what follows its first argument, that says of
-    itself what the public function is."""
+    """A maker of calls: `convert(function, ..)` becomes a function of the arguments after its first, which is marked
+    with the public function."""
 
     @functools.wraps(convert)
     def make(function):
@@ -29,7 +29,7 @@ def _call(convert):
 # -- norms: modules whose weight is set, eps 1e-6
 
 def _norm(made, weight):
-    """A module with that weight: norms are made with ones or zeros, and trained."""
+    """A module with that weight: norms are created with ones or zeros, and trained."""
     made.weight.data = weight
     return made
 
@@ -49,7 +49,7 @@ def grouped_module(function, x, z, weight):
     return _norm(function(weight.shape[0], weight.shape[0], eps=1e-6), weight)(x, z)
 
 
-# -- convolutions: `activation` is the system's size, 1 for silu; `bias` is 0 where there is none
+# -- convolutions: `activation` is the system's size, 1 for silu; `bias` is 0 if there is none
 
 def _bias(bias):
     return None if isinstance(bias, int) else bias
@@ -60,8 +60,8 @@ def _silu(activation):
 
 
 def _unread(state):
-    """[B, C, W] of the W - 1 inputs [B, W - 1, C]: the newest last, and first one of W that no output depends on. It
-    is NaN, so that a kernel which reads it fails."""
+    """[B, C, W] of the W - 1 inputs [B, W - 1, C], the newest last. The first of the W is one on which no output
+    depends; it is NaN, so that a kernel which reads it fails."""
     import torch
 
     return torch.nn.functional.pad(state.transpose(1, 2), (1, 0), value=float("nan"))
@@ -77,7 +77,7 @@ def convolution_of_w_inputs(function, x, kernel, state, activation, bias, cu_seq
 
 @_call
 def update_of_w_inputs(function, x, kernel, state, activation, bias):
-    """State [B, C, W], updated in place, a token a call."""
+    """State [B, C, W], updated in place, with one token per call."""
     import torch
 
     cache, rows = _unread(state).contiguous(), []
@@ -92,7 +92,7 @@ def update_of_w_inputs(function, x, kernel, state, activation, bias):
 @_call
 def update_of_channels_first(function, x, kernel, state, activation, bias):
     """x [B, C, T]; state [B, C, W - 1], updated in place."""
-    cache = state.transpose(1, 2).clone()  # of one input contiguous() would be the judge's memory itself
+    cache = state.transpose(1, 2).clone()  # with one input contiguous() would return the judge's memory itself
     y = function(hidden_states=x.transpose(1, 2), conv_state=cache, weight=kernel, bias=_bias(bias),
                  activation=_silu(activation))
     return {"y": y.transpose(1, 2), "state": cache.transpose(1, 2)}
@@ -100,8 +100,8 @@ def update_of_channels_first(function, x, kernel, state, activation, bias):
 
 @_call
 def convolution_without_state(function, x, kernel, state, activation, bias):
-    """x [B, C, T], nothing before it: the inputs of the state go in front, and what comes of them is cut off. The
-    state after it is not the function's: the last inputs, as its caller keeps them."""
+    """x [B, C, T] without inputs before it: the inputs of the state go in front, and their outputs are cut off. The
+    state after the call is not the function's: it is the last inputs, as its caller keeps them."""
     import torch
 
     whole, before = torch.cat([state, x], 1), state.shape[1]
@@ -110,9 +110,9 @@ def convolution_without_state(function, x, kernel, state, activation, bias):
 
 
 def _with_states_in_front(x, state, ends):
-    """Packed x [1, T, C] with the inputs of each sequence's state before its tokens, from the first that is not zero on: a
-    sequence begins at zeros anyhow, and where its window reaches beyond those inputs a boundary that does not hold shows.
-    Returns it with the sequence of each row, [1, rows], and the rows that x has there."""
+    """Packed x [1, T, C] with the inputs of each sequence's state before its tokens, from the first that is not zero
+    on: a sequence begins at zeros anyhow, and if its window reaches beyond those inputs, a boundary that does not
+    hold shows. Returns it with the sequence of each row, [1, rows], and the rows that x has there."""
     import torch
 
     rows, of, own, begin = [], [], [], 0
@@ -128,8 +128,9 @@ def _with_states_in_front(x, state, ends):
 
 @_call
 def convolution_channels_last(function, x, kernel, state, activation, bias, cu_seqlens=None):
-    """x [B, C, T] and state [B, C, W - 1], whose channels lie side by side. Packed it takes seq_idx and no state of a sequence: its
-    inputs go in front, what comes of them is cut off, and the state after it is the last inputs, as a caller keeps them."""
+    """x [B, C, T] and state [B, C, W - 1], with adjacent channels. Packed, it takes seq_idx and no state of a
+    sequence: the state's inputs go in front, their outputs are cut off, and the state after the call is the last
+    inputs, as a caller keeps them."""
     import torch
 
     if cu_seqlens is not None:
@@ -160,8 +161,9 @@ def _rates(A_log):
 
 
 def _from_zeros(function, names, measured, u, dt, dt_bias, A_log, B, C, skip, z, h):
-    """A scan that begins at a state of zeros; `names`: those of u and of the steps; `measured`: the short step is what
-    the function makes of it, a token of u = B = 1 that leaves it in the state: an exponential of -30 may be off by 2e-6."""
+    """A scan that begins at a state of zeros. `names` are those of u and of the steps. With `measured`, the short
+    step is what the function makes of it, measured by a token with u = B = 1 that leaves it in the state: an
+    exponential of -30 may be off by 2e-6."""
     import torch
 
     batch, _, width = h.shape
@@ -187,14 +189,16 @@ def _from_zeros(function, names, measured, u, dt, dt_bias, A_log, B, C, skip, z,
 
 @_call
 def selective_scan(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
-    """u, dt, z [B, D, T]; B, C [B, N, T]. It begins at a state of zeros: N tokens in front of the first write h, each
-    one column n by B = e_n with a step so short (softplus(-30), 1e-13) that decays are 1 in fp32, and u = h / step."""
+    """u, dt, z [B, D, T]; B, C [B, N, T]. It begins at a state of zeros: N tokens before the first write h, each of
+    them one column n, by B = e_n with a step so short (softplus(-30), 1e-13) that decays are 1 in fp32, and u = h
+
+    step."""
     return _from_zeros(function, ("hidden_states", "dt"), False, u, dt, dt_bias, A_log, B, C, skip, z, h)
 
 
 @_call
 def selective_scan_of_mamba_ssm(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
-    """u, delta, z [B, D, T]; B, C [B, N, T]. It begins at a state of zeros, as that of Hugging Face."""
+    """u, delta, z [B, D, T]; B, C [B, N, T]. It begins at a state of zeros, like that of Hugging Face."""
     return _from_zeros(function, ("u", "delta"), True, u, dt, dt_bias, A_log, B, C, skip, z, h)
 
 
@@ -206,7 +210,7 @@ def _tokens(x, function):
 
 @_call
 def selective_update(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
-    """State [B, D, N], updated in place, a token a call."""
+    """State [B, D, N], updated in place, with one token per call."""
     state, A = h.clone(), _rates(A_log)
     out = _tokens(u, lambda t: function(state=state, hidden_states=u[:, t], dt=dt[:, t], A=A, B=B[:, t], C=C[:, t],
                                         D=skip, z=z[:, t], dt_bias=dt_bias, dt_softplus=True))
@@ -214,17 +218,18 @@ def selective_update(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
 
 
 def _heads(x, heads):
-    """[.., H, P] of [.., H P]."""
+    """[.., H, P] from [.., H P]."""
     return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads)
 
 
 @_call
 def duality_update(function, x, dt, dt_bias, A_log, B, C, skip, S, G):
-    """State [B, H, P, N], updated in place, a token a call; what a head has once is repeated over its channels."""
+    """State [B, H, P, N], updated in place, with one token per call; values of which a head has one are repeated over
+    its channels."""
     H = A_log.shape[0]
     heads, B, C = _heads(x, H), _heads(B, G), _heads(C, G)
     P = heads.shape[-1]
-    state = S.reshape(S.shape[0], H, P, S.shape[-1]).contiguous().clone()  # it views its state
+    state = S.reshape(S.shape[0], H, P, S.shape[-1]).contiguous().clone()  # the function makes views of its state
     each = lambda y: y[..., None].expand(*y.shape, P)
     A = each(_rates(A_log))[..., None].expand(H, P, S.shape[-1])
     out = _tokens(heads, lambda t: function(state=state, hidden_states=heads[:, t], dt=each(dt[:, t]), A=A, B=B[:, t],
@@ -234,7 +239,7 @@ def duality_update(function, x, dt, dt_bias, A_log, B, C, skip, S, G):
 
 @_call
 def selective_update_of_mamba_ssm(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
-    """State [B, D, N], updated in place, a token a call."""
+    """State [B, D, N], updated in place, with one token per call."""
     state, A = h.clone(), _rates(A_log)
     out = _tokens(u, lambda t: function(state=state, x=u[:, t], dt=dt[:, t], A=A, B=B[:, t], C=C[:, t], D=skip,
                                         z=z[:, t], dt_bias=dt_bias, dt_softplus=True))
@@ -243,8 +248,8 @@ def selective_update_of_mamba_ssm(function, u, dt, dt_bias, A_log, B, C, skip, z
 
 @_call
 def duality_update_of_mamba_ssm(function, x, dt, dt_bias, A_log, B, C, skip, S, G):
-    """State [B, H, P, N], updated in place, a token a call; what a head has once has stride 0 over its channels, which
-    is what the function's short way asks for."""
+    """State [B, H, P, N], updated in place, with one token per call; values of which a head has one have stride 0
+    over its channels, which the function's fast path requires."""
     H = A_log.shape[0]
     heads, B, C = _heads(x, H), _heads(B, G), _heads(C, G)
     P = heads.shape[-1]
@@ -267,20 +272,23 @@ def _short_pieces(x):
     return pieces + [x]
 
 
-_SHORT = 2.0**-100  # a step by which nothing decays, and a power of two: a product with it is exact
+_SHORT = 2.0**-100  # nothing decays by this step, and as a power of two it makes products exact
 
 
 def _duality_by_seq_idx(function, x, dt, dt_bias, A, B, C, S, chunk, ends, **same):
-    """Packed x [1, T, H, P] and states [N, H, P, N], with seq_idx, by which every sequence begins at zeros. Tokens in front of one
-    whose state is not zero write it: each has B = e_n, the least step of dt_limit, and x = S / step in pieces that tf32 keeps, up
-    to the end of a chunk, so that the state is handed to the next chunk as every other. Returns the rows of x and the states after
-    it; a sequence without tokens is left out, and keeps its state."""
+    """Packed x [1, T, H, P] and states [N, H, P, N], with seq_idx, by which every sequence begins at zeros. If a
+    sequence's state is not zero, tokens in front of it write the state: each has B = e_n, the least step of dt_limit,
+    and x = S
+
+    step in pieces that tf32 keeps. They fill a chunk up to its end, so that the state is passed to the next chunk
+    like any other. Returns the rows of x and the states after it; a sequence without tokens is left out, and keeps
+    its state."""
     import torch
 
     if ends[0] == ends[-1]:
         return x, S
     H, width = A.shape[0], S.shape[-1]
-    short = -200.0 - dt_bias  # whose softplus is 0 in fp32
+    short = -200.0 - dt_bias  # its softplus is 0 in fp32
     rows, of, own, starts, begin = [], [], [], [0], 0
     for n, end in enumerate(ends[1:]):
         if ends[n] == end:
@@ -308,8 +316,8 @@ def _duality_by_seq_idx(function, x, dt, dt_bias, A, B, C, S, chunk, ends, **sam
 
 @_call
 def duality_chunks_of_mamba_ssm(function, x, dt, dt_bias, A_log, B, C, skip, S, G, chunk, cu_seqlens=None):
-    """x [B, T, H, P]; B, C [B, T, G, N]; states [B, H, P, N]. Packed it takes seq_idx and no state of a sequence: that of a case is
-    written by tokens in front."""
+    """x [B, T, H, P]; B, C [B, T, G, N]; states [B, H, P, N]. Packed, it takes seq_idx and no state of a sequence:
+    tokens in front of the sequence write a case's state."""
     H = A_log.shape[0]
     heads = _heads(x, H)
     before = S.reshape(S.shape[0], H, heads.shape[-1], S.shape[-1])
@@ -324,7 +332,8 @@ def duality_chunks_of_mamba_ssm(function, x, dt, dt_bias, A_log, B, C, skip, S, 
 
 @_call
 def duality_chunks_of_cudnn(function, x, dt, dt_bias, A_log, B, C, skip, S, G, cu_seqlens=None):
-    """x [B T, H, P]; B, C [B T, G, N]; states [B, H, P, N]; sequences end to end, in a batch of T tokens each."""
+    """x [B T, H, P]; B, C [B T, G, N]; states [B, H, P, N]; sequences are end to end, each with T tokens if they are
+    a batch."""
     import torch
 
     H, (batch, T) = A_log.shape[0], x.shape[:2]
@@ -348,7 +357,7 @@ def duality_chunks(function, x, dt, dt_bias, A_log, B, C, skip, S, G, chunk):
 
 @_call
 def mlx_duality(function, x, dt, dt_bias, A_log, B, C, skip, S, G, chunk):
-    """The same of mlx-lm, where A is made inside and steps are clipped at 0.001 by default."""
+    """A is computed inside, and steps are clipped at 0.001 by default."""
     H = A_log.shape[0]
     heads = _heads(x, H)
     y, after = function(heads, A_log, _heads(B, G), _heads(C, G), skip, dt, dt_bias,
@@ -361,7 +370,7 @@ def mlx_duality(function, x, dt, dt_bias, A_log, B, C, skip, S, G, chunk):
 
 @_call
 def rotary(function, x, cosine, sine, d):
-    """q [B, H, T, d], tables [B, T, 2 pairs], each column twice: halves that turn together."""
+    """q [B, H, T, d], tables [B, T, 2 pairs] with each column twice: halves that rotate together."""
     import torch
 
     heads = _heads(x, x.shape[-1] // d).transpose(1, 2)
@@ -371,21 +380,21 @@ def rotary(function, x, cosine, sine, d):
 
 @_call
 def gate(function, a, b, A_log, dt_bias):
-    """g alone is the function's; beta is torch.sigmoid, as its callers have it."""
+    """Only g is the function's; beta is torch.sigmoid, as its callers compute it."""
     return {"g": function(g=a, A_log=A_log, dt_bias=dt_bias), "beta": b.sigmoid()}
 
 
 @_call
 def normalised(function, q, k, v, S, z, H, cu_seqlens=None):
-    """q, k, v [B, T, H, d]; the state is (S, z), z [B, 1, H, d]. Its scale leaves the quotient as it is, and is 1."""
+    """q, k, v [B, T, H, d]; the state is (S, z), z [B, 1, H, d]. The scale does not change the quotient, so it is 1."""
     q_, k_, v_ = (_heads(y, H).contiguous() for y in (q, k, v))
     o, (after, sums) = function(q=q_, k=k_, v=v_, scale=1.0, initial_state=(S, z[:, None]), output_final_state=True,
                                 normalize=True, cu_seqlens=cu_seqlens)
     return {"o": o.reshape(v.shape), "S": after, "z": sums[:, 0]}
 
 
-# -- serving steps: one pool a request. What a request without a slot has is the row's convention `null_slot`: with `none`
-# every slot that comes here is a row of its pool
+# -- serving steps: one pool per request. The row's convention `null_slot` says what a request without a slot gets: with
+# `none` every slot that comes here is a row of its pool
 
 def _own(slot, pool):
     import torch
@@ -395,7 +404,8 @@ def _own(slot, pool):
 
 @_call
 def step_of_states(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
-    """The gates' inputs as g and beta; states [B, Hv, dk, dv], taken out of their slots and put back here."""
+    """The inputs of the gates are passed as g and beta; states [B, Hv, dk, dv] are taken out of their slots and put
+    back here."""
     each, slot = _own(slot, pool)
     o, after = function(q=q, k=k, v=v, g=a, beta=b, A_log=A_log, dt_bias=dt_bias, use_gate_in_kernel=True,
                         use_beta_sigmoid_in_kernel=True, use_qk_l2norm_in_kernel=bool(l2norm),
@@ -419,8 +429,8 @@ def mlx_step(function, q, k, v, a, b, A_log, dt_bias, slot, pool):
 
 
 def _one_pool(pool):
-    """Rows [Hv, dv, dk] of all requests' pools, one after another: the pool that a server has. Of a width of 1
-    contiguous() would be the judge's memory itself, and its strides no dense tensor's."""
+    """Rows [Hv, dv, dk] of all requests' pools, one after another, as a server's pool has them. With a width of 1,
+    contiguous() would return the judge's memory itself, whose strides no dense tensor has."""
     import torch
 
     return pool.flatten(0, 1).transpose(-1, -2).clone(memory_format=torch.contiguous_format)
@@ -431,7 +441,7 @@ def _back(rows, pool):
 
 
 def _rows(slot, pool, null=None):
-    """int32 rows of _one_pool; `null` stays what it is."""
+    """int32 rows of _one_pool; `null` stays as it is."""
     import torch
 
     each, slot = _own(slot, pool)
@@ -461,19 +471,19 @@ def _packed_decode(function, null, q, k, v, a, b, A_log, dt_bias, slot, pool, l2
 
 @_call
 def packed_decode_from_slot_1(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
-    """q, k and v side by side [B, 2 Hk dk + Hv dv], a token a call; one pool [B P, Hv, dv, dk] in place."""
+    """q, k and v in one row [B, 2 Hk dk + Hv dv], with one token per call; one pool [B P, Hv, dv, dk] in place."""
     return _packed_decode(function, 0, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm)
 
 
 @_call
 def packed_decode_from_slot_0(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
-    """q, k and v side by side [B, 2 Hk dk + Hv dv], a token a call; one pool [B P, Hv, dv, dk] in place."""
+    """q, k and v in one row [B, 2 Hk dk + Hv dv], with one token per call; one pool [B P, Hv, dv, dk] in place."""
     return _packed_decode(function, -1, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm)
 
 
 @_call
 def gating_of_vllm(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
-    """One pool [1 + B P, Hv, dv, dk] in place, of which row 0 is nobody's; the slot of each token, [B, T]."""
+    """One pool [1 + B P, Hv, dv, dk] in place, of which row 0 belongs to no request; the slot of each token, [B, T]."""
     import torch
 
     states = _one_pool(pool)
@@ -487,7 +497,7 @@ def gating_of_vllm(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
 
 @_call
 def gating_of_sglang(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
-    """One pool [B P, Hv, dv, dk] in place; dense tensors, whatever their strides say."""
+    """One pool [B P, Hv, dv, dk] in place; the tensors are dense, whatever their strides are."""
     states = _one_pool(pool)
     o = function(A_log=A_log, a=a.contiguous(), dt_bias=dt_bias, softplus_beta=1.0, softplus_threshold=20.0,
                  q=q.contiguous(), k=k.contiguous(), v=v.contiguous(), b=b.contiguous(), initial_state_source=states,
@@ -502,7 +512,7 @@ def _each_token(*tensors):
 
 @_call
 def flashinfer_decode(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
-    """States [B, Hv, dk, dv] in place, taken out of their slots and put back here, a token a call."""
+    """States [B, Hv, dk, dv] in place, taken out of their slots and put back here, with one token per call."""
     import torch
 
     each, slot = _own(slot, pool)
@@ -519,7 +529,7 @@ def flashinfer_decode(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2nor
 
 @_call
 def flashinfer_pretransposed(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
-    """One pool [B P, Hv, dv, dk] in place, a token a call."""
+    """One pool [B P, Hv, dv, dk] in place, with one token per call."""
     import torch
 
     states, rows, out = _one_pool(pool), _rows(slot, pool, -1), []

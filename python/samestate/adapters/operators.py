@@ -59,14 +59,14 @@ FP32 = (
     _fla("l2norm", "l2norm", "fused", "modules.norm.l2norm:l2norm", arguments={"x": "x"},
          traps="eps 1e-6 inside the root; the module of the same name is l2_norm in older versions"),
     _fla("rms_norm", "rms_norm", "fused", "modules.norm.layernorm:rms_norm", arguments={"x": "x", "weight": "weight"},
-         options={"bias": None, "eps": 1e-6}, traps="eps is 1e-5 by default; the bias has no default and stands third"),
+         options={"bias": None, "eps": 1e-6}, traps="eps is 1e-5 by default; the bias has no default and is third"),
     _fla("rms_norm_gated", "gated_rms_norm", "fused", "modules.norm.fused_norm_gate:rms_norm_gated",
          arguments={"x": "x", "z": "g", "weight": "weight"}, options={"bias": None, "eps": 1e-6},
-         traps="what FusedRMSNormGated calls, whose eps is 1e-5 by default, this one's 1e-6; norm, then gate"),
+         traps="FusedRMSNormGated calls it with an eps of 1e-5 by default, but its own is 1e-6; norm, then gate"),
     _fla("rmsnorm_fn", "gate_first_rms_norm", "fused", "modules.norm.layernorm_gated:rmsnorm_fn",
          arguments={"x": "x", "z": "z", "weight": "weight"},
          options={"bias": None, "eps": 1e-6, "norm_before_gate": False},
-         traps="norm_before_gate is True by default, Mamba-2 has the gate first"),
+         traps="norm_before_gate is True by default, but Mamba-2 has the gate first"),
     _fla("causal_conv1d", "short_convolution", "gather", "modules.causal_conv1d.ops:causal_conv1d",
          "convolution_of_w_inputs",
          traps="states have W inputs, of which the oldest is not read; no activation by default, silu in "
@@ -74,7 +74,7 @@ FP32 = (
     _fla("causal_conv1d_update", "short_convolution", "gather", "modules.causal_conv1d.ops:causal_conv1d_update",
          "update_of_w_inputs", kernel="fla.update.short_convolution",
          traps="the state has W inputs and is updated in place; residual is the third position, before weight; "
-               "[1, N, C] is N sequences of a token, not N tokens"),
+               "[1, N, C] is N sequences of one token, not N tokens"),
     _fla("fused_gdn_gate", "activation_gates", "branchless", "ops.gated_delta_rule.gate:fused_gdn_gate", "gate",
          traps="its g is the raw a"),
     _fla("gated_delta_step", "gated_delta_step", "recurrent",
@@ -84,16 +84,16 @@ FP32 = (
     _fla("chunk_linear_attn.normalised", "linear_attention_normalised", "chunked", "ops.linear_attn:chunk_linear_attn",
          "normalised", limits=["chunk = 64"], contract="tf32_truncated",
          traps="normalize is True by default here and False in fused_recurrent_linear_attn; the state is then (S, z), z "
-               "[B, 1, H, dk]; 1e-10 stands beside the normaliser"),
+               "[B, 1, H, dk]; 1e-10 is added to the normaliser"),
     _fla("fused_recurrent_linear_attn.normalised", "linear_attention_normalised", "recurrent",
          "ops.linear_attn:fused_recurrent_linear_attn", "normalised"),
     _hf("causal_conv1d_update", "short_convolution", "gather", "qwen3_next:causal_conv1d_update.__wrapped__",
         "update_of_channels_first", limits=["T >= 1", "W >= 2"],
-        traps="x is [B, C, T]; the state is updated in place and may have W - 1 inputs or more: of W = 1 it would be "
+        traps="x is [B, C, T]; the state is updated in place and may have W - 1 inputs or more: with W = 1 it would be "
               "copied whole; with causal_conv1d installed the plain name runs that"),
     _hf("causal_conv1d_fn", "short_convolution", "scatter", "qwen3_next:causal_conv1d_fn.__wrapped__",
         "convolution_without_state", limits=["T >= 1"],
-        traps="x is [B, C, T]; it begins at zeros, and what else it is given (seq_idx, initial_states) is swallowed"),
+        traps="x is [B, C, T]; it begins at zeros, and other arguments (seq_idx, initial_states) are ignored"),
     _hf("l2norm", "l2norm", "equation", "qwen3_next:l2norm", arguments={"x": "x"}),
     _hf("Qwen3NextRMSNorm", "zero_centred_rms_norm", "equation", "qwen3_next:Qwen3NextRMSNorm", "module",
         traps="the factor is 1 + weight"),
@@ -104,16 +104,16 @@ FP32 = (
         traps="gate, then norm, and the second argument is the width of a group, not eps"),
     _hf("mamba_selective_scan", "selective_scan", "blelloch", "mamba:mamba_selective_scan.__wrapped__",
         "selective_scan", limits=["T >= 1", "hold = 0"],
-        traps="[B, D, T]; A is negative; it begins at zeros: the state of a case is written by N tokens in front; "
+        traps="[B, D, T]; A is negative; it begins at zeros: N tokens in front write the state of a case; "
               "softplus only with delta_softplus"),
     _hf("mamba_selective_state_update", "selective_scan", "recurrent",
         "mamba:mamba_selective_state_update.__wrapped__", "selective_update", limits=["T >= 1", "hold = 0"],
-        traps="behind C stand D, dt_bias, dt_softplus, z, in mamba_ssm D, z, dt_bias, dt_softplus; the state is "
+        traps="after C come D, dt_bias, dt_softplus, z (in mamba_ssm D, z, dt_bias, dt_softplus); the state is "
               "updated in place"),
     _hf("mamba2_selective_state_update", "state_space_duality", "recurrent",
         "mamba2:mamba2_selective_state_update.__wrapped__", "duality_update", limits=["T >= 1"],
         traps="dt, dt_bias and D are [.., H, P] and A [H, P, N], repeated by its caller; it refuses a state that is not "
-              "contiguous; positions as those of "
+              "contiguous; positions are those of "
               "mamba_selective_state_update; the state is updated in place"),
     _hf("mamba2_chunk_scan", "state_space_duality", "chunked", "mamba2:mamba2_chunk_scan.__wrapped__",
         "duality_chunks", limits=["T >= 1", "chunk >= 1"],

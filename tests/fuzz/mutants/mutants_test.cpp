@@ -46,7 +46,31 @@ TEST(Mutants, AFaultHasOneMeaning) {
   }
 }
 
-// `samestate mutants` has no --devices: none of them runs on one.
+// Every fault that any gate can see is planted once in what CI runs, and both forms of the rule have their share.
+TEST(Mutants, SmokeHasEveryFaultOnce) {
+  std::map<std::string, int> marked;
+  std::map<std::string, int> of_form;
+  for (const Mutant& m : all_mutants()) {
+    int& count = marked[m.fault];
+    if (!m.smoke) continue;
+    EXPECT_TRUE(m.equivalent.empty()) << m.name;
+    ++count;
+    if (m.system == "gated_delta_rule") ++of_form[m.form];
+  }
+  const std::set<std::string> slow{"sleeps", "long_sequence_tail_lost", "grid_of_65535"};
+  for (const auto& [fault, count] : marked) {
+    const bool visible = std::ranges::any_of(
+        all_mutants(), [&](const Mutant& m) { return m.fault == fault && m.equivalent.empty(); });
+    if (!visible || slow.contains(fault))
+      EXPECT_EQ(count, 0) << fault;
+    else
+      EXPECT_GE(count, 1) << fault;
+  }
+  EXPECT_GT(of_form["chunked"], 50);
+  EXPECT_GT(of_form["recurrent"], 40);
+}
+
+// `samestate mutants` has no --devices, because no mutant runs on one.
 TEST(Mutants, AllAreKernelsOfTheProcessor) {
   for (const Mutant& m : all_mutants()) {
     for (const Kernel& row : m.rows) EXPECT_EQ(row.device, "cpu") << m.name;
@@ -75,7 +99,8 @@ TEST(Mutants, UnknownNamesAreRefusedWithTheNearest) {
   EXPECT_THROW((void)mutant_named("nothing"), Error);
 }
 
-// What every mutant is made of is right: a mutant dies of its fault and of nothing else.
+// The kernels from which mutants are made are correct: a mutant dies because of its fault and of nothing
+// else.
 void expect_clean(const KernelTable& table, double effort, std::int64_t max_cases) {
   PlanOptions options;
   options.effort = effort;
@@ -103,8 +128,8 @@ TEST(Mutants, LongKernelsOfOperatorsPassTheEdges) {
   expect_clean(KernelTable({}, operator_kernels()), 0.0, 0);
 }
 
-// A row that computes what the correct one computes is no mutant. Its own killing case is the input on which
-// they differ; the equivalent ones are those that the table says so of.
+// A row that computes what the correct one computes is not a mutant. Its own killing case is the input on
+// which they differ; equivalent mutants are those that the table marks as such.
 TEST(Mutants, LongEveryMutantIsKilledUnlessItIsEquivalent) {
   std::vector<const Mutant*> list;
   for (const Mutant& m : all_mutants()) list.push_back(&m);
@@ -121,7 +146,7 @@ TEST(Mutants, DieByTheGateThatIsThereForThem) {
   EXPECT_TRUE(no_delta.killed);
   EXPECT_LE(no_delta.cases, 5);
   EXPECT_GT(no_delta.ratio, 100.0);
-  // alpha + 1e-10 is below fp32 beside anything: only exact arithmetic shows it.
+  // alpha + 1e-10 is the same as alpha in fp32: only exact arithmetic shows it.
   const MutantResult soft_reset = trial("soft_reset.retention.recurrent");
   EXPECT_TRUE(soft_reset.killed);
   EXPECT_TRUE(soft_reset.gate.starts_with("exact")) << soft_reset.line;
@@ -135,7 +160,7 @@ TEST(Mutants, DieByTheGateThatIsThereForThem) {
   EXPECT_TRUE(beta.gate.starts_with("twin")) << beta.line;
 }
 
-// Nor does the wrapper of the operators' mutants kill anything by itself.
+// The wrapper of the operators' mutants does not kill anything by itself either.
 TEST(Mutants, AnUnchangedCallSurvives) {
   std::vector<Mutant> unchanged;
   for (const char* kernel : {"cpu.softmax_attention.online", "cpu.load_balance.direct"}) {

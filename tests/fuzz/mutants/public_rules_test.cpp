@@ -90,7 +90,7 @@ TEST(PublicRules, InputsAreThoseOfTheTest) {
   EXPECT_THROW((void)public_batch("nothing", "chunked", shape, contract_named("fp16"), 42), Error);
 }
 
-// What the rules let through is the argument for bounds by row and by contract.
+// The mutants that the rules let through are the argument for bounds by row and by contract.
 TEST(PublicRules, LongLetThroughWhatTheGateKills) {
   const auto killed = [](std::string_view name) {
     std::vector<std::string> by;

@@ -71,7 +71,8 @@ TEST(CoarseFactors, ThePlanHasTheirTriples) {
   EXPECT_TRUE(has([](const Case& c) { return c.Hk > 1 && c.T > 64 && c.final_state == "none"; }));
 }
 
-// What another covering of the same would add to the plan: next to nothing. Of a plan without them it is some dozens.
+// Another covering of the same triples would add next to nothing to the plan, but some dozens to a plan
+// without them.
 TEST(CoarseFactors, ThePlanLeavesNoneThatItCanAfford) {
   for (const char* name :
        {"cpu.gated_delta_rule.chunked", "cpu.short_convolution.scatter", "cpu.softmax_attention.online"}) {

@@ -61,7 +61,8 @@ TEST(Combinations, GainsAreWhatAddingFinds) {
   }
 }
 
-// A kernel with the wrong map of heads agrees with itself: a law's case is no witness of the map with any number of heads.
+// A kernel with the wrong map of heads agrees with itself, so a law's case is not a witness of the map,
+// whatever the number of heads.
 TEST(Combinations, ALawIsAWitnessOfItsOwnPairsAlone) {
   const std::vector<Factor> factors = factors_of(row("cpu.retention.chunked"));
   const auto law = static_cast<std::size_t>(
@@ -165,7 +166,8 @@ TEST(Covering, DefaultPlanMeetsEveryPair) {
     EXPECT_GE(count.met + count.dear, count.possible);
     EXPECT_LT(static_cast<double>(count.dear), 0.03 * static_cast<double>(count.possible)) << name;
     EXPECT_GT(coverage.triples().share(), 0.2) << name;
-    // Most of what has levels is possible: a rule that ruled out too much would make the share meaningless.
+    // Most pairs of factors with levels are possible: a rule that excluded too much would make the share
+    // meaningless.
     EXPECT_GT(static_cast<double>(count.possible), 0.75 * static_cast<double>(pairs.size())) << name;
   }
 }
@@ -192,13 +194,13 @@ TEST(Covering, NothingThatIsDrawnWasCalledImpossible) {
     std::int64_t wrong = 0;
     for (std::int64_t at = 0; at < drawn.size(); ++at)
       wrong += drawn.has(at) && missing[static_cast<std::size_t>(at)] == Missing::impossible;
-    // Lengths beside chunks of their own are met by chance alone: at most two of some 3000 a kernel.
+    // Lengths with a chunk of their own are covered only by chance: at most two of some 3000 per kernel.
     EXPECT_LE(static_cast<double>(wrong), 0.002 * static_cast<double>(drawn.met()))
         << name << ": " << wrong << " of " << drawn.met();
   }
 }
 
-// What no case of the plan had until sizes were drawn at their boundaries (issue 12).
+// No case of the plan reached these sizes until sizes were drawn at their boundaries.
 TEST(Covering, SizesReachThoseOfModels) {
   const auto largest = [](std::string_view kernel, auto&& of) {
     std::int64_t most = 0;
@@ -280,7 +282,7 @@ TEST(Covering, HeadsOfModelsMeetEverySetting) {
   }
 }
 
-// Of many sequences the last one has tokens, and they lie among all the others.
+// Among many sequences, the last one has tokens, and those with tokens are spread over all.
 TEST(Covering, ManySequencesAreNotATailOfEmptyOnes) {
   int many = 0;
   for (const Case& c : cases_of("cpu.gated_delta_rule.chunked")) {
@@ -324,7 +326,7 @@ TEST(Covering, BoundariesOfSizesAreMet) {
     const Case start = start_of(row(name));
     for (const Factor& factor : factors_of(row(name))) {
       if (!factor.value) continue;
-      // Of the largest a few tokens cost more than a case may.
+      // For the largest sizes, a few tokens cost more than a case may.
       for (const Exposure what : {Exposure::most, Exposure::all}) {
         std::set<Index> met;
         for (const Case& c : cases) {
@@ -355,7 +357,8 @@ TEST(Covering, AMissingPairIsNamed) {
   EXPECT_NE(coverage.json().find("contract=bf16 with regime=tiny"), std::string::npos);
 }
 
-// An odd number of rotary columns is no case: their band has a boundary that is one, or none of its pairs is tried.
+// An odd number of rotary columns is not a valid case, so their range needs a boundary that is, or none of
+// its pairs is tried.
 TEST(Covering, ABandOfEvenSizesHasOne) {
   const KernelRow& kernel = row("cpu.latent_attention.absorbed");
   const Dice first{[](std::int64_t) { return 0; }};
@@ -374,7 +377,7 @@ TEST(Covering, ABandOfEvenSizesHasOne) {
   EXPECT_GT(bands, 4);
 }
 
-// Of a kernel whose device is not here no case is judged, and its pairs are nobody's to meet.
+// For a kernel whose device is not available, no case is judged, and its pairs need not be covered.
 TEST(Covering, PairsOfAKernelWithoutItsDeviceCountNowhere) {
   // A build without nvcc has the CPU's row alone.
   std::vector<OperatorKernel> rows(operator_kernels().begin(), operator_kernels().end());
@@ -416,7 +419,8 @@ TEST(Covering, PairsThatNobodyJudgedAreTriedAgain) {
   for (int round = 0; round < kCoverAgain; ++round) {
     const std::vector<Case> again = coverage.again(table(), 1, round);
     EXPECT_TRUE(std::any_of(again.begin(), again.end(), has_it)) << round;
-    // What is vacuous for one choice, of a width or a scale, takes more than one case of few choices to find.
+    // A choice of a width or a scale for which a case is vacuous takes more than one case with few choices to
+    // find.
     std::set<std::pair<Index, Index>> sizes;
     for (const Case& c : again) {
       if (has_it(c)) sizes.insert({c.B, size_in(c, "D")});

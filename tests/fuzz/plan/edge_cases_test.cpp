@@ -28,7 +28,7 @@ class PlanEdges : public testing::Test {
   std::map<std::string, std::vector<PlannedCase>> known_;
 };
 
-// Of an adversary's bugs most of those that had survived needed two or three medium sizes at once.
+// Most of an adversary's bugs that survived needed two or three medium sizes at once.
 TEST_F(PlanEdges, OfTheFamilyMeetWidthsAndChunksTogether) {
   for (const char* kernel : {"cpu.gated_delta_rule.chunked", "cpu.retention.chunked"}) {
     EXPECT_TRUE(reach(kernel, [](const Case& c) {
@@ -50,7 +50,7 @@ TEST_F(PlanEdges, OfTheFamilyMeetWidthsAndChunksTogether) {
   }
 }
 
-// Of a second adversary's bugs those survived that need four or five ordinary things at once.
+// A second adversary's bugs survived if they needed four or five ordinary settings at once.
 TEST_F(PlanEdges, OfTheFamilyMeetAllAtOnce) {
   for (const char* kernel :
        {"cpu.gated_delta_rule.chunked", "cpu.gated_delta_rule.recurrent",
@@ -70,7 +70,8 @@ TEST_F(PlanEdges, OfTheFamilyMeetAllAtOnce) {
                     [](const Case& c) { return c.B > 1 && c.ranks > 8 && c.Hv > c.Hk; }));
 }
 
-// What is served: heads of models, whose maps are too dear for a case, behind a hidden state of few; a pool of single tokens.
+// Served calls: heads of models, whose maps are too expensive for a case, after a hidden state of few
+// channels; a pool of single tokens.
 TEST_F(PlanEdges, OfLayersMeetTheHeadsOfModels) {
   EXPECT_TRUE(reach("cpu.gated_attention.online", [](const Case& c) {
     return of(c, "d") == 256 && of(c, "pairs") == 32 && of(c, "H") == 8 * of(c, "Hkv") && c.B > 1;
@@ -133,7 +134,7 @@ TEST_F(PlanEdges, OfOperatorsHaveAllSizesBeyondATile) {
       reach("cpu.softmax_attention.online", [](const Case& c) { return of(c, "H") / of(c, "Hkv") == 41; }));
 }
 
-// What overflows or is clipped among the tokens of a chunk is in no pair of a regime and a size.
+// Overflow or clipping among the tokens of a chunk is in no pair of a regime and a size.
 TEST_F(PlanEdges, EveryRegimeMeetsWholeChunksAndWidths) {
   const KernelTable table(kernels(), operator_kernels());
   for (const Regime* regime : table.row_named("cpu.gated_delta_rule.chunked").system->regimes) {
@@ -147,7 +148,7 @@ TEST_F(PlanEdges, EveryRegimeMeetsWholeChunksAndWidths) {
         << regime->name << ": more than 64 tokens in one chunk";
     EXPECT_TRUE(has([](const Case& c) { return c.form == "packed" && c.dk == 128 && c.dv == 128; }))
         << regime->name << ": packed";
-    // A norm is no integer, and a case that leaves them shows nothing.
+    // A norm is not an integer, and a case whose values are not integers shows nothing in an exact regime.
     EXPECT_TRUE(!regime->exact || !has([](const Case& c) { return c.l2norm; })) << regime->name;
   }
   for (const Regime* regime : table.row_named("cpu.state_space_duality.chunked").system->regimes) {

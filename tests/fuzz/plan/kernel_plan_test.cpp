@@ -128,7 +128,7 @@ TEST(KernelPlan, LittleTimeThinsEdgesAndCoveringSetAlike) {
   EXPECT_LE(part.calls + part.others, 4.6);
   EXPECT_GT(part.plan.edges.size(), 50U);
   EXPECT_LT(part.plan.edges.size(), whole.plan.edges.size());
-  // Those that are kept stand in the order of the whole, from its first to its last quarter.
+  // The cases that are kept are in the order of the whole plan, from its first to its last quarter.
   std::vector<std::size_t> places;
   for (const PlannedCase& edge : part.plan.edges)
     places.push_back(static_cast<std::size_t>(std::ranges::find(whole.plan.edges, edge.c, &PlannedCase::c) -

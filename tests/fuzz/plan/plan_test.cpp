@@ -242,7 +242,8 @@ TEST(Plan, ReachesWhatOnceSurvived) {
   EXPECT_TRUE(reaches("cpu.rms_norm.fused", [](const Case& c) { return c.layout == "page_end"; }));
 }
 
-// Of 512 bugs that two strangers planted these classes lived: sizes that never met.
+// Two independent people planted 512 bugs, and these classes survived: sizes that never occurred together.
+// together.
 TEST(Plan, ReachesWhereTwoStrangersBugsLived) {
   const KernelTable table(kernels(), operator_kernels());
   std::map<std::string, std::vector<Case>> plans;
@@ -289,7 +290,7 @@ TEST(Plan, ReachesWhereTwoStrangersBugsLived) {
   }));
 }
 
-// What a process's first call alone does wrong is seen in its first case, which a case without tokens would use up.
+// A fault in only a process's first call shows in its first case, which a case without tokens would use up.
 TEST(Plan, BeginsWithACaseThatShows) {
   for (const char* kernel :
        {"cpu.gated_delta_rule.recurrent", "cpu.gated_delta_rule.chunked", "cpu.rms_norm.fused"}) {
@@ -321,7 +322,7 @@ TEST(Plan, SameOptionsSamePlan) {
   int same = 0;
   for (std::size_t i = 1; i <= 500; ++i) same += once[once.size() - i] == other[other.size() - i];
   EXPECT_EQ(same, 0);
-  // No case is another one: those behind the edges bring data of their own.
+  // No case is the same as another: those after the edges bring data of their own.
   std::set<std::string> lines;
   for (const Case& c : once) lines.insert(format_case(c));
   EXPECT_EQ(lines.size(), once.size());

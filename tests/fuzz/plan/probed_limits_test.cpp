@@ -84,7 +84,7 @@ TEST(ProbedLimits, WhatIsRefusedByItsValuesIsNoLimit) {
   const ProbedLimits by_regime = probed([](const Case& c) { return c.T >= 128 && c.regime == "normal"; });
   EXPECT_TRUE(by_regime.limits.empty());
   EXPECT_EQ(by_regime.by_values, "the kernel threw: no");
-  // Beside a size that is a limit, which is still found.
+  // There is also a size that is a limit, which is still found.
   const ProbedLimits both = probed([](const Case& c) { return c.seed % 2 == 0 || c.dk > 128; });
   EXPECT_EQ(both.limits, std::vector<std::string>{"dk <= 128"});
 }

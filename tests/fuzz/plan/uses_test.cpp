@@ -73,7 +73,7 @@ TEST(Uses, ABoundaryIsNeededUntilASecondCaseHasIt) {
   EXPECT_TRUE(has_width());
 }
 
-// What compares a kernel with itself, or has data in which little shows, is no second one.
+// A case that compares a kernel with itself, or has data in which little shows, is not a second witness.
 TEST(Uses, ABoundaryNeedsAWitness) {
   const Drawn drawn(0);
   const auto width = std::ranges::find(drawn.factors, "D", &Factor::name);

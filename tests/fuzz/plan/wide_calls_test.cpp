@@ -16,7 +16,8 @@
 namespace samestate {
 namespace {
 
-/// Of an adversary's bugs those that survived acted at a width of a model behind several tiles of tokens, each in no case.
+/// An adversary's bugs that survived acted at a width of a model after several tiles of tokens, which no case
+/// had.
 TEST(WideCalls, AWidthOfAModelComesBehindTilesOfTokens) {
   struct Row {
     const char* kernel;

@@ -65,7 +65,7 @@ TEST(Shrink, AFaultOfThreeValueHeadsKeepsTheRatio) {
 TEST(Shrink, AFaultOfTheLayoutKeepsIt) {
   const Shrunk s = shrunk([](const Kernel& base, const Arguments& a, const Contract& c) {
     const Outcome outcome = base.run(a, c);
-    // Behind the last row there may be no gap, but the end of the buffer.
+    // After the last row there may be no gap, but the end of the buffer.
     const bool gap = a.o.stride[2] > a.o.shape[3] && a.o.stride[1] > a.o.shape[3];
     if (gap && a.o.shape[1] * a.o.shape[2] > 1) a.o.data[a.o.shape[3]] = 1.0F;
     return outcome;
@@ -75,7 +75,8 @@ TEST(Shrink, AFaultOfTheLayoutKeepsIt) {
   EXPECT_LE(size_of_case(Resolved(s.smallest)), 14.0) << "two rows, so that one has a gap behind it";
 }
 
-// Of a thousand sequences whole parts go first: one by one they would take the budget.
+// With a thousand sequences, whole parts are removed first, because removing them one by one would take the
+// whole budget.
 TEST(Shrink, ALongListOfLengthsIsHalvedFirst) {
   std::string lengths;
   for (int i = 0; i < 1000; ++i) lengths += (i > 0 ? "," : "") + std::to_string(i == 700 ? 9 : i % 4);
@@ -158,7 +159,8 @@ TEST(Shrink, KeepsContractAndLaw) {
   EXPECT_EQ(s.smallest.contract, "bf16");
 }
 
-// What is printed of a law's failure must fail by the same law, in a run of its own, and explain itself.
+// The line that is printed for a law's failure must fail by the same law in a run of its own, and explain
+// itself.
 TEST(Shrink, AShrunkLawFailsByTheSameLaw) {
   const auto last_call = [](const Kernel& base, Arguments a, const Contract& c) {
     if (a.q.shape[1] == 1) a.initial_state = {};
@@ -322,7 +324,8 @@ OperatorKernel faulty(const OperatorKernel& right, bool everywhere) {
   return row;
 }
 
-// Of every operator: what fails in a plan shrinks, to a case that fails alike each time, and none of it is flaky.
+// For every operator, a failure in a plan shrinks to a case that fails in the same way each time, and none of
+// it is flaky.
 TEST(Shrink, FaultsOfEveryOperatorShrink) {
   for (const OperatorKernel& right : operator_kernels()) {
     if (right.device != "cpu") continue;

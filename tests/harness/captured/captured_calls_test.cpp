@@ -57,7 +57,8 @@ TEST(CapturedCalls, ValuesThatAreNoDefaultsAreKnown) {
   EXPECT_TRUE(parse_captured(kFunction, "calls.jsonl").calls.empty());
 }
 
-/// By name wherever it stands, else by place; what holds several tensors has no place for one.
+/// Outputs are found by name anywhere, or else by place; an object that contains several tensors has no place
+/// for one.
 TEST(CapturedCalls, OutputsAreFoundByNameOrByPlace) {
   const auto of = [](const std::vector<std::string>& names, std::size_t place, std::string_view ours) {
     CapturedCall call;
@@ -87,11 +88,12 @@ TEST(CapturedCalls, NothingIsTrusted) {
   const std::string deep(200, '[');
   for (const auto& [text, word] : std::vector<std::pair<std::string, std::string>>{
            {"", "samestate-capture-1"},
-           {kCall, "no line of a function"},
-           {"[1]\n", "no object"},
-           {"{" + deep + "}\n", "no object"},
+           {kCall, "no line for the function"},
+           {"[1]\n", "not a JSON object"},
+           {"{" + deep + "}\n", "not a JSON object"},
            {changed(kFunction, "capture-1", "capture-9") + kCall, "format"},
-           {kFunction + changed(kCall, "a.safetensors", "../a.safetensors"), "no file of this folder"},
+           {kFunction + changed(kCall, "a.safetensors", "../a.safetensors"),
+            "not the name of a file in this folder"},
            {kFunction + changed(kCall, "a.safetensors", "a\\u0000b"), "file"},
            {kFunction + changed(kCall, "\"file\"", "\"other\""), "no \"file\""},
            {kFunction + changed(kCall, "BF16", "F8"), "F8"},
@@ -99,7 +101,7 @@ TEST(CapturedCalls, NothingIsTrusted) {
            {kFunction + changed(kCall, "[2,3]", "7"), "shape"},
            {kFunction + kCall + changed(kDeclare, "retention\",\"form", "retention\",\"fork"), "fork"},
            {kFunction + kCall + changed(kDeclare, "m:f", "m:g"), "m:g"},
-           {kFunction + kCall + changed(kDeclare, "\"query\"", "3"), "no name"}}) {
+           {kFunction + kCall + changed(kDeclare, "\"query\"", "3"), "not a name"}}) {
     EXPECT_NE(complaint(text).find(word), std::string::npos) << text << "\n" << complaint(text);
     EXPECT_EQ(complaint(text).find('\n'), std::string::npos);
     EXPECT_EQ(complaint(text).rfind("calls.jsonl", 0), 0U) << complaint(text);

@@ -88,6 +88,22 @@ TEST(CapturedHeads, TheContractIsThatOfTheDtypes) {
   EXPECT_NE(unlike(made).find("none of the contracts fp32, bf16"), std::string::npos);
 }
 
+// The bounds are of states that do not grow.
+TEST(CapturedHeads, AStateThatGrowsIsNotJudged) {
+  CapturedFolderOfCase made(kLine);
+  made.tensors.at("argument.g").values.back() = 0.5;
+  const CapturedFolder folder = made.write();
+  const CapturedRun run(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+  const CapturedHeads heads(run);
+  EXPECT_NO_THROW((void)heads.sequence(0, 0));
+  try {
+    (void)heads.sequence(1, 3);
+    ADD_FAILURE() << "a decay above 1 is taken";
+  } catch (const CapturedMismatch& error) {
+    EXPECT_EQ(lacking(error.what(), "argument.g head 3 at most"), "");
+  }
+}
+
 TEST(CapturedHeads, WhatIsNotTheDeclarationsCallIsSaid) {
   const auto changed = [](auto&& change) {
     CapturedFolderOfCase made(kLine);
@@ -107,13 +123,13 @@ TEST(CapturedHeads, WhatIsNotTheDeclarationsCallIsSaid) {
               made.tensors["output.1"].shape = {2, 4, 8, 16};
             }),
             "final_state"},
-           {changed([](auto& made) { made.tensors.erase("output.0"); }), "no result is o"},
+           {changed([](auto& made) { made.tensors.erase("output.0"); }), "no result o"},
            {changed([](auto& made) {
               made.tensors["output.0"].shape = {2, 4, 33, 8};
             }),
-            "another layout"},
+            "declared layout wrong"},
            {changed([](auto& made) { made.values = R"("reverse":true)"; }), "argument reverse is True"},
-           {changed([](auto& made) { made.values = R"("epsilon":0.5,"l2norm":true)"; }), "no epsilon"},
+           {changed([](auto& made) { made.values = R"("epsilon":0.5,"l2norm":true)"; }), "not an epsilon"},
            {changed([](auto& made) { made.tensors.erase("argument.beta"); }), "no tensor for beta"},
            {changed([](auto& made) {
               made.put("argument.slots", DType::i64, {2}, {0, 1});
@@ -122,7 +138,7 @@ TEST(CapturedHeads, WhatIsNotTheDeclarationsCallIsSaid) {
            {changed([](auto& made) {
               made.put("argument.cu_seqlens", DType::i64, {3}, {0, 9, 33});
             }),
-            "of a batch of 2"},
+            "for a batch of 2"},
            {changed([](auto& made) { made.values = R"("scale":"large")"; }), "scale"},
            {changed([](auto& made) {
               made.declaration.replace(made.declaration.find("chunk = 16"), 10, "dk <= 8");

@@ -102,7 +102,7 @@ TEST(CapturedSpans, OneWrongRowIsFoundWhereverItIs) {
   }
 }
 
-/// A state that is handed on wrongly between two chunks is wrong in the rows behind it, until it is forgotten.
+/// A state that is passed on wrongly between two chunks is wrong in the rows after it, until it is forgotten.
 TEST(CapturedSpans, AStateThatIsLostOnTheWayIsFound) {
   Long one(kLines[0]);
   const Index at = 3200;
@@ -123,7 +123,8 @@ TEST(CapturedSpans, AWrongFinalStateIsFound) {
   EXPECT_NE(found.spans.back().judgement.gate.find("state"), std::string::npos);
 }
 
-/// Without a decay nothing is forgotten: no stretch but the first says anything, which is counted and is no pass of theirs.
+/// Without a decay nothing is forgotten: only the first stretch says anything, and the others are counted but
+/// do not pass.
 TEST(CapturedSpans, AMemoryThatForgetsNothingIsNotJudgedBehindTheFirst) {
   const Long one("v1 linear_attention T=8192 dk=16 dv=16");
   const SpanJudgement found = one.judge(1024);

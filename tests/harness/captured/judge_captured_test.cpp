@@ -52,7 +52,7 @@ TEST(JudgeCaptured, AnInputThatTheCallChangedFails) {
   EXPECT_NE(found.judgement.reason.find("input q"), std::string::npos);
 }
 
-/// A result that is missing or cut fails, whatever the others are; a state that nobody asked for is not looked at.
+/// A result that is missing or cut fails, whatever the others are; a state that was not requested is ignored.
 TEST(JudgeCaptured, ResultsThatAreMissingOrCutFail) {
   const std::string line = "v1 gated_delta_rule chunk=16 T=70 Hv=2 dk=16 dv=8 state=random";
   const std::string asked = R"("output_final_state":true)", not_asked = R"("output_final_state":false)";
@@ -69,21 +69,21 @@ TEST(JudgeCaptured, ResultsThatAreMissingOrCutFail) {
     return found.judgement.reason;
   };
   EXPECT_EQ(fault([](auto& made) { made.tensors.erase("output.1"); }),
-            "output_final_state is True, and the call returned no final state");
+            "output_final_state is True, but the call returned no final state");
   EXPECT_EQ(fault([](auto& made) {
               Tensor& o = made.tensors.at("output.0");
               o.shape[1] = 64, o.values.resize(std::size_t{64} * 2 * 8);
             }),
-            "o is [1, 64, 2, 8], and [1, 70, 2, 8] is asked for");
+            "o is [1, 64, 2, 8] instead of [1, 70, 2, 8]");
   EXPECT_EQ(fault([](auto& made) {
               Tensor& state = made.tensors.at("output.1");
               state.shape[3] = 4, state.values.resize(std::size_t{2} * 16 * 4);
             }),
-            "final_state is [1, 2, 16, 4], and [1, 2, 16, 8] is asked for");
+            "final_state is [1, 2, 16, 4] instead of [1, 2, 16, 8]");
   EXPECT_EQ(fault([](auto& made) {
               made.tensors.erase("output.0"), made.tensors.erase("output.1"), made.none = "\"0\"";
             }),
-            "the call returned None where o is asked for");
+            "the call returned None instead of o");
   CapturedFolderOfCase unread(line);
   unread.values = not_asked;
   for (double& value : unread.tensors.at("output.1").values) value = 0.0;

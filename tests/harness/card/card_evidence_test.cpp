@@ -1,4 +1,4 @@
-/// What tells the values of a point apart, of outputs that are made up.
+/// Tests what distinguishes the values of a point, with synthetic outputs.
 #include "harness/card/card_evidence.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace samestate {
 namespace {
 
-/// What a kernel would have written that is the twin of `contract` on every probe.
+/// Returns what a kernel that is the twin of `contract` would have written on every probe.
 std::vector<Outputs> outputs_of(const std::vector<Probe>& probes, const Contract& contract,
                                 bool reordered = false) {
   std::vector<Outputs> out;

@@ -22,7 +22,7 @@ namespace {
 
 using testing::known_table;
 
-/// What is known of the cards that were read.
+/// Counts of the cards that were read.
 struct Tally {
   int cards = 0, whole = 0;
   int told = 0, found = 0;    ///< points that can be told apart, and those of them that were found
@@ -60,7 +60,8 @@ struct Known {
   KernelTable table;
 };
 
-/// What the kernel writes, called as declared, on data of the gate that no probe has, judged under a contract.
+/// Judges what the kernel writes, called as declared, under a contract, on data of the gate that no probe
+/// has.
 Judgement judged(const Known& known, const std::string& contract, std::string_view regime, bool l2norm) {
   Case c = known.kernel().system->standard();
   c.form = known.kernel().form;
@@ -82,8 +83,9 @@ Judgement judged(const Known& known, const std::string& contract, std::string_vi
   return judge_batch(as, family, batch, runner(batch, called.path(batch.shape.T)), kGatePolicy, runner);
 }
 
-/// Whether no data of the gate refute that the kernel keeps the contract. A bound that says nothing refutes nothing, but the
-/// twin is asked, too. `same_bits`: whether the twin writes the kernel's own bits wherever it is asked.
+/// Returns true if no data of the gate refute that the kernel keeps the contract. A bound that says nothing
+/// refutes nothing, so the twin is asked too. `same_bits` receives whether the twin writes the kernel's own
+/// bits wherever it is asked.
 bool is_alike(const Known& known, const Contract& contract, bool* same_bits, std::string* why) {
   struct Data {
     const char* regime;
@@ -119,8 +121,8 @@ void read(std::uint64_t seed, bool own_sums, bool check_alike, Tally& tally) {
     const bool listed =
         std::any_of(p.like.begin(), p.like.end(), [&](const CardValue& v) { return v.value == value; });
     const bool right = p.value == value;
-    // Of several points another choice may mean the same: x r in fp32 that is then stored as the data are, say. Then the
-    // twin of what was found writes the kernel's own bits.
+    // With several points, another choice may mean the same, for example x r in fp32 that is then stored as
+    // the data are. In that case the twin of what was found writes the kernel's own bits.
     bool same_bits = true;
     const bool kept = right || listed || is_alike(known, found, &same_bits, &tally.misses);
     tally.refuted += kept ? 0 : 1;

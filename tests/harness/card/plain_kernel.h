@@ -130,7 +130,7 @@ class PlainHead {
   std::vector<float> state_;
 };
 
-/// The table with that kernel behind the others.
+/// Returns the table with that kernel after the others.
 inline KernelTable plain_table(const Plain& plain, const std::string& declared) {
   KernelTable table(kernels());
   Kernel row;

@@ -54,7 +54,8 @@ TEST(ReadCard, OfACpuKernelIsTheContractThatItIsCalledWith) {
   }
 }
 
-// Of an output in 16 bit the order of sums turns few roundings or none: that a wrong contract turns none is no sign.
+// In a 16-bit output, the order of sums changes few roundings or none, so it is not evidence if a wrong
+// contract changes none.
 TEST(ReadCard, FindsNoPointInAFewTurnedRoundings) {
   KernelTable table(kernels());
   CardOptions options;
@@ -68,7 +69,7 @@ TEST(ReadCard, FindsNoPointInAFewTurnedRoundings) {
 }
 
 TEST(ReadCard, SaysWhatNoContractExplains) {
-  // A product that is off by a part in a thousand is no rounding.
+  // A product that is off by a part in a thousand is not a rounding.
   KernelTable table = faulty::planted_table(faulty::after(
       [](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x *= 1.02F; }); }));
   const auto row = std::find_if(table.all().begin(), table.all().end(), [](const KernelRow& k) {
@@ -392,7 +393,7 @@ TEST(Neighbours, SayThatNoContractExplainsAScale) {
   const Record record = run_case(c, table, 1, &trace);
   const Neighbours none = neighbours_of(Resolved(c), trace, 20.0);
   EXPECT_TRUE(none.passes.empty()) << none.text();
-  EXPECT_NE(none.text().find("no contract"), std::string::npos);
+  EXPECT_NE(none.text().find("no other contract"), std::string::npos);
 }
 
 }  // namespace

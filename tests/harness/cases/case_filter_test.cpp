@@ -24,7 +24,7 @@ bool dropped(const char* text, const char* line) {
   return !filter.takes(parse_case(line));
 }
 
-std::string complaint(const char* text) {
+std::string filter_complaint(const char* text) {
   try {
     CaseFilter filter;
     filter.where(text);
@@ -120,7 +120,7 @@ TEST(CaseFilter, AnOptionOfTheKeyIsNamedAsItWasGiven) {
 
 TEST(CaseFilter, ErrorsNameValueKnownValuesAndRemedy) {
   const auto says = [](const char* text, std::initializer_list<const char*> words) {
-    const std::string error = complaint(text);
+    const std::string error = filter_complaint(text);
     for (const char* word : words) EXPECT_NE(error.find(word), std::string::npos) << text << ": " << error;
     EXPECT_EQ(error.find('\n'), std::string::npos);
   };

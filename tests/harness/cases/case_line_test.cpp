@@ -15,7 +15,7 @@
 namespace samestate {
 namespace {
 
-/// What parse_case and Resolved say of a line; empty: they take it.
+/// Returns what parse_case and Resolved say about a line; empty if they accept it.
 std::string complaint(std::string_view line) {
   try {
     (void)Resolved(parse_case(line));

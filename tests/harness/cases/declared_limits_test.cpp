@@ -59,7 +59,7 @@ TEST(DeclaredLimits, LengthsOfSequences) {
   EXPECT_TRUE(holds("longest <= 5", "rms_norm B=3 T=5"));
 }
 
-/// What a function with a decay or a scale of its own is for.
+/// Tests what a function with a decay or a scale of its own declares.
 TEST(DeclaredLimits, OfScaleAndRegime) {
   const System& system = system_named("retention");
   const std::vector<std::string> conditions{"regime = retnet", "scale in default -0.5 2"};
@@ -131,9 +131,9 @@ TEST(DeclaredLimits, WhatCannotBeReadNamesConditionValueAndRemedy) {
            {"regime = foo", "regime=foo gated_delta_rule"},
            {"heads = mixed", "heads=mixed"},
            {"form = decode", "gated_delta_rule chunked, recurrent"},
-           {"dk <= 64 or dv <= 64", "'or' behind"},
+           {"dk <= 64 or dv <= 64", "'or' after"},
            {"dk <= 64 if", "ends key"},
-           {"dk <= 64 if T = 1 if B = 1", "'if' behind"},
+           {"dk <= 64 if T = 1 if B = 1", "'if' after"},
            {"dk <= 99999999999999999999", "64 bits"},
            {"", "ends key"}}) {
     const std::string said = refusal(condition);

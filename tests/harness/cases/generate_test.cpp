@@ -173,7 +173,7 @@ TEST(Generate, TrainedSequencesHaveStatesPositionsAndSums) {
     const auto ones = std::ranges::count(goes_on, true);
     EXPECT_TRUE(ones > 4 && ones < 12) << line << " " << ones;
   }
-  // An adversary's tables of 4,096 positions: no call went on behind them.
+  // An adversary's tables had 4,096 positions, and no call went beyond them.
   const Resolved far(parse_case("v1 multi_scale_retention T=3 B=12 seed=6 regime=long_context"));
   for (const CaseTensor& x : tensor_inputs(far)) {
     if (x.spec.content != Content::no_count) continue;
@@ -193,7 +193,7 @@ TEST(Generate, TrainedSequencesHaveStatesPositionsAndSums) {
   EXPECT_EQ(seen, (std::set<Content>{Content::zeros, Content::no_sum, Content::no_count}));
 }
 
-// Of each kind of tensor what a normal draw never has.
+// Each kind of tensor gets values that a normal draw never has.
 TEST(Generate, ExtremesAreBeyondNormalDraws) {
   const auto drawn = [](std::string_view system, std::string_view name, std::string_view regime) {
     const std::string line = fmt::format("v1 {} T=60 seed=6 regime={}", system, regime);

@@ -25,7 +25,7 @@ TEST(KeyWords, EveryKeyHasSomeInTheOrderOfTheTable) {
   }
 }
 
-// What a plan puts there is a value that the words name, where they name all.
+// The values that a plan uses are among those that the words name, if the words name all.
 TEST(KeyWords, NameTheValuesThatPlansPut) {
   for (std::size_t i = 0; i < keys().size(); ++i) {
     const std::string_view takes = key_words()[i].takes;

@@ -63,7 +63,8 @@ TEST(LawTable, ALineNamesOneOfASystem) {
   }
 }
 
-// Without the property no system has the law, whatever else it has; with it alone of what the law needs neither.
+// Without the property, no system has the law, whatever else it has; with only this one of the properties
+// that the law needs, neither.
 TEST(LawTable, FollowFromProperties) {
   for (const Law& law : laws()) {
     const auto has = [&](Properties properties) {

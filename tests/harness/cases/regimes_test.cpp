@@ -37,7 +37,7 @@ struct Tensor {
   const char* name;
   std::vector<float> Batch::*values;
   std::int64_t BatchShape::*heads;
-  std::int64_t BatchShape::*width;  ///< null: one number a head
+  std::int64_t BatchShape::*width;  ///< null for one number per head
 };
 const std::vector<Tensor> kTensors = {{"q", &Batch::q, &BatchShape::Hk, &BatchShape::dk},
                                       {"k", &Batch::k, &BatchShape::Hk, &BatchShape::dk},
@@ -53,7 +53,8 @@ float element(const Batch& batch, const Tensor& tensor, std::int64_t b, std::int
   return (batch.*tensor.values)[static_cast<std::size_t>(((b * batch.shape.T + t) * H + h) * D + c)];
 }
 
-/// The first element that two batches share by coordinates and in which they differ; empty: none.
+/// Returns the first element that two batches share by coordinates and in which they differ; empty if there
+/// is none.
 std::string difference(const Batch& a, const Batch& b, const std::set<std::string>& only = {}) {
   for (const Tensor& tensor : kTensors) {
     if (!only.empty() && !only.contains(tensor.name)) continue;
@@ -208,7 +209,7 @@ bool one_hot(const Batch& b, const char* name, float size) {
 }
 
 using Claim = std::function<bool(const Batch&)>;
-/// What each name promises, on B = 1, T = 300, one head, dk = dv = 16, fp32.
+/// The promise of each name, on B = 1, T = 300, one head, dk = dv = 16, fp32.
 const std::map<std::string_view, Claim> kClaims = {
     {"normal", [](const Batch& b) { return keys_of_length(b, 1) && all(b.g, -2, 0) && all(b.beta, 0, 1); }},
     {"slow", [](const Batch& b) { return all(b.g, -1e-3F, 0); }},
@@ -371,7 +372,7 @@ TEST(Regimes, UnknownNameIsAnErrorThatListsThem) {
   }
 }
 
-// One that another system has: why this one has not is said beside what it has.
+// The regime is one of another system: the message says why this system lacks it, and what it has.
 TEST(Regimes, ARegimeOfWhatASystemLacksSaysSo) {
   const auto refused = [](const char* line) {
     try {

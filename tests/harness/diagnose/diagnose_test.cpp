@@ -108,7 +108,8 @@ TEST_P(Diagnosis, EachPairIsDecodedUnderTheRoundingOfOutputs) {
   EXPECT_EQ(wrong, 0U) << "of " << all.size();
 }
 
-// Of more conventions than two, what the nearest set of as many is, or a set that computes the same.
+// With more than two conventions, the result is the nearest set with that many, or a set that computes the
+// same.
 TEST_P(Diagnosis, SetsOfConventionsAreDecoded) {
   const Family& family = family_named(GetParam());
   const std::vector<DiagnosticCall> calls = diagnostic_calls(family);
@@ -137,7 +138,7 @@ TEST_P(Diagnosis, SetsOfConventionsAreDecoded) {
   }
 }
 
-// What a declaration says of the norm is what is expected, and the usual one is a deviation from it.
+// The declared norm is what is expected, and the usual norm is a deviation from it.
 TEST_P(Diagnosis, ANormIsFoundUnderAnyDeclaredOne) {
   const Family& family = family_named(GetParam());
   using enum Given::NormPlace;
@@ -177,7 +178,8 @@ INSTANTIATE_TEST_SUITE_P(Family, Diagnosis,
                          ::testing::Values("gated_delta_rule", "delta_rule", "retention", "linear_attention"),
                          [](const auto& of) { return of.param; });
 
-// A limit is fitted, alone and beside what else is read otherwise; of roundings and of what is too small for fp16 none is made.
+// A limit is fitted, alone and together with other readings; none is fitted to roundings or to values that
+// are too small for fp16.
 TEST(Diagnose, ALimitOfExponentsIsFound) {
   const Family& family = family_named("gated_delta_rule");
   const std::vector<DiagnosticCall> calls = diagnostic_calls(family);

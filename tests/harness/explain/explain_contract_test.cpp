@@ -10,7 +10,7 @@
 namespace samestate {
 namespace {
 
-constexpr const char* kLine =
+constexpr const char* kContractLine =
     "v1 gated_delta_rule chunk=16 T=40 dk=16 dv=16 regime=slow kernel=planted.gated_delta_rule.chunked "
     "seed=0x3";
 
@@ -31,7 +31,7 @@ Explanation explained_run(const Case& c, const KernelTable& table) {
 
 TEST(ExplainContract, OperandsInTf32AreNamedAndPassEverywhere) {
   const KernelTable table = faulty::planted_table(in_tf32());
-  const Case c = parse_case(kLine);
+  const Case c = parse_case(kContractLine);
   const Explanation e = explained_run(c, table);
   ASSERT_FALSE(e.contracts.empty()) << testing::PrintToString(e.patterns);
   const ContractTrial trial = try_contract("fp32", "tf32", cases_near(c), table, 60.0);
@@ -39,13 +39,13 @@ TEST(ExplainContract, OperandsInTf32AreNamedAndPassEverywhere) {
   EXPECT_EQ(trial.tried, kTrialCases);
 }
 
-// The state times 0.999 lies within the bounds of tf32, and is no rounding.
+// The state times 0.999 is within the bounds of tf32, but is not a rounding.
 TEST(ExplainContract, AFactorIsNoRounding) {
   for (const float factor : {0.999F, 1.00006F}) {
     const KernelTable table = faulty::planted_table(faulty::after([&](const Arguments& a) {
       faulty::each(a.final_state, [&](float& x, const auto&) { x *= factor; });
     }));
-    const Explanation e = explained_run(parse_case(kLine), table);
+    const Explanation e = explained_run(parse_case(kContractLine), table);
     EXPECT_TRUE(e.contracts.empty());
     ASSERT_FALSE(e.patterns.empty());
     EXPECT_TRUE(e.patterns.front().starts_with("the final state is the right one times "))
@@ -57,13 +57,13 @@ TEST(ExplainContract, AFactorIsNoRounding) {
 TEST(ExplainContract, AFewWrongElementsAreNoRounding) {
   const KernelTable table =
       faulty::planted_table(faulty::after([](const Arguments& a) { a.o(0, 20, 0, 3) *= 1.002F; }));
-  EXPECT_TRUE(explained_run(parse_case(kLine), table).contracts.empty());
+  EXPECT_TRUE(explained_run(parse_case(kContractLine), table).contracts.empty());
 }
 
 // Passes under tf32 where the sequence is short, and fails it where it is long.
 TEST(ExplainContract, OneThatAnotherFailureBreaksIsNotNamed) {
   const KernelTable table = faulty::planted_table(in_tf32(1.5F));
-  const Case c = parse_case(kLine);
+  const Case c = parse_case(kContractLine);
   ASSERT_FALSE(explained_run(c, table).contracts.empty()) << "alone it looks like it";
   EXPECT_FALSE(try_contract("fp32", "tf32", cases_near(c), table, 60.0).passes);
 }

@@ -88,7 +88,8 @@ TEST(KeysThatMatter, FindsTheKeyOfAPlantedFault) {
   }
 }
 
-// What other forms, contracts and the run without the law say is told last: much that is wrong is wrong there alone.
+// Findings about other forms, contracts and the run without the law come last, because many faults show only
+// there.
 TEST(KeysThatMatter, OtherFormsAndContractsAreWeak) {
   const KernelTable table =
       faulty::planted_table([](const Kernel& base, const Arguments& a, const Contract& contract) {

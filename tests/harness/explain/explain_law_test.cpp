@@ -1,4 +1,4 @@
-// What repro says of a law that fails: a planted fault for each of them.
+// Tests what repro says about a law that fails, with a planted fault for each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,34 +10,27 @@
 namespace samestate {
 namespace {
 
+using faulty::adds_where;
 using faulty::after;
 using faulty::Copy;
 using faulty::Fault;
 using faulty::planted_table;
+using faulty::says;
 
-constexpr const char* kCase =
+constexpr const char* kLawCase =
     "v1 gated_delta_rule chunk=8 B=2 T=27 Hk=2 Hv=4 dk=8 dv=8 state=random "
     "kernel=planted.gated_delta_rule.chunked law=";
 
 /// A fault, the law that finds it, and what the explanation must say of it.
 struct KnownLaw {
   const char* law;
-  const char* first;      ///< in the words of what was compared
+  const char* first;      ///< the first side of the comparison, in words
   const char* second;     ///< the same
-  const char* equations;  ///< which side is wrong; empty: not said
+  const char* equations;  ///< which side is wrong; empty if that is not said
   const char* pattern;
   Fault chunked;
   Fault recurrent = faulty::undamaged;
 };
-
-template <class Test>
-Fault adds_where(Test test) {
-  return after([test](const Arguments& a) {
-    faulty::each(a.o, [&](float& x, const auto& at) {
-      if (test(a, at)) x += 3.0F;
-    });
-  });
-}
 
 const KnownLaw kKnownLaws[] = {
     {"path_equivalence", "in chunks of 8", "token by token", "the first is wrong and the second is right",
@@ -99,11 +92,6 @@ const KnownLaw kKnownLaws[] = {
      }},
 };
 
-bool says(const std::vector<std::string>& lines, const std::string& words) {
-  return std::any_of(lines.begin(), lines.end(),
-                     [&](const std::string& line) { return line.find(words) != line.npos; });
-}
-
 Explanation explained(const KernelTable& table, const std::string& line, Verdict verdict) {
   const Case c = parse_case(line);
   Trace trace;
@@ -120,8 +108,8 @@ class ExplainLaw : public testing::TestWithParam<KnownLaw> {};
 
 TEST_P(ExplainLaw, SaysWhatWasComparedAndWhereItParts) {
   const KnownLaw& known = GetParam();
-  const Explanation why =
-      explained(planted_table(known.chunked, known.recurrent), std::string(kCase) + known.law, Verdict::fail);
+  const Explanation why = explained(planted_table(known.chunked, known.recurrent),
+                                    std::string(kLawCase) + known.law, Verdict::fail);
   ASSERT_GE(why.compared.size(), 2U);
   EXPECT_NE(why.compared[0].find(known.first), std::string::npos) << why.compared[0];
   EXPECT_NE(why.compared[1].find(known.second), std::string::npos) << why.compared[1];
@@ -151,7 +139,7 @@ TEST(ExplainLaws, EveryLawHasItsFaultHere) {
 TEST(ExplainLaws, ARightKernelLeavesNothingToExplain) {
   for (const Law* law : system_named("gated_delta_rule").laws) {
     const Explanation why = explained(planted_table(faulty::undamaged),
-                                      std::string(kCase) + std::string(law->name), Verdict::pass);
+                                      std::string(kLawCase) + std::string(law->name), Verdict::pass);
     EXPECT_TRUE(why.compared.empty()) << law->name;
     EXPECT_TRUE(why.differs.empty()) << law->name;
   }
@@ -161,7 +149,8 @@ TEST(ExplainLaws, AnEmptySequence) {
   const Fault forgets = after([](const Arguments& a) {
     if (a.cu_seqlens.present() && a.cu_seqlens(0) == a.cu_seqlens(1)) a.final_state(0, 1, 2, 3) += 1.0F;
   });
-  const Explanation empty = explained(planted_table(forgets), std::string(kCase) + "packing", Verdict::fail);
+  const Explanation empty =
+      explained(planted_table(forgets), std::string(kLawCase) + "packing", Verdict::fail);
   ASSERT_FALSE(empty.compared.empty());
   EXPECT_NE(empty.compared[1].find("its final state"), std::string::npos) << empty.compared[1];
 }

@@ -1,4 +1,4 @@
-// What repro says of an operator that fails: a planted fault for each pattern.
+// Tests what repro says about an operator that fails, with a planted fault for each pattern.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -167,8 +167,8 @@ TEST_P(ExplainOperator, KnowsThePattern) {
   EXPECT_EQ(why.terms.size(), 2U);
 }
 
-// What is off by about as much everywhere is farthest somewhere: the first elements beyond their bound, of an error that grows,
-// are in no place, and all tokens are none.
+// If everything is off by about as much, some element is the farthest: the first elements beyond their bound,
+// with an error that grows, are not a place, and neither are all tokens.
 TEST(ExplainTensors, TheFarthestOfManyIsNoPlace) {
   const Case c = parse_case("v1 rms_norm form=fused T=64 H=2 D=32");
   std::string first, all;

@@ -11,7 +11,7 @@
 namespace samestate {
 namespace {
 
-/// What is said of the case, with runs enough.
+/// Returns what is said about the case, with enough runs.
 std::vector<std::string> settings_of(const Case& c, const KernelTable& table) {
   Reruns reruns(600.0);
   std::vector<std::string> texts;
@@ -106,7 +106,7 @@ TEST(ExplainSettings, AFailureByTheNumberOfCallsIsToldAsThat) {
                 begin + "fails in the first run alone and passes from run 2 on (1 of 12 failed)"});
 }
 
-// That other data pass is told by keys_that_matter, with how many do: no seed is the cause.
+// keys_that_matter reports that other data pass, and how many do: a seed is not a cause.
 TEST(ExplainSettings, ASeedIsNoCause) {
   const KernelTable table = faulty::planted_table(faulty::after([](const Arguments& a) {
     if (a.v(0, 0, 0, 0) > 0.0F) faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });

@@ -1,4 +1,4 @@
-// What repro says of a law of named tensors that fails: planted faults for each of them.
+// Tests what repro says about a law of named tensors that fails, with planted faults for each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,19 +7,21 @@
 #include "fuzz/mutants/operators/changed_call.h"
 #include "harness/explain/explain.h"
 #include "oracles/reasons.h"
+#include "tests/harness/planted.h"
 
 namespace samestate {
 namespace {
 
+using faulty::says;
 using mutants::CallFault;
 using mutants::ChangedCall;
 using mutants::misread;
 using mutants::miswritten;
 
-constexpr const char* kKernel = "cpu.linear_attention_normalised.chunked";
-constexpr const char* kLine =
+constexpr const char* kLawKernel = "cpu.linear_attention_normalised.chunked";
+constexpr const char* kLawLine =
     "v1 linear_attention_normalised form=chunked chunk=8 T=21 B=3 H=2 dk=8 dv=8 law=";
-constexpr std::int64_t kWidth = 16;  // of a token of o or of v: 2 heads of 8
+constexpr std::int64_t kLawWidth = 16;  // of a token of o or of v: 2 heads of 8
 
 /// o(b, t, j) += of(v, b, t, j), where v(b, t, j) is what the call read.
 template <class Function>
@@ -29,11 +31,11 @@ CallFault adds(Function of) {
     const std::span<float> given = call.input("v");
     const std::int64_t T = call.call.tokens;
     const auto v = [&](std::int64_t b, std::int64_t t, std::int64_t j) {
-      return given[static_cast<std::size_t>((b * T + t) * kWidth + j)];
+      return given[static_cast<std::size_t>((b * T + t) * kLawWidth + j)];
     };
     for (std::size_t i = 0; i < o.size(); ++i) {
       const auto flat = static_cast<std::int64_t>(i);
-      o[i] += of(v, flat / kWidth / T, flat / kWidth % T, flat % kWidth, T);
+      o[i] += of(v, flat / kLawWidth / T, flat / kLawWidth % T, flat % kLawWidth, T);
     }
   });
 }
@@ -41,11 +43,11 @@ CallFault adds(Function of) {
 struct KnownTensorLaw {
   const char* name;
   const char* law;
-  const char* first;      ///< in the words of what was compared
+  const char* first;      ///< the first side of the comparison, in words
   const char* second;     ///< the same
   const char* equations;  ///< which side is wrong
   const char* differs;    ///< where they part
-  const char* says;       ///< what kind of fault does that
+  const char* says;       ///< the kind of fault that does that
   CallFault fault;
 };
 
@@ -101,19 +103,14 @@ const KnownTensorLaw kKnownTensorLaws[] = {
      adds([](auto&& v, auto b, auto t, auto j, auto) { return b == 1 ? v(0, t, j) : 0.0F; })},
 };
 
-bool says(const std::vector<std::string>& lines, const std::string& words) {
-  return std::any_of(lines.begin(), lines.end(),
-                     [&](const std::string& line) { return line.find(words) != line.npos; });
-}
-
 class ExplainTensorLaw : public testing::TestWithParam<KnownTensorLaw> {};
 
 TEST_P(ExplainTensorLaw, SaysWhatWasComparedAndWhereItParts) {
   const KnownTensorLaw& known = GetParam();
   std::vector<Mutant> planted;
-  mutants::add_faults(planted, kKernel, {{"F", "planted", "planted", known.fault}});
+  mutants::add_faults(planted, kLawKernel, {{"F", "planted", "planted", known.fault}});
   const KernelTable table = planted.front().table();
-  const Case c = parse_case(std::string(kLine) + known.law);
+  const Case c = parse_case(std::string(kLawLine) + known.law);
   Trace trace;
   const Judgement judgement = run_case(c, table, 1, &trace).judgement;
   ASSERT_EQ(judgement.verdict, Verdict::fail) << judgement.reason;
@@ -140,16 +137,16 @@ TEST_P(ExplainTensorLaw, SaysWhatWasComparedAndWhereItParts) {
 INSTANTIATE_TEST_SUITE_P(Faults, ExplainTensorLaw, testing::ValuesIn(kKnownTensorLaws),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// What is finite in neither run is no violation of any law, and is not explained as one.
+// Elements that are finite in neither run do not violate any law, and are not explained as a violation.
 TEST(ExplainTensorLaws, WhatIsFiniteInNeitherRunIsSaidAsSuch) {
   std::vector<Mutant> planted;
-  mutants::add_faults(planted, kKernel, {{"F", "planted", "planted", miswritten([](ChangedCall& call) {
-                                            for (float& x : call.output("o")) x = std::nanf("");
-                                          })}});
+  mutants::add_faults(planted, kLawKernel, {{"F", "planted", "planted", miswritten([](ChangedCall& call) {
+                                               for (float& x : call.output("o")) x = std::nanf("");
+                                             })}});
   const KernelTable table = planted.front().table();
   for (const char* law : {"causality", "reset", "split", "batch_permutation"}) {
     SCOPED_TRACE(law);
-    const Case c = parse_case(std::string(kLine) + law);
+    const Case c = parse_case(std::string(kLawLine) + law);
     Trace trace;
     const Judgement judgement = run_case(c, table, 1, &trace).judgement;
     EXPECT_EQ(judgement.verdict, Verdict::fail);
@@ -162,16 +159,16 @@ TEST(ExplainTensorLaws, WhatIsFiniteInNeitherRunIsSaidAsSuch) {
   }
 }
 
-// Runs that differ in nothing that has a token: none is named.
+// If runs differ in nothing that belongs to a token, no token is named.
 TEST(ExplainTensorLaws, NoTokenIsNamedWhereNoneIsMeant) {
   std::vector<Mutant> planted;
-  mutants::add_faults(planted, kKernel,
+  mutants::add_faults(planted, kLawKernel,
                       {{"F", "planted", "planted", adds([](auto&&, auto, auto, auto, auto T) {
                           static int call = 0;
                           return static_cast<float>(T > 0 ? ++call : 0);
                         })}});
   const KernelTable table = planted.front().table();
-  const Case c = parse_case(std::string(kLine) + "reset");
+  const Case c = parse_case(std::string(kLawLine) + "reset");
   Trace trace;
   ASSERT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail);
   for (const std::string& line : explain(Resolved(c), trace).compared)
@@ -196,7 +193,7 @@ TEST(ExplainTensorLaws, AnElementIsNamedByTheAxisOfItsTensor) {
 
 TEST(ExplainTensorLaws, ARightKernelHasNothingToExplain) {
   for (const char* law : {"split", "causality", "batch_permutation"}) {
-    const Case c = parse_case(std::string(kLine) + law);
+    const Case c = parse_case(std::string(kLawLine) + law);
     Trace trace;
     EXPECT_EQ(run_case(c, KernelTable({}, operator_kernels()), 1, &trace).judgement.verdict, Verdict::pass);
     EXPECT_FALSE(trace.tensor_law.empty());

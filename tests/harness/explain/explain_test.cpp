@@ -16,6 +16,7 @@
 namespace samestate {
 namespace {
 
+using faulty::adds_where;
 using faulty::after;
 using faulty::before;
 using faulty::Copy;
@@ -46,14 +47,6 @@ struct Known {
   Fault fault;
 };
 
-template <class Test>
-Fault adds_where(Test test) {
-  return after([test](const Arguments& a) {
-    faulty::each(a.o, [&](float& x, const auto& at) {
-      if (test(a, at)) x += 3.0F;
-    });
-  });
-}
 /// g or beta through a copy with each element changed by its token.
 template <class Change>
 Fault gate(View<const float, 3> Arguments::*which, Change change) {
@@ -114,7 +107,7 @@ const Known kKnown[] = {
        a.o(1, 4, 0, 0) = poison;
        return outcome;
      }},
-    {"Transposed", "", "the final state is the transposed", after([](const Arguments& a) {
+    {"Transposed", "", "the final state is the transpose", after([](const Arguments& a) {
        for (std::int64_t n = 0; n < 2; ++n) {
          for (std::int64_t h = 0; h < 4; ++h) {
            for (std::int64_t i = 0; i < 8; ++i) {
@@ -206,8 +199,8 @@ TEST(SequencesText, NamesWhichAreWrong) {
   EXPECT_EQ(sequences_text({}, all), "");
 }
 
-// Of 400 sequences whose roundings all are about as far off as the bound allows one is the farthest: the one of 416 that is
-// beyond it, by a fifth, and its only token say nothing of a place.
+// With 400 sequences whose roundings are all about as far off as the bound allows, one is the farthest. The
+// one of 416 that is beyond the bound, by a fifth, and its only token say nothing about a place.
 TEST(Explain, TheFarthestOfManyIsNoPlace) {
   const Resolved r(parse_case("v1 gated_delta_rule form=recurrent B=8 T=3 dk=8 dv=8"));
   std::vector<HeadDifference> heads(8);
@@ -224,7 +217,7 @@ TEST(Explain, TheFarthestOfManyIsNoPlace) {
   }
   EXPECT_EQ(heads[5].tokens, std::vector<Index>{0});
   EXPECT_EQ(place_patterns(r, heads), std::vector<std::string>{});
-  // Of eight errors of all sizes some are small.
+  // Among eight errors of all sizes, some are small.
   heads[5].o.row(0) << 40, 1.02, 21, 3, 1.5, 14, 8, 2;
   heads[5].tokens.clear();
   find_wrong(heads[5], 1.0);
@@ -238,8 +231,8 @@ TEST(Explain, TheFarthestOfManyIsNoPlace) {
   EXPECT_NE(all.find("only channel(s) 0..5 of 8"), std::string::npos) << all;
 }
 
-// What could not be right elsewhere is no place either: of a sequence of one token among empty ones, decoded without a token
-// behind the resume, whose final state nobody asked for.
+// A place that could not be right elsewhere is not a place either: a sequence of one token among empty ones,
+// decoded without a token after the resume, whose final state was not requested.
 TEST(Explain, APlaceHasAnotherBesideIt) {
   const Fault all = adds_where([](const Arguments&, const auto&) { return true; });
   const Explained packed = explained(planted_table(all),
@@ -270,7 +263,7 @@ TEST(Explain, SaysWhereItBegins) {
   EXPECT_NEAR(e.why.values[0].actual - e.why.values[0].expected, 3.0, 1e-3);
 }
 
-/// Token by token, the state rounded to bf16 behind each.
+/// Goes token by token, and rounds the state to bf16 after each.
 Outcome state_in_bf16(const Kernel& base, Arguments a, const Contract& c) {
   std::vector<float> held;
   for (std::int64_t t = 0; t < a.q.shape[1]; ++t) {

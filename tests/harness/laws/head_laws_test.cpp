@@ -52,7 +52,8 @@ BatchShape usual_shape() {
   return s;
 }
 
-/// What a faulty kernel does differently; every field of the honest one is as it stands here.
+/// The things that a faulty kernel does differently; the defaults of all fields are those of the correct
+/// kernel.
 struct Fault {
   /// Evaluates one head of one call.
   std::function<Trajectory<double>(const Family&, const Sequence<double>&, Index chunk)> head;
@@ -176,7 +177,7 @@ Fault with(bool Fault::*field, bool value) {
 
 struct Planted {
   std::string_view law;
-  const char* name;  ///< what is wrong; M numbers are those of the ledger of bugs
+  const char* name;  ///< the fault; M numbers are those of the ledger of bugs
   Fault fault;
 };
 
@@ -468,8 +469,8 @@ Trajectory<double> counted(const Sequence<double>& x) {
   return family_named("gated_delta_rule").recurrent(x);
 }
 
-// The run that others are held against has one bound a head, whatever their number. Two of split's are not oracles: states
-// behind the cut without tokens behind it.
+// The run with which others are compared has one bound per head, however many comparisons there are. Two of
+// split's bounds are not oracles: states after the cut without tokens after it.
 TEST(Laws, OneOracleIsHeldAgainstAllOtherRuns) {
   Family counting = family_named("gated_delta_rule");
   const Family right = counting;

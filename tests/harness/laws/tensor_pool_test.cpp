@@ -128,7 +128,7 @@ TEST(TensorPool, ExplainsWhichRowsPart) {
       << why.patterns.front();
 }
 
-// What stands in the rows that no sequence owns afterwards is said of the whole of them.
+// The contents of the rows that no sequence owns are described afterwards as a whole.
 TEST(TensorPool, ExplainsWhatWasWrittenToRowsThatNobodyOwns) {
   const struct {
     CallFault fault;
@@ -150,7 +150,7 @@ TEST(TensorPool, ExplainsWhatWasWrittenToRowsThatNobodyOwns) {
   }
 }
 
-// What only the words tell apart has no pair of values to show.
+// A difference that only the words show has no pair of values to print.
 TEST(TensorPool, ExplainsWhatOnlyTheWordsTellApart) {
   const Case c = parse_case(std::string(kPoolLine) + " law=pool");
   Trace trace;

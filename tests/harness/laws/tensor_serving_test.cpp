@@ -85,7 +85,7 @@ OperatorKernel keeps_its_own() {
   return planted(kRecurrent, OtherStates([](const OperatorArguments& call) { return call.tokens == 1; }));
 }
 
-/// Each sequence goes on from the state of the one beside it.
+/// Each sequence goes on from the state of its neighbour.
 OperatorKernel reads_the_next_slot() {
   return planted(kRecurrent, [](OperatorArguments call, const Contract& contract) {
     std::vector<std::vector<float>> turned;
@@ -158,7 +158,8 @@ TEST(TensorLaws, LayersInSixteenBitsAreHeldToDrawnRoundings) {
   }
 }
 
-/// Nor does the worst case of fp32 say anything of an attention over long sums, where one part in a thousand shows.
+/// The worst case of fp32 does not say anything about an attention over long sums either, where one part in a
+/// thousand shows.
 TEST(TensorSystem, WhereTheWorstCaseOfFp32SaysNothingRoundingsAreDrawn) {
   const OperatorKernel& right = operator_row("cpu.latent_attention.absorbed");
   const std::string line = "v1 latent_attention form=absorbed T=16 D=256 dn=32 dr=16 dv=32 dc=64 q_lora=0";

@@ -197,7 +197,8 @@ TEST(Campaign, AFailureThatDoesNotComeAgainIsFlaky) {
   EXPECT_TRUE(once.after.empty());
 }
 
-// What a call leaves behind for the next one: the record holds the cases that bring it, and they do.
+// If a call leaves something behind that breaks a later one, the record has the cases that cause it, and they
+// do.
 TEST(Campaign, AFailureThatComesAfterOthersHoldsThem) {
   static std::int64_t kept = -1;
   static int calls = 0;
@@ -302,7 +303,7 @@ TEST(Campaign, ASignalToTheGroupMakesNoCaseFlaky) {
   EXPECT_GT(result.not_started, 30);
 }
 
-/// "deadly.retention.chunked" beside the CPU kernels: dv = 5 dies, 6 hangs, 7 exits, 8 throws.
+/// Returns "deadly.retention.chunked" together with the CPU kernels: dv = 5 dies, 6 hangs, 7 exits, 8 throws.
 KernelTable deadly_table() {
   static Kernel base;
   base = KernelTable(kernels()).named("cpu.retention.chunked");

@@ -90,7 +90,8 @@ TEST(Devices, ALossIsSaidOnceAndStays) {
   EXPECT_EQ(devices->least({0, 0}), Devices::kNone);
 }
 
-/// What the process of a job sees; "miss" says that there is no device, "die" ends it, both on device 1 alone.
+/// Answers with what the process of a job sees; "miss" says that there is no device, and "die" ends the
+/// process, both only on device 1.
 Answer act(std::int64_t, const std::string& text) {
   const char* const seen = std::getenv("CUDA_VISIBLE_DEVICES");
   const std::string visible = seen != nullptr ? seen : "all";
@@ -102,7 +103,7 @@ Answer act(std::int64_t, const std::string& text) {
 }
 
 /// Results by number; each job starts once and ends once.
-std::vector<JobResult> run_all(Pool& pool, const std::vector<Job>& jobs) {
+std::vector<JobResult> run_jobs(Pool& pool, const std::vector<Job>& jobs) {
   std::vector<JobResult> out(jobs.size());
   std::vector<int> started(jobs.size()), finished(jobs.size());
   std::size_t next = 0;
@@ -148,7 +149,7 @@ TEST(DevicesOfAPool, ProcessesAreDealtOverThem) {
   for (const auto& [workers, threads] : {std::pair{1, 2}, {4, 1}}) {
     const auto devices = host.devices(2);
     Pool pool = pool_of(devices, workers, threads);
-    const auto counts = counts_of(run_all(pool, std::vector<Job>(40)));
+    const auto counts = counts_of(run_jobs(pool, std::vector<Job>(40)));
     EXPECT_GE(counts.at("id-0"), 8);
     EXPECT_GE(counts.at("id-1"), 8);
   }
@@ -165,7 +166,7 @@ TEST(DevicesOfAPool, AJobGoesToTheDeviceThatItNames) {
   jobs[2].device = "of another host";
   const auto devices = host.devices(3);
   Pool pool = pool_of(devices, 3, 1);
-  const auto results = run_all(pool, jobs);
+  const auto results = run_jobs(pool, jobs);
   (void)counts_of(results);
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     if (i != 2 && !jobs[i].device.empty()) {
@@ -187,12 +188,12 @@ TEST(DevicesOfAPool, OneThatIsLostGivesItsJobsToTheOthers) {
       }
       const auto devices = host.devices(2);
       Pool pool = pool_of(devices, 2, 2);
-      const auto results = run_all(pool, jobs);
+      const auto results = run_jobs(pool, jobs);
       (void)counts_of(results);
       for (std::size_t i = 4; i < jobs.size(); ++i) EXPECT_EQ(results[i].device, "id-0");
       EXPECT_EQ(host.said.size(), 1U);
       // Another run of the pool knows it.
-      EXPECT_EQ(counts_of(run_all(pool, std::vector<Job>(10))).at("id-0"), 10);
+      EXPECT_EQ(counts_of(run_jobs(pool, std::vector<Job>(10))).at("id-0"), 10);
     }
   }
 }
@@ -203,7 +204,7 @@ TEST(DevicesOfAPool, AFaultOnADeviceThatIsThereStaysWhatItIs) {
   for (Job& job : jobs) job.text = "die", job.device = "id-1";
   const auto devices = host.devices(2);
   Pool pool = pool_of(devices, 2, 1);
-  for (const JobResult& r : run_all(pool, jobs)) {
+  for (const JobResult& r : run_jobs(pool, jobs)) {
     EXPECT_EQ(r.kind, JobResult::Kind::died);
     EXPECT_EQ(r.device, "id-1");
   }
@@ -218,7 +219,7 @@ TEST(DevicesOfAPool, WithNoneLeftProcessesSeeNone) {
   const auto devices = host.devices(2);
   EXPECT_TRUE(devices->is_gone(0, ""));
   Pool pool = pool_of(devices, 2, 1);
-  for (const JobResult& r : run_all(pool, jobs)) {
+  for (const JobResult& r : run_jobs(pool, jobs)) {
     EXPECT_EQ(r.text, "") << "it saw a device";
     EXPECT_EQ(r.device, "");
   }

@@ -50,7 +50,8 @@ TEST(EachDevice, WhatCannotBeComparedDoesNotWait) {
   EXPECT_FALSE(EachDevice(one).begin(kCaseIndex, record("a", "o:1")));
 }
 
-/// What becomes of a case whose first device wrote `first`, device b `second`, c the first's, and the first again `again`.
+/// Returns the record of a case whose first device wrote `first`, device b `second`, c the same as the first,
+/// and the first again `again`.
 Record differing(const std::string& first, const Record& second, const std::string& again) {
   const Devices devices = three();
   EachDevice each(devices);
@@ -76,10 +77,11 @@ TEST(EachDevice, ADifferenceIsAFailureThatNamesOutputAndDevices) {
 TEST(EachDevice, AKernelThatDoesNotRepeatItselfIsToldApart) {
   const Record r = differing("o:11 s:22", record("b", "o:12 s:23"), "o:13 s:22");
   EXPECT_EQ(r.judgement.verdict, Verdict::fail);
-  EXPECT_EQ(r.judgement.reason,
-            "o has other bits in each run, the kernel is not deterministic: hash 11 on device 0: A, a, 12 on "
-            "device 1: "
-            "B, b, and 13 on the first again");
+  EXPECT_EQ(
+      r.judgement.reason,
+      "o has other bits in each run, so the kernel is not deterministic: hash 11 on device 0: A, a, 12 on "
+      "device 1: "
+      "B, b, and 13 on the first again");
 }
 
 TEST(EachDevice, AFailureOnOneDeviceIsOneToo) {
@@ -88,7 +90,7 @@ TEST(EachDevice, AFailureOnOneDeviceIsOneToo) {
   const Record r = differing("o:11", other, "o:11");
   EXPECT_EQ(r.judgement.verdict, Verdict::fail);
   EXPECT_EQ(r.judgement.reason,
-            "a pass on one device and fail on another: device 0: A, a passes, and on device 1: B, b ratio 7");
+            "a pass on one device and fail on another: device 0: A, a passes, but on device 1: B, b ratio 7");
 }
 
 TEST(EachDevice, OneThatIsLostMeanwhileIsNotCompared) {

@@ -12,6 +12,8 @@
 #include <set>
 #include <thread>
 
+#include "tests/facts.h"
+
 #include "reference/error.h"
 #include "tests/harness/processes/rank_hub.h"
 
@@ -28,7 +30,7 @@ const RankHello kHello{"build", "gate", "here", ""};
 std::atomic<int>& jobs_run = *static_cast<std::atomic<int>*>(
     ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 
-Answer act(const std::string& text) {
+Answer answer_to(const std::string& text) {
   ++jobs_run;
   if (text == "segv") std::raise(SIGSEGV);
   if (text == "error") throw Error("no such thing");
@@ -40,14 +42,14 @@ Answer act(const std::string& text) {
   if (text == "slow") std::this_thread::sleep_for(5ms);
   return {text + "!", {}};
 }
-const JobRunner kRun = [](std::int64_t, const std::string& text) { return act(text); };
+const JobRunner kRun = [](std::int64_t, const std::string& text) { return answer_to(text); };
 
 void serve(RankLink& link) { serve_rank(link, kHello, kRun); }
 
 struct Outcome {
   std::map<std::int64_t, JobResult> results;
   std::map<std::int64_t, int> started, finished;
-  std::set<std::uint64_t> ranks;  ///< that finished something, by the numbers of their processes
+  std::set<std::uint64_t> ranks;  ///< ranks that finished something, by the numbers of their processes
 };
 
 /// Runs the jobs, in order; `each` is called after each result.
@@ -181,7 +183,7 @@ TEST(HandOut, AfterALostProcessTheRunDecidesAboutTheRest) {
     ++refused;
     return false;
   };
-  // The first of a piece ends a process; those that waited behind it come back.
+  // The first job of a piece ends a process; those that waited after it come back.
   std::vector<std::string> texts(100, "slow");
   for (std::size_t i = 60; i < texts.size(); ++i) texts[i] = "segv";
   const Outcome out = run_jobs(hand_out, texts, options);
@@ -205,10 +207,10 @@ TEST(HandOut, RanksThatAreNotAlikeAreRefusedByNumber) {
   const auto as = [](RankHello hello) {
     return [hello](RankLink& link) { serve_rank(link, link.rank() == 2 ? hello : kHello, kRun); };
   };
-  EXPECT_EQ(error_of(as({"build", "gate --seed 2", "there", ""})),
-            "rank 2 on there: was started as 'gate --seed 2', and rank 0 as 'gate': one command for all");
-  EXPECT_EQ(error_of(as({"other", "gate", "there", ""})),
-            "rank 2 on there: runs other, and rank 0 build: start the same samestate and plugins on all");
+  EXPECT_EQ(lacking(error_of(as({"build", "gate --seed 2", "there", ""})),
+                    "rank 2 there: 'gate --seed 2', rank 0 'gate'"),
+            "");
+  EXPECT_EQ(lacking(error_of(as({"other", "gate", "there", ""})), "rank 2 there: other, rank 0 build"), "");
   EXPECT_EQ(error_of(as({"build", "gate", "there", "mine.so: not there"})),
             "rank 2 on there: mine.so: not there");
 }

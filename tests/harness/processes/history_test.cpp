@@ -67,7 +67,7 @@ TEST(Replay, TheFirstAndTheLastAreTriedBeforeAllOfThem) {
   EXPECT_EQ(found.result.judgement.verdict, Verdict::fail) << "no process ran more than 20";
 }
 
-// A sequence that takes longer than the budget is no failure of its own.
+// A sequence that takes longer than the budget is not a failure of its own.
 TEST(Replay, ASequenceThatTheBudgetEndsIsNoFailure) {
   const CaseRunner slow = [](const Case&) {
     ::usleep(300000);

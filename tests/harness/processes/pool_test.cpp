@@ -34,8 +34,8 @@ Shared& shared() {
 
 /// Jobs under way in this process.
 std::atomic<int> under_way{0};
-/// What jobs leave behind in their process.
-std::atomic<bool> damaged{false};
+/// The damage that jobs leave behind in their process.
+std::atomic<bool> process_damaged{false};
 
 bool met_another() {
   for (int i = 0; i < 200 && under_way < 2; ++i) std::this_thread::sleep_for(5ms);
@@ -93,14 +93,14 @@ Answer act(const std::string& text) {
   if (text == "pid") return {std::to_string(::getpid()), {}};
   if (text == "error") throw Error("no such\nthing");
   if (text == "internal") throw std::runtime_error("a defect");
-  if (text == "damage") damaged = true;
-  if (text == "frail" && damaged) ::_exit(9);
-  if (text == "allocating" && damaged) throw std::length_error("vector::_M_default_append");
+  if (text == "damage") process_damaged = true;
+  if (text == "frail" && process_damaged) ::_exit(9);
+  if (text == "allocating" && process_damaged) throw std::length_error("vector::_M_default_append");
   if (text == "break") {
-    damaged = true;
+    process_damaged = true;
     return {text, "the device is gone"};
   }
-  if (text == "device" && damaged) return {"dead", "the device is gone"};
+  if (text == "device" && process_damaged) return {"dead", "the device is gone"};
   if (text == "time bomb") {
     std::thread([] {
       std::this_thread::sleep_for(20ms);
@@ -191,7 +191,7 @@ TEST(Pool, WhatAProcessLeavesBehindEndsWithIt) {
   EXPECT_EQ(run_all(other, {"pid"})[0].text, goes_on) << "a process that still runs was ended too";
 }
 
-// What is under way when the caller stops is abandoned at once, and the pool is as new.
+// Jobs that are running when the caller stops are abandoned at once, and the pool is as new.
 TEST(Pool, AStopDoesNotWaitForWhatIsUnderWay) {
   Pool pool(run, options(1, 2, 30.0));
   std::size_t given = 0;
@@ -329,7 +329,7 @@ TEST(Pool, AKillFromOutsideIsRepeatedAlone) {
   EXPECT_EQ(shared().runs[1], 2);
 }
 
-// A damaged heap shows wherever the next vector grows, in the harness too.
+// A process_damaged heap shows wherever the next vector grows, in the harness too.
 TEST(Pool, ADefectAfterOtherJobsIsOfTheProcess) {
   for (const int threads : {1, 4}) {
     std::vector<std::string> texts(40, "allocating");

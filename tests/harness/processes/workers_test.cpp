@@ -22,13 +22,13 @@
 namespace samestate {
 namespace {
 
-Case numbered(std::int64_t seed) {
+Case case_of_seed(std::int64_t seed) {
   Case c = parse_case("v1 retention T=4 dk=2");
   c.seed = static_cast<std::uint64_t>(seed);
   return c;
 }
 
-/// What a kernel leaves behind in its process: the state of a device that every later call finds.
+/// The damage that a kernel leaves behind in its process: the state of a device that every later call finds.
 bool device_broken = false;
 
 /// Seed 15 breaks the device, which its case reports as a crash; where it is broken, every case fails.
@@ -73,7 +73,7 @@ std::map<std::int64_t, Judgement> run_all(int workers, std::int64_t last) {
       [&](std::int64_t) -> std::optional<Task> {
         if (next > last) return std::nullopt;
         const std::int64_t i = next++;
-        return Task{i, numbered(i)};
+        return Task{i, case_of_seed(i)};
       },
       {[&](const Task& task) { ++started[task.index]; },
        [&](const Task& task, const CaseResult& f) {
@@ -104,12 +104,12 @@ TEST(Workers, ACrashOrAHangIsTheVerdictOfItsCaseAlone) {
 
 TEST(Workers, GoOnAfterACrash) {
   Workers pool(deadly, {1, 5.0});
-  EXPECT_EQ(pool.run_one(numbered(3)).judgement.verdict, Verdict::pass);
-  EXPECT_EQ(pool.run_one(numbered(12)).judgement.verdict, Verdict::crash);
-  EXPECT_EQ(pool.run_one(numbered(4)).judgement.ratio, 4.0);
+  EXPECT_EQ(pool.run_one(case_of_seed(3)).judgement.verdict, Verdict::pass);
+  EXPECT_EQ(pool.run_one(case_of_seed(12)).judgement.verdict, Verdict::crash);
+  EXPECT_EQ(pool.run_one(case_of_seed(4)).judgement.ratio, 4.0);
 }
 
-// The runner counts its calls: what a subject leaves behind is gone for the next one.
+// The runner counts its calls: the remains of a subject are gone for the next one.
 TEST(Workers, GiveEachSubjectAProcess) {
   int calls = 0;
   Workers pool(
@@ -127,7 +127,7 @@ TEST(Workers, GiveEachSubjectAProcess) {
         const std::size_t i = served.size();
         if (i == subjects.size()) return std::nullopt;
         served.push_back(last);
-        return Task{static_cast<std::int64_t>(i), numbered(0), subjects[i]};
+        return Task{static_cast<std::int64_t>(i), case_of_seed(0), subjects[i]};
       },
       {{}, [&](const Task&, const CaseResult& f) { ratios.push_back(f.judgement.ratio); }});
   EXPECT_EQ(served, (std::vector<std::int64_t>{Workers::kNoSubject, 3, 3, 4}));
@@ -149,10 +149,10 @@ TEST(Workers, HoldNoMoreMemoryThanTheyMay) {
     return f;
   };
   Workers pool(allocates, {1, 5.0, std::uint64_t{192} << 20});
-  EXPECT_NE(pool.run_one(numbered(16)).judgement.verdict, Verdict::crash);
-  EXPECT_EQ(pool.run_one(numbered(256)).judgement.verdict, Verdict::crash);
+  EXPECT_NE(pool.run_one(case_of_seed(16)).judgement.verdict, Verdict::crash);
+  EXPECT_EQ(pool.run_one(case_of_seed(256)).judgement.verdict, Verdict::crash);
   Workers free(allocates, {1, 5.0});
-  EXPECT_NE(free.run_one(numbered(256)).judgement.verdict, Verdict::crash);
+  EXPECT_NE(free.run_one(case_of_seed(256)).judgement.verdict, Verdict::crash);
 }
 
 // One crash, not a cascade of failures: the next case finds a process of its own.
@@ -165,7 +165,7 @@ TEST(Workers, AWorkerWhoseCaseCrashedIsReplaced) {
         [&](std::int64_t) -> std::optional<Task> {
           if (next == 40) return std::nullopt;
           const std::int64_t i = next++;
-          return Task{i, numbered(i % 10 == 5 ? 15 : i)};
+          return Task{i, case_of_seed(i % 10 == 5 ? 15 : i)};
         },
         {{}, [&](const Task& task, const CaseResult& f) { out[task.index] = f.judgement; }});
     ASSERT_EQ(out.size(), 30U);
@@ -181,8 +181,8 @@ TEST(Workers, AWorkerWhoseCaseCrashedIsReplaced) {
 
 TEST(Workers, WhatIsNoCaseIsAnErrorOfTheSearch) {
   Workers pool(deadly, {1, 5.0});
-  EXPECT_THROW((void)pool.run_one(numbered(14)), Error);
-  EXPECT_EQ(pool.run_one(numbered(5)).judgement.ratio, 5.0);
+  EXPECT_THROW((void)pool.run_one(case_of_seed(14)), Error);
+  EXPECT_EQ(pool.run_one(case_of_seed(5)).judgement.ratio, 5.0);
   EXPECT_THROW(Workers(deadly, {0, 5.0}), Error);
 }
 
@@ -201,7 +201,7 @@ TEST(Workers, DoNotOutliveTheirOwner) {
           while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
         },
         {1, 60.0});
-    (void)pool.run_one(numbered(0));
+    (void)pool.run_one(case_of_seed(0));
     ::_exit(0);
   }
   const auto within = [](const std::function<bool()>& holds) {
@@ -211,7 +211,7 @@ TEST(Workers, DoNotOutliveTheirOwner) {
   ASSERT_TRUE(within([&] { return worker->load() != 0; }));
   ::kill(owner, SIGKILL);
   ASSERT_EQ(::waitpid(owner, nullptr, 0), owner);
-  // Gone, or a zombie that nobody has waited for.
+  // The process is gone, or is a zombie for which no parent has waited.
   EXPECT_TRUE(within([&] {
     std::ifstream status(fmt::format("/proc/{}/stat", worker->load()));
     std::string text((std::istreambuf_iterator<char>(status)), {});

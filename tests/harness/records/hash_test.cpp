@@ -6,7 +6,7 @@ namespace samestate {
 namespace {
 
 TEST(Hash, IsFnv1a) {
-  // Of the authors' page (Fowler, Noll, Vo): the empty text, "a" and "foobar".
+  // The values are from the authors' page (Fowler, Noll, Vo): the empty text, "a" and "foobar".
   EXPECT_EQ(hash_of(""), 0xcbf29ce484222325U);
   EXPECT_EQ(hash_of("a"), 0xaf63dc4c8601ec8cU);
   EXPECT_EQ(hash_of("foobar"), 0x85944171f73967e8U);

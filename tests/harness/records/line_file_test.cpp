@@ -26,7 +26,7 @@ std::string error_of(LineFile& file, const std::string& line) {
   return "";
 }
 
-/// Until its end no file of this process grows beyond so many bytes.
+/// While it lives, no file of this process grows beyond a number of bytes.
 class LimitedFiles {
  public:
   explicit LimitedFiles(rlim_t bytes) {

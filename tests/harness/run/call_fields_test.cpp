@@ -23,7 +23,7 @@ using faulty::before;
 using faulty::Fault;
 using faulty::planted_table;
 
-constexpr const char* kCase =
+constexpr const char* kFieldsCase =
     "v1 gated_delta_rule chunk=16 B=2 T=33 Hk=2 Hv=4 dk=16 dv=8 state=random "
     "kernel=planted.gated_delta_rule.chunked ";
 constexpr const char* kPacked =
@@ -60,7 +60,8 @@ TEST(CallFields, TokensOfNoSequenceAreNeitherReadNorWritten) {
 
 TEST(CallFields, AFinalStateIsNotAskedForOrInPlace) {
   const auto verdict = [](const Fault& fault, const char* keys) {
-    return run_case(parse_case(std::string(kCase) + keys), planted_table(fault, fault)).judgement.verdict;
+    return run_case(parse_case(std::string(kFieldsCase) + keys), planted_table(fault, fault))
+        .judgement.verdict;
   };
   int absent = 0, shared = 0;
   const Fault counted = before([&](Arguments& a) {
@@ -129,7 +130,7 @@ TEST(CallFields, OffsetsThatDoNotFit32BitsAreMetInEveryTensor) {
   };
   for (const auto& [name, fault] : faults) {
     for (const bool bytes : {false, true}) {
-      for (const std::string& line : {std::string(kCase), std::string(kPacked)}) {
+      for (const std::string& line : {std::string(kFieldsCase), std::string(kPacked)}) {
         const auto verdict = [&](const char* layout) {
           return run_case(parse_case(line + layout), planted_table(fault(bytes))).judgement.verdict;
         };
@@ -140,7 +141,7 @@ TEST(CallFields, OffsetsThatDoNotFit32BitsAreMetInEveryTensor) {
   }
 }
 
-/// What a fault remembers of earlier calls.
+/// The data that a fault remembers from earlier calls.
 template <class Key>
 Fault remembers(std::map<Key, std::vector<float>>& known, std::function<Key(const Arguments&)> key) {
   return [&known, key](const Kernel& base, Arguments a, const Contract& c) {
@@ -158,7 +159,7 @@ Fault remembers(std::map<Key, std::vector<float>>& known, std::function<Key(cons
 // In a process that ran nothing before, each of them is right but for the repetition.
 TEST(CallFields, WhatIsKeptFromEarlierCallsShows) {
   const auto gate = [](const Fault& fault, const char* keys) {
-    const Judgement j = run_case(parse_case(std::string(kCase) + keys), planted_table(fault)).judgement;
+    const Judgement j = run_case(parse_case(std::string(kFieldsCase) + keys), planted_table(fault)).judgement;
     return j.verdict == Verdict::fail ? j.gate : std::string(name_of(j.verdict));
   };
   std::map<const float*, std::vector<float>> by_address;
@@ -197,7 +198,7 @@ TEST(CallFields, WhatIsKeptFromEarlierCallsShows) {
     const Case c = parse_case(std::string(kPacked) + (repeat ? "repeat=1" : ""));
     EXPECT_EQ(run_case(c, planted_table(table)).judgement.verdict, repeat ? Verdict::fail : Verdict::pass);
   }
-  // What is refused of the calls before it does not matter.
+  // If some of the calls before it are refused, that does not matter.
   const Fault refuses = [&](const Kernel& base, const Arguments& a, const Contract& c) {
     if (a.q.shape[1] != 33) return Outcome{Outcome::Kind::unsupported, "T is not 33"};
     return base.run(a, c);
@@ -218,10 +219,10 @@ Fault keyed_without(std::map<std::vector<double>, Value>& known, Value Arguments
   });
 }
 
-// What a cache keyed without one field gives shows in one case, in a process that ran nothing before.
+// The result of a cache keyed without one field shows in a single case, in a process that ran nothing before.
 TEST(CallFields, ACacheWhoseKeyLacksAFieldShows) {
   const auto verdict = [](const Fault& fault, const std::string& keys) {
-    return run_case(parse_case(std::string(kCase) + keys), planted_table(fault)).judgement.verdict;
+    return run_case(parse_case(std::string(kFieldsCase) + keys), planted_table(fault)).judgement.verdict;
   };
   const auto dies = [&](auto field, const std::string& keys = "") {
     using Value = std::remove_cvref_t<decltype(std::declval<Arguments>().*field)>;
@@ -255,7 +256,7 @@ TEST(CallFields, TheScaleOfTheCallBeforeShowsInSomeCases) {
       a.scale = before_it == 0.0F ? own : before_it;
       before_it = own;
     });
-    const std::string line = kCase + fmt::format("repeat=1 seed={}", seed);
+    const std::string line = kFieldsCase + fmt::format("repeat=1 seed={}", seed);
     failed += run_case(parse_case(line), planted_table(late)).judgement.verdict == Verdict::fail;
   }
   EXPECT_GT(failed, 1);

@@ -47,8 +47,8 @@ TEST(ChangedContract, TheCpuKernelsPassUnderAnyContractOfTheGrammar) {
 }
 
 struct Point {
-  const char* with;     ///< what the kernel does
-  const char* without;  ///< what it must not pass as
+  const char* with;     ///< the contract that the kernel keeps
+  const char* without;  ///< a contract under which it must not pass
   const char* regime;
   bool l2norm;
 };
@@ -103,7 +103,7 @@ TEST(ChangedContract, ANearestCardReportsTheTwinAndGatesTheRest) {
   EXPECT_EQ(nearest.verdict, Verdict::pass);
   EXPECT_GT(nearest.twin_ratio, 1.0);
   EXPECT_NE(nearest.reason.find("nearest"), std::string::npos);
-  // A wrong factor is no card: bounds and exact regimes gate as ever.
+  // A wrong factor is not a card: bounds and exact regimes gate as usual.
   const KernelTable broken = faulty::planted_table(
       faulty::after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x *= 1.5F; }); }));
   EXPECT_EQ(run(broken, "bf16+card:nearest", "normal").verdict, Verdict::fail);

@@ -174,7 +174,7 @@ TEST(SampledJudge, OneWrongHeadOfSixtyThousandFails) {
   EXPECT_EQ(judgement.verdict, Verdict::pass) << judgement.reason;
   EXPECT_EQ(judgement.held_of, 65600);
   EXPECT_GE(judgement.held, kGatePolicy.held_heads);
-  // The ends, edges of blocks, and what nobody chooses.
+  // These are the ends, edges of blocks, and a head that is not chosen.
   for (const auto& [n, h] : {std::pair<Index, Index>{0, 0},
                              {0, 3},
                              {16399, 0},

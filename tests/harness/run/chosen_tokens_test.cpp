@@ -62,7 +62,7 @@ TEST(ChosenTokens, AddsATokenWithThoseBesideIt) {
   EXPECT_EQ(chosen.count(), before + 16) << "held already";
 }
 
-// What a plan counts on: neither far below nor far above what is held.
+// The share on which a plan counts is neither far below nor far above what is compared.
 TEST(ChosenTokens, TheShareIsThatOfWhatIsHeld) {
   for (const Index tokens : {512, 1000, 4100, 65811}) {
     const double held =
@@ -79,7 +79,7 @@ TEST(ChosenTokens, TheShareIsThatOfWhatIsHeld) {
   }
 }
 
-// Behind a prompt each token is a call of its own, and is held.
+// After a prompt, each token is a call of its own, and is compared with its tolerance.
 TEST(ChosenTokens, BehindAPromptEveryToken) {
   const ChosenTokens chosen(1040, 1, kGatePolicy, 1000);
   const std::vector<bool> held = taken(chosen, 1040);

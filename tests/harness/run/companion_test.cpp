@@ -13,7 +13,7 @@
 namespace samestate {
 namespace {
 
-/// This build's kernel of the form with nothing beside it.
+/// Returns this build's kernel of the form, without one of the other form.
 KernelTable alone(const std::string& form, std::vector<std::string> contracts = {"fp32"}) {
   Kernel row = KernelTable(kernels()).named("cpu.gated_delta_rule." + form);
   row.name = "alone." + form + ".gated_delta_rule." + form;
@@ -24,7 +24,7 @@ KernelTable alone(const std::string& form, std::vector<std::string> contracts = 
 const std::vector<std::string> kFormsOfKernels = {"chunked", "recurrent", "sequence_parallel",
                                                   "head_parallel"};
 
-// What is said before a run is what the run does.
+// The message before a run agrees with what the run does.
 TEST(Companion, ACaseThatTakesTheOtherKernelIsUnsupportedWithoutIt) {
   for (const std::string& form : kFormsOfKernels) {
     const KernelTable table = alone(form);
@@ -62,7 +62,7 @@ TEST(Companion, APlanHasNoCaseThatItsKernelCannotMake) {
       const KernelChoice choice = table.choose(Resolved(c));
       EXPECT_TRUE(has_kernels(*choice.named, c)) << format_case(c);
     }
-    // Nor does it look for the pairs that only such cases have.
+    // The plan does not look for the pairs that only such cases have either.
     PlanCoverage judged(plan);
     for (const Case& c : plan.cases) judged.add(c, plan.kernels.front().kernel->name);
     EXPECT_TRUE(judged.missing(10).empty()) << form << " " << judged.missing(10).front();
@@ -70,7 +70,7 @@ TEST(Companion, APlanHasNoCaseThatItsKernelCannotMake) {
   }
 }
 
-// Of what the gate's score is made of nothing is left out.
+// The plan leaves out no kernel from which the gate's score is made.
 TEST(Companion, NoMutantOrKernelOfTheProcessorStandsAlone) {
   for (const Mutant& m : all_mutants()) {
     const KernelTable table = m.table();

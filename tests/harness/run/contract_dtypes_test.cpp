@@ -62,7 +62,7 @@ TEST(ContractDtypes, ValuesGoThereAndBack) {
   EXPECT_EQ(value_of(x(0, 1, 0, 1), Dtype::bf16), -0.25F);
   for (std::int64_t i = 0; i < 2; ++i) y(0, 1, 0, i) = bits_of(0.5F, Dtype::bf16);
   narrow.give_back();
-  // What was not written, and the gap, are as they were.
+  // Elements that were not written, and the gap, are unchanged.
   EXPECT_EQ(norm.y, (std::vector<float>{1.0F, 2.0F, 3.0F, -7.0F, 0.5F, 0.5F, 8.0F}));
 }
 
@@ -90,7 +90,7 @@ TEST(ContractDtypes, AnInputThatTheFormatDoesNotHoldIsRefused) {
   Norm norm;
   norm.x[1] = 1.0F / 3;
   EXPECT_THROW((void)ContractCall(norm.call, contract_named("bf16"), dtypes()), Unavailable);
-  // What lies between its rows is not the call's.
+  // The elements between its rows do not belong to the call.
   norm.x[1] = 1.0F, norm.x[3] = 1.0F / 3;
   EXPECT_NO_THROW((void)ContractCall(norm.call, contract_named("bf16"), dtypes()));
 }

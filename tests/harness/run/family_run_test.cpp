@@ -347,7 +347,7 @@ TEST(Runner, ACompanionMayRefuseAContractThatItDoesNotPromise) {
   EXPECT_EQ(judged({"fp32", "bf16"}).verdict, Verdict::fail);
 }
 
-// Its answers would be judged by a contract that nobody promised.
+// Its answers would be judged by a contract that it does not promise.
 TEST(Runner, ACompanionIsAskedForWhatItPromisesAlone) {
   const auto judged = [](const char* chunked, const char* recurrent, const std::string& line) {
     std::vector<Kernel> rows{KernelTable(kernels()).named("cpu.gated_delta_rule.recurrent"),

@@ -13,15 +13,16 @@ namespace {
 
 using faulty::planted_table;
 
-struct Point {
+struct TwinPoint {
   const char* name;
   Format Contract::*field;
 };
 
-/// Those whose absence the gate must see by itself. One it need not: the tf32 of the inverse lies below the bf16 of T,
-/// which rounds it away but for one element in eight. v_decayed shows in the final states, of the run and of its pieces.
-/// tests/optimized/fused_contract_test.cpp measures both against the twin itself.
-constexpr Point kPoints[] = {
+/// The points whose absence the gate must see by itself. One need not be seen: the tf32 of the inverse is
+/// finer than the bf16 of T, which rounds it away except for one element in eight. v_decayed shows in the
+/// final states of the run and of its pieces. tests/optimized/fused_contract_test.cpp measures both against
+/// the twin itself.
+constexpr TwinPoint kTwinPoints[] = {
     {"residual", &Contract::residual},  {"T", &Contract::T}, {"state_operand", &Contract::state_operand},
     {"v_new", &Contract::v_new},        {"P", &Contract::P}, {"output", &Contract::output},
     {"v_decayed", &Contract::v_decayed}};
@@ -39,7 +40,7 @@ std::string case_line(const char* regime) {
 }
 
 TEST(FusedTwinGate, KillsAKernelThatLeavesOutARoundingPoint) {
-  for (const Point& point : kPoints) {
+  for (const TwinPoint& point : kTwinPoints) {
     const faulty::Fault without = [&](const Kernel& base, const Arguments& a, Contract c) {
       c.*point.field = Format::fp32;
       return base.run(a, c);

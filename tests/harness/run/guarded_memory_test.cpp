@@ -72,14 +72,14 @@ TEST(GuardedMemory, TheJudgeMayWriteBetweenCalls) {
   EXPECT_EQ(memory.trespass(), "wrote to its input q: element 2 of its buffer");
 }
 
-// Whatever is no fault of a tensor ends the process as it would have.
+// A fault outside of any tensor ends the process as it would have without guards.
 TEST(GuardedMemory, OtherFaultsAreNotTaken) {
   GuardedMemory memory = one(10);
   memory.named("q", true);
   memory.close();
-  EXPECT_EXIT(std::raise(SIGSEGV), testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(std::raise(SIGSEGV), ::testing::KilledBySignal(SIGSEGV), "");
   volatile int* volatile nowhere = nullptr;
-  EXPECT_EXIT(*nowhere = 1, testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(*nowhere = 1, ::testing::KilledBySignal(SIGSEGV), "");
 }
 
 // The reservation of a tensor is the next one's.

@@ -132,7 +132,8 @@ TEST(GuardedTensor, MixedTensorsShareNoStride) {
 }
 
 TEST(GuardedTensor, OfMixedTensorsAnyMayBeTheOneThatIsDense) {
-  // Of a norm's x and y, say: both orders, both dense and neither, each in a fair share of the sizes.
+  // For example, a norm's x and y have both orders, both dense and neither, each for a fair share of the
+  // sizes.
   int seen[2][2] = {};
   for (std::int64_t tokens = 2; tokens < 42; ++tokens) {
     const std::vector<TensorPlace> places(3, TensorPlace{{2, tokens, 4, 3}});
@@ -160,7 +161,7 @@ TEST(GuardedTensor, FusedTensorsAreColumnsOfOneBuffer) {
     for (const float value : t.get()) ASSERT_EQ(value, at);
     t.check_surroundings("x");
   });
-  // Beside its row lies its neighbour: that a kernel writes there its neighbour says.
+  // Its neighbour comes right after its row, so a write there is reported for the neighbour.
   (&x[0].view<4>()(1, 2, 1, 2))[1] = 9.0F;
   EXPECT_NO_THROW(x[0].check_surroundings("q"));
   EXPECT_FALSE(x[1].same_as(std::vector<float>(2 * 5 * 6, 1.0F)));
@@ -218,7 +219,7 @@ TEST(GuardedTensor, OnlyASlicedBatchShowsThatItsPitchIsForgotten) {
   }
 }
 
-// What a load of several elements at the end of the last row touches.
+// A load of several elements at the end of the last row touches this page.
 TEST(GuardedTensor, BehindTheEndOfAPageNobodyReads) {
   for (const TensorShape& shape :
        {TensorShape{3, 2, 2, 5}, TensorShape{1, 1, 1, 1}, TensorShape{1, 64, 16, 4}}) {
@@ -244,7 +245,8 @@ TEST(GuardedTensor, BehindTheEndOfAPageNobodyReads) {
   }
 }
 
-// Flush with the page before it and with the one behind it, by turns: of the two neighbours one can be touched, and is looked at.
+// The tensor is flush with the page before it and with the page after it, by turns: one of the two neighbours
+// can be written, and is checked.
 TEST(GuardedTensor, LiesAtEitherEndOfItsPages) {
   std::set<bool> begins, ends;
   for (const std::uint64_t turn : {0, 1}) {

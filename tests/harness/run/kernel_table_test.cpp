@@ -13,7 +13,7 @@
 namespace samestate {
 namespace {
 
-/// What a table says of the row, changed and under a name of its own; empty where it takes it.
+/// Returns what a table says about the row, changed and with a name of its own; empty if it accepts the row.
 template <class Row, class Change>
 std::string refused(Row row, Change&& change) {
   row.name = "mine." + row.system + "." + row.form;
@@ -62,10 +62,10 @@ TEST(KernelTable, ARowNamesWhatIsThere) {
   EXPECT_EQ(lacking(name, "name 1048584 200"), "") << name;
   EXPECT_LT(name.size(), 300U);
   const std::string alone = refused(family, [](Kernel& row) { row.contracts = {"any"}; });
-  EXPECT_NE(alone.find("its row promises any alone, which stands beside"), std::string::npos) << alone;
+  EXPECT_NE(alone.find("its row promises only any"), std::string::npos) << alone;
   const std::string none = refused(family, [](Kernel& row) { row.contracts = {}; });
   EXPECT_NE(none.find("its row promises no contract"), std::string::npos) << none;
-  // A table of rows that were there from the start is held to the same names.
+  // A table of rows that existed from the start must have the same names.
   Kernel wrong = family;
   wrong.contracts = {"bf17"};
   EXPECT_THROW(KernelTable(std::span<const Kernel>(&wrong, 1)), Error);
@@ -147,7 +147,7 @@ TEST(KernelTable, LimitsMayLeaveOutCallsBehindOthers) {
   EXPECT_FALSE(within_limits(serves, parse_case("v1 softmax_attention form=online T=9")));
 }
 
-// What a call shows is read from it alone, of every system: sizes that a law has changed too.
+// The keys of a call are read from the call alone, in every system, and so are sizes that a law has changed.
 TEST(KernelTable, ACallIsReadAsItsCaseLine) {
   const KernelRow family = adapted(KernelTable(kernels()).named("cpu.retention.chunked"));
   KernelCall call;

@@ -36,7 +36,7 @@ TEST(OutputHashes, AreThoseOfEveryOutputAndTheSameForTheSameBits) {
   EXPECT_EQ(hashes.size(), std::string("o:0123456789abcdef final_state:0123456789abcdef").size()) << hashes;
   EXPECT_TRUE(hashes.starts_with("o:")) << hashes;
   EXPECT_EQ(outputs_of(kLine, "cuda"), hashes);
-  // What lies between the elements is not theirs.
+  // The memory between the elements does not belong to them.
   for (const char* layout : {" layout=padded", " layout=permuted"})
     EXPECT_EQ(outputs_of(kLine + layout, "cuda"), hashes) << layout;
   EXPECT_NE(outputs_of(kLine + " seed=1", "cuda"), hashes);

@@ -1,4 +1,5 @@
-/// The second look at a run, in pieces: none is longer or shorter than what the kernel declares that it takes.
+/// Tests the second look at a run, in pieces: none is longer or shorter than what the kernel declares that it
+/// takes.
 #include "harness/run/piece_lengths.h"
 
 #include <fmt/format.h>

@@ -41,7 +41,8 @@ INSTANTIATE_TEST_SUITE_P(
         "v1 delta_rule form=packed chunk=0 lengths=9 dk=8 dv=29 contract=fp32+qk:bf16 "
         "regime=identical_beta_two state=random seed=0xafa6939352a71d11"));
 
-/// What is allowed for declared roundings that repeat hides none that is not declared, and no wrong equation.
+/// The allowance for declared roundings that repeat hides neither a rounding that is not declared nor a wrong
+/// equation.
 TEST(FaultsOfRepeatedOperands, AreSeen) {
   const std::string line =
       "v1 gated_delta_rule chunk=64 T=192 Hv=2 dk=64 contract=fp32+v_decayed:bf16+v_new:bf16 "

@@ -117,7 +117,7 @@ TEST(RunCase, TheSeedSaysHowManyThreadsAKernelMayUse) {
 }
 
 // A scale of 0 makes o zero, and leaves the state, which is judged.
-// Of the parts of a value one alone leaves the range of fp16: no number is what a right kernel makes of their sum.
+// If only a part of a value leaves the range of fp16, a correct kernel's sum of the parts may be NaN.
 TEST(RunCase, LinearityKnowsTheRangeOfTheParts) {
   const char* line =
       "v1 retention form=recurrent T=2 Hv=6 dk=2 dv=1 scale=16 contract=fp16 regime=huge_v state=random "
@@ -221,7 +221,8 @@ KernelTable normal_equations(Outcome (*run)(const OperatorArguments&)) {
   return KernelTable({}, std::span(&row, 1));
 }
 
-// What the reference cannot evaluate says nothing of a kernel, and what a kernel throws is not the judge's fault.
+// A case that the reference cannot evaluate says nothing about a kernel, and an exception of a kernel is not
+// the judge's fault.
 TEST(RunCase, NoKernelIsBlamedForWhatTheReferenceThrows) {
   const KernelTable right = normal_equations([](const OperatorArguments&) { return Outcome{}; });
   const KernelTable throws =
@@ -246,7 +247,8 @@ TEST(RunCase, NoKernelIsBlamedForWhatTheReferenceThrows) {
   EXPECT_TRUE(met) << "no seed of " << line << " had a pivot that is not positive";
 }
 
-// What a kernel in another process did to memory is found on the way, inside the call, and is no crash of it.
+// Damage that a kernel in another process does to memory is found inside the call, and is not a crash of the
+// kernel.
 TEST(RunCase, ATrespassWithinTheCallIsNoException) {
   const KernelTable table =
       normal_equations([](const OperatorArguments&) -> Outcome { throw Trespass("wrote beside o"); });

@@ -1,5 +1,5 @@
-/// The decay to a chunk's end by a sum of its own, beside the scan's (BOUNDS 5.4); what rounds less than its contract; products of
-/// three tf32 parts (BOUNDS 5.5).
+/// The decay to a chunk's end from a sum of its own, in addition to the scan's (BOUNDS 5.4); kernels that
+/// round less than their contract; products of three tf32 parts (BOUNDS 5.5).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -160,7 +160,7 @@ TEST(MoreExact, TheFailureNamesTheContractToPasteAndItPasses) {
     EXPECT_EQ(pasted.verdict, Verdict::pass) << pasted.reason;
     EXPECT_NE(pasted.reason.find("rounds less than the card declares"), std::string::npos) << pasted.reason;
   }
-  // What rounds more is no more exact, and is not told so.
+  // A kernel that rounds more is not more exact, and the judgement does not say so.
   const Judgement coarser = of_contract("bf16_state", "bf16+card:nearest", "slow").judgement;
   EXPECT_EQ(coarser.reason.find("rounds less"), std::string::npos) << coarser.reason;
 }

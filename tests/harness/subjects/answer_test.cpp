@@ -76,8 +76,8 @@ TEST(Answer, NamesTheConfigurationsThatItsTunersChose) {
 }
 
 TEST(Answer, WhatIsNoneIsNamed) {
-  EXPECT_EQ(refused("ok"), "answered 'ok', which is no message");
-  EXPECT_NE(refused(R"({"type":7,"id":3})").find("no message"), std::string::npos);
+  EXPECT_EQ(refused("ok"), "answered 'ok', which is not a message");
+  EXPECT_NE(refused(R"({"type":7,"id":3})").find("not a message"), std::string::npos);
   EXPECT_NE(refused(R"({"type":"ran","id":4})").find("lacks \"id\": 3"), std::string::npos);
   EXPECT_NE(refused(R"({"type":"ran"})").find("lacks \"id\": 3"), std::string::npos);
   EXPECT_NE(refused(R"({"type":"rain","id":3})").find("type is unknown"), std::string::npos);

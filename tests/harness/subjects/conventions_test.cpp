@@ -67,7 +67,7 @@ TEST(Conventions, RunFilesHaveTheirWords) {
   }
 }
 
-/// Returns the part of a proposal that is no convention.
+/// Returns the part of a proposal that is not a convention.
 std::string fault_of(std::string_view declare) {
   const auto json = nlohmann::json::parse(fmt::format("{{{}}}", declare), nullptr, false);
   if (json.is_discarded()) return fmt::format("{} is no JSON", declare);
@@ -94,7 +94,7 @@ TEST(Conventions, DiagnoseProposesNothingElse) {
         proposed.insert(value.is_string() ? key + "=" + value.get<std::string>() : key);
     }
   }
-  // Each other value of what a kernel computes by itself has a deviation that proposes it.
+  // For every other value of what a kernel computes by itself, there is a deviation that proposes it.
   for (const char* key : {"decay", "state", "l2norm", "l2norm_place", "beta"}) {
     const Convention& row = *convention_named(key);
     for (std::size_t i = 1; i < row.values.size(); ++i)

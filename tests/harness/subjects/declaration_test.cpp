@@ -81,6 +81,8 @@ TEST(Declaration, ConventionsThatASystemHasNoUseForAreNamed) {
   EXPECT_EQ(refused({"dtypes"}, false, false), "") << "of named tensors each has its own";
   EXPECT_NE(refused({"dtypes"}, true, false).find("\"dtypes\" of q is what the contract says"),
             std::string::npos);
+  d.conventions.dtypes = {{"G", Dtype::bf16}};
+  EXPECT_EQ(lacking(refused({"dtypes"}, true, false), "G initial_state"), "");
   d.conventions.dtypes = {{"q", Dtype::fp32}, {"g", Dtype::bf16}};
   EXPECT_EQ(refused({"dtypes"}, true, false), "");
   EXPECT_NE(refused({"state"}, false, true).find("recurrent family"), std::string::npos);
@@ -88,7 +90,7 @@ TEST(Declaration, ConventionsThatASystemHasNoUseForAreNamed) {
   EXPECT_EQ(lacking(refused({"null_slot"}, false, false), "rms_norm none"), "");
 }
 
-/// What is wrong is named.
+/// The error names what is wrong.
 TEST(Declaration, BadOnesAreNamed) {
   const auto refused = [](const std::string& from, const std::string& to) {
     std::string text = kReady;
@@ -102,11 +104,11 @@ TEST(Declaration, BadOnesAreNamed) {
   };
   EXPECT_EQ(lacking(refused("\"linear\"", "\"linaer\""), "ln log2 linear raw"), "");
   EXPECT_NE(refused("\"protocol\":1", "\"protocol\":2").find("protocol"), std::string::npos);
-  EXPECT_NE(refused("\"decay\"", "\"decoy\"").find("'decoy' is no convention"), std::string::npos);
+  EXPECT_NE(refused("\"decay\"", "\"decoy\"").find("'decoy' is not a convention"), std::string::npos);
   EXPECT_NE(refused("\"strided\":true", "\"strided\":1").find("true or false"), std::string::npos);
   EXPECT_NE(refused("[\"bf16\"]", "[]").find("no \"contracts\""), std::string::npos);
   EXPECT_NE(refused("[\"bf16\"]", "[3]").find("not a string"), std::string::npos);
-  EXPECT_NE(refused("\"system\":\"gated", "\"system\":\"\\ngated").find("holds a control character"),
+  EXPECT_NE(refused("\"system\":\"gated", "\"system\":\"\\ngated").find("contains a control character"),
             std::string::npos);
   EXPECT_NE(refused("\"scale\":\"dk\"", "\"scale\":\"folded\"").find("does not survive"), std::string::npos);
   const std::string norm = R"("l2norm":"in_kernel")";

@@ -92,13 +92,13 @@ TEST(Edge, CutsBetweenRanksAreWordsOfTheCall) {
   c.a.initial_state = {}, c.a.final_state = {};
   EXPECT_EQ(Laid(c.a, {}).message["cuts"], Json({0, 0, 0, 4, 5}));
   EXPECT_EQ(Laid(c.a, {}, "fp32", true).message["cuts"], Json({0, 2, 2, 7, 9}));
-  // Those of heads say nothing of tokens.
+  // Offsets of heads say nothing about tokens.
   const std::vector<std::int64_t> heads = {0, 1, 4, 4};
   c.a.cuts = row_major<const std::int64_t, 1>(heads.data(), {4});
   EXPECT_EQ(Laid(c.a, {}, "fp32", false, "head_parallel").message["cuts"], Json({0, 1, 4, 4}));
 }
 
-// docs/lookup/subjects.md has a row of what a run says: no field is missing there.
+// docs/lookup/subjects.md has a row for every field of a run.
 TEST(Edge, TheDocumentNamesEveryFieldOfARun) {
   std::ifstream file(std::string(SAMESTATE_SOURCE_DIR) + "/docs/lookup/subjects.md");
   std::string row;
@@ -273,7 +273,7 @@ struct Step {
   }
 };
 
-/// What the subject sees and leaves of a call.
+/// The data of a call that the subject sees and leaves.
 struct LaidStep {
   LaidStep(Step& step, Conventions::NullSlot null_slot)
       : edge(step.call, contract_named("fp32"), step.declared(null_slot)),
@@ -330,7 +330,7 @@ TEST(Edge, WithoutANullSlotARowOfItsOwnIsNotJudged) {
   laid.edge.read(laid.places);
   EXPECT_EQ(step.after, (std::vector<float>{0, 1, 3, 4, 6, 7}));
   EXPECT_EQ(step.o, (std::vector<float>{5, 0, 5}));
-  // What is beside it still is the judge's.
+  // The memory next to it still belongs to the judge.
   LaidStep beside(step, Conventions::NullSlot::none);
   beside.at("outputs", "pool")[9] = 1.0F;
   EXPECT_THROW(beside.edge.read(beside.places), Trespass);

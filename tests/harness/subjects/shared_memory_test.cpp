@@ -82,7 +82,7 @@ TEST(SharedMemory, APageOfAHoleThatWasTouchedIsNamed) {
   EXPECT_EQ(memory.touched(asked), "read, or wrote zeros to, the page outside q: 1 element before its first");
 }
 
-// What a larger call before left is not there in the next.
+// The data of a larger call before are gone in the next one.
 TEST(SharedMemory, PagesThatAreNoTensorsAreHolesAgain) {
   SharedMemory memory;
   for (const std::size_t size : {100'000, 10, 50'000, 5'000'000, 4, 0, 70'000}) {

@@ -120,7 +120,8 @@ TEST(JudgeTensors, CallsThatEndWithinASpan) {
   }
 }
 
-// What all sequences of a batch hold of their tokens stands behind which sequences are held.
+// The tokens that are compared in all sequences of a batch are reported after the sequences that are
+// compared.
 TEST(JudgeTensors, ManySequencesOfManyTokens) {
   Long of("v1 l2norm form=fused B=30 T=500 H=1 D=3", "cpu.l2norm.fused");
   const Judgement right = of.judge();

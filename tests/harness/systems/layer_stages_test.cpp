@@ -21,7 +21,7 @@ using Change = std::function<void(OtherCall&)>;
 Change scaled(std::string_view input) {
   return [input](OtherCall& c) { c.scale(input, 1.02F); };
 }
-/// What a step wrote, and all that is linear in it, as if the step were 2 % off.
+/// Changes the outputs of a step, and everything that is linear in them, as if the step were 2 % off.
 Change followed(std::vector<std::string_view> outputs) {
   return [outputs = std::move(outputs)](OtherCall& c) {
     for (const std::string_view output : outputs) {
@@ -134,14 +134,14 @@ TEST(LayerStages, RightKernelsPassInEveryStage) {
   }
 }
 
-// A fault of 2 %, or a dropped term, in each step: of a fault behind the kernel in fp32, where a scaled number is as good as
-// one that was computed so.
+// Plants a fault of 2 %, or a dropped term, in each step. The fault is applied after an fp32 kernel, where a
+// scaled number is as good as one that was computed that way.
 TEST(LayerStages, AFaultOfAKernelShowsInItsStageAlone) {
   for (const Fault& fault : faults()) {
     const Judgement j = judged(fault, fault.after ? "fp32" : "bf16");
     EXPECT_EQ(j.verdict, Verdict::fail) << fault.line << " " << fault.stage;
     EXPECT_EQ(j.stage, fault.stage) << fault.line << ": " << j.reason;
-    // Of experts that are others the weights are others too.
+    // If other experts are chosen, their weights are different too.
     const std::string all = fault.stage == std::string("selection") ? "selection, weights" : fault.stage;
     EXPECT_EQ(failing(j), all) << fault.line;
   }

@@ -9,7 +9,7 @@
 #include "harness/run/run_case.h"
 #include "harness/systems/judge_tensors.h"
 
-/// Kernels that a test has beside those of the table, and how a case judges them.
+/// Kernels that a test has in addition to those of the table, and how a case judges them.
 namespace samestate {
 
 using RunOperator = std::function<Outcome(const OperatorArguments&)>;

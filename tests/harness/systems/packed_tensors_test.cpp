@@ -63,6 +63,38 @@ TEST(PackedTensors, RightKernelsPass) {
   }
 }
 
+// A kernel that goes over the tokens of its call meets the last sequence too.
+TEST(PackedTensors, ACallHasTheTokensOfNoSequenceToo) {
+  const auto right =
+      std::ranges::find(operator_kernels(), "cpu.short_convolution.scatter", &OperatorKernel::name);
+  ASSERT_NE(right, operator_kernels().end());
+  std::vector<OperatorKernel> rows{*right};
+  std::vector<std::int64_t> tokens;
+  rows[0].run = [&](const OperatorArguments& call, const Contract& contract) {
+    tokens.push_back(call.tokens);
+    return right->run(call, contract);
+  };
+  const KernelTable counted({}, rows);
+  const Case c = parse_case(
+      "v1 short_convolution form=packed lengths=3,2 unowned=1,2 kernel=cpu.short_convolution.scatter");
+  EXPECT_EQ(run_case(c, counted).judgement.verdict, Verdict::pass);
+  EXPECT_EQ(tokens, std::vector<std::int64_t>{8});
+}
+
+// A kernel that has chunks alone does not take calls without.
+TEST(PackedTensors, AKernelOfChunksTakesNoCallWithout) {
+  for (const char* line :
+       {"v1 selective_scan form=packed chunk=0 lengths=3,0,2 kernel=cpu.selective_scan.chunked",
+        "v1 state_space_duality form=decode chunk=0 T=3 kernel=cpu.state_space_duality.chunked",
+        "v1 gated_delta_net form=packed chunk=0 lengths=3,2 kernel=cpu.gated_delta_net.chunked",
+        "v1 linear_attention_normalised form=decode chunk=0 T=3 "
+        "kernel=cpu.linear_attention_normalised.chunked"}) {
+    const Judgement j = run_case(parse_case(line), table()).judgement;
+    EXPECT_EQ(j.verdict, Verdict::unsupported) << line;
+    EXPECT_NE(j.reason.find("chunk=0"), std::string::npos) << j.reason;
+  }
+}
+
 /// The outputs of a packed case are changed in one place of each sequence.
 TEST(PackedTensors, AWrongElementOfAnySequenceFailsAndIsPlaced) {
   const Case c =

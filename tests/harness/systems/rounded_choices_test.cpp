@@ -74,7 +74,7 @@ Outcome mixture(const OperatorArguments& call, Choice choice) {
   return {};
 }
 
-Judgement judged(const std::string& line, Choice choice) {
+Judgement judged_choice(const std::string& line, Choice choice) {
   return judged_kernel(line, "sorted", [=](const OperatorArguments& call) { return mixture(call, choice); });
 }
 
@@ -84,7 +84,7 @@ const std::string kTie =
 
 TEST(RoundedChoices, EitherOfATieIsRight) {
   for (const Choice choice : {Choice::first_of_ties, Choice::last_of_ties}) {
-    const Judgement j = judged(kTie, choice);
+    const Judgement j = judged_choice(kTie, choice);
     EXPECT_EQ(j.verdict, Verdict::pass) << static_cast<int>(choice) << ": " << j.ratio << " " << j.reason;
   }
 }
@@ -96,7 +96,7 @@ TEST(RoundedChoices, WrongChoicesDie) {
         std::string("v1 mixture_of_experts form=sorted T=9 N=16 K=4 D=6 F=5 contract=bf16")}) {
     for (const Choice fault :
          {Choice::next_best_for_the_last, Choice::worst_for_the_last, Choice::not_renormalised}) {
-      const Judgement j = judged(line, fault);
+      const Judgement j = judged_choice(line, fault);
       EXPECT_EQ(j.verdict, Verdict::fail) << line << ": " << static_cast<int>(fault) << " " << j.reason;
     }
   }
@@ -109,7 +109,7 @@ TEST(RoundedChoices, DrawnCasesPass) {
                                " N=" + std::to_string(2 + seed) + " F=3 regime=" + regime +
                                " seed=" + std::to_string(seed);
       for (const Choice choice : {Choice::first_of_ties, Choice::last_of_ties}) {
-        const Judgement j = judged(line, choice);
+        const Judgement j = judged_choice(line, choice);
         EXPECT_NE(j.verdict, Verdict::fail) << line << ": " << j.ratio << " " << j.reason;
       }
     }

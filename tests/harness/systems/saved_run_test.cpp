@@ -42,12 +42,12 @@ std::string complaint(const RunFile& file) {
   }
 }
 
-constexpr const char* kLine =
+constexpr const char* kSavedLine =
     "v1 gated_delta_rule chunk=16 T=33 B=2 Hk=2 Hv=4 dk=16 dv=8 contract=bf16 state=random";
 
 TEST(Exchange, DumpAndJudgeGiveTheSameRatio) {
   for (const char* line :
-       {kLine, "v1 gated_delta_rule form=recurrent T=9 dk=8 dv=4",
+       {kSavedLine, "v1 gated_delta_rule form=recurrent T=9 dk=8 dv=4",
         "v1 delta_rule chunk=16 T=40 dk=16 l2norm=1 layout=padded",
         "v1 retention form=parallel T=20 dk=8 regime=slow",
         "v1 linear_attention form=decode chunk=8 T=20 prefill=10 dk=8",
@@ -74,13 +74,13 @@ TEST(Exchange, DumpAndJudgeGiveTheSameRatio) {
 
 // Data are the file's: the seed that the line names is not read.
 TEST(Exchange, JudgesTheTensorsNotTheSeed) {
-  Dumped dumped = dump(kLine);
+  Dumped dumped = dump(kSavedLine);
   dumped.file.case_line += " seed=77";
   EXPECT_EQ(judge_run_file(dumped.file).judgement.ratio, dumped.record.judgement.ratio);
 }
 
 TEST(Exchange, TamperedOutputsFail) {
-  const Dumped dumped = dump(kLine);
+  const Dumped dumped = dump(kSavedLine);
   for (const char* name : {"o", "final_state"}) {
     for (double factor :
          {1.5, -1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
@@ -96,9 +96,20 @@ TEST(Exchange, TamperedOutputsFail) {
   EXPECT_EQ(judge_run_file(file).judgement.verdict, Verdict::fail);
 }
 
+TEST(Exchange, AStateThatGrowsIsRefused) {
+  RunFile file = dump(kSavedLine).file;
+  file.tensors.at("g").values[7] = 0.25;
+  try {
+    (void)judge_run_file(file);
+    ADD_FAILURE() << "a log decay above 0 is taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(lacking(error.what(), "'g' 7 0.25 at most"), "");
+  }
+}
+
 // A file says as much of a fault as the run itself does.
 TEST(Exchange, AFileIsExplainedAsARunIs) {
-  for (const char* line : {kLine, "v1 rms_norm form=fused T=9 B=2 H=3 D=24"}) {
+  for (const char* line : {kSavedLine, "v1 rms_norm form=fused T=9 B=2 H=3 D=24"}) {
     RunFile file = dump(line).file;
     for (auto& [name, tensor] : file.tensors) {
       if (name == "o" || name == "output.y")
@@ -112,12 +123,12 @@ TEST(Exchange, AFileIsExplainedAsARunIs) {
     EXPECT_FALSE(e.patterns.empty()) << line;
   }
   Trace right;
-  (void)judge_run_file(dump(kLine).file, &right);
-  EXPECT_TRUE(explain(Resolved(parse_case(kLine)), right).differs.empty());
+  (void)judge_run_file(dump(kSavedLine).file, &right);
+  EXPECT_TRUE(explain(Resolved(parse_case(kSavedLine)), right).differs.empty());
 }
 
 TEST(Exchange, LineAndShapesMustAgree) {
-  const RunFile good = dump(kLine).file;
+  const RunFile good = dump(kSavedLine).file;
   EXPECT_EQ(complaint(good), "");
   const auto with_line = [&](const std::string& from, const std::string& to) {
     RunFile file = good;
@@ -157,26 +168,27 @@ TEST(Exchange, PackedFilesNeedTheirLengths) {
 }
 
 TEST(Exchange, InputsMustBeFiniteAndRepresentable) {
-  const RunFile good = dump(kLine).file;
+  const RunFile good = dump(kSavedLine).file;
   for (const char* name : {"q", "k", "v", "g", "beta", "initial_state"}) {
     for (double bad : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()}) {
       RunFile file = good;
       file.tensors.at(name).values[5] = bad;
       EXPECT_NE(complaint(file).find(name), std::string::npos) << name << ": " << complaint(file);
     }
-    // 1/3 is in no format; the first 24 bits of it are in fp32, which bf16 inputs are not.
+    // 1/3 is in no format; the first 24 bits of it are in fp32, which bf16 inputs are not. A gate is below 0.
+    const float third = std::string_view(name) == "g" ? -1.0F / 3 : 1.0F / 3;
     RunFile file = good;
     file.tensors.at(name).dtype = DType::f64;
-    file.tensors.at(name).values[5] = 1.0 / 3;
+    file.tensors.at(name).values[5] = third < 0 ? -1.0 / 3 : 1.0 / 3;
     EXPECT_NE(complaint(file).find(name), std::string::npos) << name << ": " << complaint(file);
-    file.tensors.at(name).values[5] = static_cast<double>(1.0F / 3);
+    file.tensors.at(name).values[5] = static_cast<double>(third);
     const bool bf16 = std::string_view("qkv").find(name) != std::string_view::npos;
     EXPECT_EQ(complaint(file).find(name) != std::string::npos, bf16) << name << ": " << complaint(file);
   }
 }
 
 TEST(Exchange, MissingTensorsAreErrors) {
-  const RunFile good = dump(kLine).file;
+  const RunFile good = dump(kSavedLine).file;
   for (const char* name : {"q", "k", "v", "o", "g", "beta", "initial_state", "final_state"}) {
     RunFile file = good;
     file.tensors.erase(name);
@@ -209,7 +221,7 @@ Record judged_again(const RunFile& file) {
   return out;
 }
 
-std::string stages_in(const Judgement& j) {
+std::string stage_verdicts_in(const Judgement& j) {
   std::string out;
   for (const StageFinding& s : j.stages)
     out += fmt::format("/{} {} {}", s.stage, name_of(s.verdict), s.ratio);
@@ -235,7 +247,7 @@ TEST(Exchange, EveryOperatorComesBackWithTheSameRatio) {
       EXPECT_EQ(back.judgement.ratio, dumped.record.judgement.ratio) << line;
       EXPECT_EQ(back.judgement.rows, dumped.record.judgement.rows) << line;
       EXPECT_EQ(back.kernel, kernel.name);
-      EXPECT_EQ(stages_in(back.judgement), stages_in(dumped.record.judgement)) << line;
+      EXPECT_EQ(stage_verdicts_in(back.judgement), stage_verdicts_in(dumped.record.judgement)) << line;
       const bool taps = line.ends_with("taps=1");
       EXPECT_EQ(taps, !back.judgement.stages.empty()) << line;
     }
@@ -297,7 +309,7 @@ TEST(Exchange, ATamperedOperatorFails) {
   EXPECT_EQ(judge_run_file(file).judgement.verdict, Verdict::fail);
 }
 
-// The header alone must refuse a file: none of its tensors is read.
+// The header alone must be enough to refuse a file: none of its tensors is read.
 TEST(Exchange, AnOperatorFileIsCheckedAgainstItsCase) {
   const RunFile good = dump(kOperator).file;
   EXPECT_EQ(complaint(good), "");

@@ -13,8 +13,8 @@
 #include "optimized/kernel.h"
 #include "tests/harness/operator_row.h"
 
-/// Calls as servers make them, each with a fault that shows in no other: several tokens at once behind a cache, a cache that is given,
-/// and sums in order of widths of models.
+/// Calls as servers make them, each with a fault that shows in no other: several tokens at once after a
+/// cache, a cache that is given, and sums in order over widths of models.
 namespace samestate {
 namespace {
 
@@ -24,8 +24,8 @@ Judgement judged(const OperatorKernel& kernel, const std::string& line) {
   return r.system->run(r, {&row, &row, &row}, {r.layout, 1}, kGatePolicy, nullptr);
 }
 
-// Drafted tokens are verified, and prompts prefilled in pieces, by calls of several tokens behind those before them. What is wrong
-// in such a call alone is in no call of one token.
+// Drafted tokens are verified, and prompts are prefilled in pieces, by calls of several tokens after those
+// before them. A fault in only such calls shows in no call of one token.
 TEST(ServedCalls, SeveralTokensBehindACacheAreOneCall) {
   const OperatorKernel& right = operator_row("cpu.softmax_attention.online");
   OperatorKernel shifted = right;
@@ -52,8 +52,8 @@ TEST(ServedCalls, SeveralTokensBehindACacheAreOneCall) {
   }
 }
 
-// The keys and values of a cache are given: what the first call would write is nobody's, and the calls behind it are judged as
-// they are behind one that was made.
+// The keys and values of a cache are given: the first call is not made, and the calls after it are judged
+// like those after a call that was made.
 TEST(ServedCalls, ACacheIsGivenInPlaceOfTheFirstCall) {
   const OperatorKernel& right = operator_row("cpu.softmax_attention.online");
   std::vector<std::int64_t> calls;
@@ -85,7 +85,8 @@ TEST(ServedCalls, ACacheIsGivenInPlaceOfTheFirstCall) {
   }
 }
 
-// Small squares behind large ones are cut off: a sum in order is too small by more than roundings of either sign make.
+// Small squares after large ones are cut off: a sum in order is too small by more than roundings of either
+// sign could make it.
 TEST(ServedCalls, ASumInOrderOfNumbersFarApartIsRight) {
   OperatorKernel kernel = operator_row("cpu.rms_norm.fused");
   float factor = 1.0F;

@@ -103,7 +103,7 @@ Outcome run_split(const OperatorArguments& call, const Split& split) {
   return {};
 }
 
-Judgement judged(const std::string& line, const Split& split) {
+Judgement judged_split(const std::string& line, const Split& split) {
   return judged_kernel(line, "naive", [&](const OperatorArguments& call) { return run_split(call, split); });
 }
 
@@ -114,7 +114,7 @@ const std::string kDecode =
 TEST(SplitKeys, ARightKernelPasses) {
   for (const Index parts : {2, 4, 8}) {
     for (const bool largest : {false, true}) {
-      const Judgement j = judged(kDecode, {16, parts, largest});
+      const Judgement j = judged_split(kDecode, {16, parts, largest});
       EXPECT_EQ(j.verdict, Verdict::pass) << parts << ": " << j.gate << " " << j.ratio << " " << j.reason;
     }
   }
@@ -122,7 +122,7 @@ TEST(SplitKeys, ARightKernelPasses) {
 
 TEST(SplitKeys, FaultsOfTheMergeDie) {
   for (const Merge fault : {Merge::first_maximum, Merge::sums_as_they_are, Merge::last_part_lost}) {
-    const Judgement j = judged(kDecode, {16, 4, false, fault});
+    const Judgement j = judged_split(kDecode, {16, 4, false, fault});
     EXPECT_EQ(j.verdict, Verdict::fail) << static_cast<int>(fault) << ": " << j.reason;
   }
 }
@@ -150,21 +150,21 @@ void expect_all_pass(int cases) {
   for (int i = 0; i < cases; ++i) {
     const std::string line = drawn_line(engine);
     const Split split{Index{16} << (i % 3), Index{2} << (i / 3 % 3), i % 2 == 0};
-    const Judgement j = judged(line, split);
+    const Judgement j = judged_split(line, split);
     EXPECT_NE(j.verdict, Verdict::fail) << "block " << split.block << " parts " << split.parts << ": " << line
                                         << ": " << j.gate << " " << j.ratio << " " << j.reason;
   }
 }
 
-// Of a long call some tokens are judged, and its parts are those of all its keys.
+// For a long call some tokens are judged, and its parts are those of all its keys.
 TEST(SplitKeys, OfALongCallToo) {
   for (const char* form : {"form=naive", "form=decode prefill=697"}) {
     const std::string line =
         std::string("v1 softmax_attention contract=bf16 T=700 H=2 Hkv=1 d=8 dv=8 seed=0x5 ") + form;
-    const Judgement right = judged(line, {32, 4, true});
+    const Judgement right = judged_split(line, {32, 4, true});
     EXPECT_EQ(right.verdict, Verdict::pass) << form << ": " << right.ratio << " " << right.reason;
-    EXPECT_NE(right.held_which, "") << "all were judged";
-    EXPECT_EQ(judged(line, {32, 4, true, Merge::last_part_lost}).verdict, Verdict::fail) << form;
+    EXPECT_NE(right.held_which, "") << "all were judged_split";
+    EXPECT_EQ(judged_split(line, {32, 4, true, Merge::last_part_lost}).verdict, Verdict::fail) << form;
   }
 }
 

@@ -24,7 +24,7 @@ constexpr const char* kLine = "v1 linear_attention_normalised form=chunked chunk
 
 const OperatorKernel& right() { return operator_row("cpu.linear_attention_normalised.chunked"); }
 
-/// What the case says of a row: its judgement, or what System::run throws.
+/// Returns what the case says about a row: its judgement, or what System::run throws.
 Judgement judged_case(const OperatorKernel& kernel, const std::string& line = kLine) {
   const KernelRow row = adapted(kernel);
   const Resolved r(parse_case(line));
@@ -134,7 +134,8 @@ TEST(OperatorRun, TapsAreAskedForUnderTheirKeyAlone) {
   }
 }
 
-// What a kernel hands out need not be what it used: then the stage behind it is blamed, or the tap's own.
+// A tap that a kernel hands out need not be what it used: then the stage after it is blamed, or the tap's
+// own.
 TEST(OperatorRun, TapsThatAreNotWhatWasReadFail) {
   const auto other = [](const OperatorArguments& call) {
     if (const auto* tap = call.tap("gated")) tap->data[0] += 1.0F;
@@ -203,8 +204,8 @@ Outcome ones_for_zeros(const OperatorArguments& call) {
   return {};
 }
 
-// Of many requests some have no slot: what they return is zero by right, which says nothing against the others. What is not
-// zero there is a failure.
+// Some of many requests have no slot: their outputs are zero by definition, which says nothing against the
+// others. An output that is not zero there is a failure.
 TEST(OperatorRun, ASequenceOfZerosLeavesTheOthersJudged) {
   const OperatorKernel& kernel = operator_row("cpu.gated_delta_step.expanded");
   const std::string of = "v1 gated_delta_step form=expanded T=2 dk=2 dv=2 seed=1 ";
@@ -260,7 +261,7 @@ TEST(OperatorCase, InputsDoNotMoveWithTheSizes) {
   }
 }
 
-/// Of a kernel that is given a tensor in 16 bits the tensor is rounded, and nothing else is.
+/// If a kernel receives a tensor in 16 bits, that tensor is rounded, and no other.
 TEST(OperatorCase, InputsAreRoundedAsAKernelIsGivenThem) {
   const auto exact = tensor_inputs(Resolved(parse_case("v1 gated_rms_norm form=fused T=3 D=64 seed=4")));
   auto given = exact;
@@ -344,8 +345,8 @@ Tensors<double> counted(const Call& call, const Tensors<double>& inputs) {
   return find_operator("linear_attention_normalised")->exact(call, inputs);
 }
 
-// A running error is what a law costs: of the run that the others are held against there is one a sequence, not one a
-// comparison.
+// A law costs mainly running errors: for the run with which the others are compared, there is one per
+// sequence and not one per comparison.
 TEST(TensorLaws, OneOracleIsHeldAgainstAllOtherRuns) {
   Operator row = *find_operator("linear_attention_normalised");
   row.exact = counted;

@@ -84,7 +84,7 @@ TEST(WideFaults, OneColumnOfAMixtureOfExperts) {
   EXPECT_TRUE(wrong.gate.starts_with("sampled")) << wrong.gate;
 }
 
-// Of many tokens that do not meet a few are drawn: those that stand out.
+// If many tokens do not affect each other, a few are drawn: those that stand out.
 TEST(WideFaults, OneColumnOfManyTokensOfAMixture) {
   const std::string line = "v1 qwen3_next_moe form=sorted T=12 D=512 N=4 F=128 Fs=64";
   const Written run(line, operator_row("cpu.qwen3_next_moe.sorted"));

@@ -180,7 +180,7 @@ TEST(Bench, JudgesSomeHeadsOfMany) {
   EXPECT_EQ(t.record.judgement.verdict, Verdict::pass);
 }
 
-/// What a kernel was given in place of g and of a norm is what it is held to, as in the gate.
+/// A kernel is judged by the values that it received in place of g and of a norm, as in the gate.
 TEST(Bench, AKernelWithConventionsIsHeldToThem) {
   Given given;
   given.norm = Given::NormPlace::maximum, given.norm_epsilon = 1e-3;
@@ -206,7 +206,7 @@ TEST(Bench, AKernelWithConventionsIsHeldToThem) {
   EXPECT_EQ(timed(line, table).record.judgement.verdict, Verdict::pass);
 }
 
-/// Planted: fast and wrong. It fails, has no time, and nobody asks a peer about it.
+/// The planted kernel is fast and wrong: it fails, has no time, and no peer is asked about it.
 TEST(Bench, AWrongKernelHasNoTime) {
   const KernelTable table = planted_table([](const Kernel& base, Arguments a, const Contract& contract) {
     const Outcome outcome = base.run(a, contract);
@@ -315,7 +315,7 @@ TEST(Bench, APeerThatTalksNonsenseCostsOnlyTheRatio) {
   Case c = parse_case(kSmall + " kernel=cpu.gated_delta_rule.chunked");
   const KernelTable table(kernels());
   const BenchResult result = Bench(table, quick()).run(c, kCeilings, &peer);
-  EXPECT_NE(result.problem.find("no JSON object"), std::string::npos);
+  EXPECT_NE(result.problem.find("not a JSON object"), std::string::npos);
   EXPECT_EQ(result.timed.record.judgement.verdict, Verdict::pass);
   EXPECT_GT(result.timed.time.median, 0.0);
   EXPECT_TRUE(std::isnan(result.timed.peer_ratio));

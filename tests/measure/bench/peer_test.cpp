@@ -33,22 +33,22 @@ TEST(PeerAnswers, GoodOnes) {
 /// A peer that lies about its JSON, in every way that this version knows.
 TEST(PeerAnswers, BadOnesAreProblems) {
   const std::pair<const char*, const char*> lies[] = {
-      {"", "no JSON object"},
-      {"warming up ...", "no JSON object"},
-      {"[7]", "no JSON object"},
-      {"{\"id\": 7, \"kernel\": \"x\", \"seconds\": [1e-3", "no JSON object"},
+      {"", "not a JSON object"},
+      {"warming up ...", "not a JSON object"},
+      {"[7]", "not a JSON object"},
+      {"{\"id\": 7, \"kernel\": \"x\", \"seconds\": [1e-3", "not a JSON object"},
       {R"({"kernel": "x", "seconds": [1e-3]})", "lacks \"id\""},
       {R"({"id": 6, "kernel": "x", "seconds": [1e-3]})", "lacks \"id\""},
       {R"({"id": "7", "kernel": "x", "seconds": [1e-3]})", "lacks \"id\""},
       {R"({"id": 7, "seconds": [1e-3]})", "names no \"kernel\""},
       {R"({"id": 7, "kernel": 3, "seconds": [1e-3]})", "names no \"kernel\""},
-      {R"({"id": 7, "kernel": "x"})", "no array"},
-      {R"({"id": 7, "kernel": "x", "seconds": 1e-3})", "no array"},
-      {R"({"id": 7, "kernel": "x", "seconds": []})", "no array"},
-      {R"({"id": 7, "kernel": "x", "seconds": [0]})", "no time above 0"},
-      {R"({"id": 7, "kernel": "x", "seconds": [-1e-3]})", "no time above 0"},
-      {R"({"id": 7, "kernel": "x", "seconds": ["fast"]})", "no time above 0"},
-      {R"({"id": 7, "kernel": "x", "seconds": [1e-3, null]})", "no time above 0"},
+      {R"({"id": 7, "kernel": "x"})", "not an array"},
+      {R"({"id": 7, "kernel": "x", "seconds": 1e-3})", "not an array"},
+      {R"({"id": 7, "kernel": "x", "seconds": []})", "not an array"},
+      {R"({"id": 7, "kernel": "x", "seconds": [0]})", "not a time above 0"},
+      {R"({"id": 7, "kernel": "x", "seconds": [-1e-3]})", "not a time above 0"},
+      {R"({"id": 7, "kernel": "x", "seconds": ["fast"]})", "not a time above 0"},
+      {R"({"id": 7, "kernel": "x", "seconds": [1e-3, null]})", "not a time above 0"},
       {R"({"id": 7, "unsupported": true})", "gives no reason"},
   };
   for (const auto& [answer, said] : lies)
@@ -106,11 +106,11 @@ TEST(Peer, ThatTalksWithoutEndIsEnded) {
 TEST(Peer, IsStartedAgainTwiceAndThenLeftAlone) {
   Peer peer("read -r line; echo nonsense", 10.0);
   for (int i = 0; i < 3; ++i)
-    EXPECT_NE(peer.ask(a_case(), 0.1).problem.find("no JSON object"), std::string::npos) << i;
+    EXPECT_NE(peer.ask(a_case(), 0.1).problem.find("not a JSON object"), std::string::npos) << i;
   EXPECT_NE(peer.ask(a_case(), 0.1).problem.find("not asked"), std::string::npos);
 }
 
-/// What it said before cannot pass for the answer to a later case.
+/// An earlier output of the peer cannot pass for the answer to a later case.
 TEST(Peer, ASecondLineIsNoAnswerToTheNextCase) {
   Peer peer(
       R"(read -r line; printf '{"id": 1, "kernel": "sh", "seconds": [1]}\n{"id": 1, "kernel": "sh", "seconds": [9]}\n'; read -r line; sleep 5)",

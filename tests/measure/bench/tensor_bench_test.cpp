@@ -74,7 +74,8 @@ TEST(TensorBench, OwnCasesRunOnEveryKernelThatFits) {
   plan.lines = {"v1 rms_norm form=fused T=4"};
   ASSERT_EQ(bench_cases(table(), plan).size(), 1U);
   EXPECT_EQ(bench_cases(table(), plan).front().kernel, "cpu.rms_norm.fused");
-  // Of the oracle's form, which no kernel evaluates; beside one that fits it would not be missed.
+  // This line has the oracle's form, which no kernel evaluates; next to one that fits, it would not be
+  // missed.
   plan.lines.push_back("v1 rms_norm form=equation T=4");
   try {
     (void)bench_cases(table(), plan);
@@ -98,14 +99,15 @@ void expect_timed(const std::string& line, const TimedCase& t) {
   EXPECT_EQ(t.heads_judged, parse_case(line).B);
 }
 
-/// Whether every element is one of that format.
+/// Returns true if every element is a number of that format.
 bool holds(const NamedTensor<const float>& x, Format format) {
   std::int64_t size = 1;
   for (const std::int64_t extent : x.shape) size *= extent;
   return std::all_of(x.data, x.data + size, [&](float value) { return value == round_to(value, format); });
 }
 
-/// What is declared 16 bit comes rounded, as the gate gives it, and the oracle reads that.
+/// A tensor that is declared as 16 bit is rounded before the call, as in the gate, and the oracle reads the
+/// rounded values.
 TEST(TensorBench, InputsAreRoundedToTheFormatsThatAKernelDeclares) {
   OperatorKernel row = operator_row("cpu.rms_norm.fused");
   row.name = "mine.rms_norm.fused";
@@ -159,7 +161,8 @@ TEST(TensorBench, ARightKernelHasATime) {
             Verdict::skipped);
 }
 
-/// What a server hands a decode step: q, k and v as columns of one buffer, a cache with gaps.
+/// The tensors that a server gives to a decode step: q, k and v as columns of one buffer, and a cache with
+/// gaps.
 TEST(StridedBench, TokensOfStridedTensorsAreTimedAndJudged) {
   for (const char* line :
        {"v1 gated_delta_rule form=recurrent B=3 T=1 Hk=2 Hv=4 dk=8 dv=8 state=random layout=fused "
@@ -247,7 +250,7 @@ TEST(TensorBench, AKernelThatTimesItselfIsTakenAtItsWordAndJudged) {
   EXPECT_EQ(timed_by(right, nothing).record.judgement.verdict, Verdict::fail);
 }
 
-/// A call behind a cache, whose own tokens are judged.
+/// A call after a cache, whose own tokens are judged.
 TEST(TensorBench, OfACaseThatDecodesTheLastCallIsTimed) {
   for (const char* line :
        {"v1 softmax_attention form=decode prefill=70 T=71 B=3 contract=bf16 "
@@ -262,7 +265,7 @@ TEST(TensorBench, OfACaseThatDecodesTheLastCallIsTimed) {
   }
 }
 
-/// By a row like that of `name` whose calls of `tokens` tokens are wrong in one element.
+/// Judges a row like that of `name` whose calls of `tokens` tokens are wrong in one element.
 Verdict decoded_by(const std::string& name, std::int64_t tokens) {
   OperatorKernel row = operator_row(name);
   row.name = "planted.decoded";
@@ -285,7 +288,7 @@ TEST(TensorBench, OfACaseThatDecodesTheLastCallIsJudged) {
   EXPECT_EQ(decoded_by("cpu.selective_scan.chunked", 6), Verdict::fail);
 }
 
-/// x, y [2, 9, 2, 32] and the weight [32] once; nobody has counted the operations of a norm.
+/// The bytes are x and y [2, 9, 2, 32], and the weight [32] once; the operations of a norm are not counted.
 TEST(TensorCosts, BytesAreThoseOfTheTensorsAndFollowTheContract) {
   const CaseCost host = cost_of("v1 rms_norm form=fused T=9 B=2 contract=bf16");
   EXPECT_EQ(host.bytes, 4 * (2 * 2 * 9 * 2 * 32 + 32));
@@ -300,7 +303,8 @@ TEST(TensorCosts, BytesAreThoseOfTheTensorsAndFollowTheContract) {
 }
 
 TEST(TensorCosts, OperationsByHand) {
-  // Of a causal square of 3 tokens 6 pairs, two products of H = 4 heads, 2 (32 + 32) operations each.
+  // A causal square of 3 tokens has 6 pairs, and two products of H = 4 heads with 2 (32 + 32) operations
+  // each.
   EXPECT_EQ(cost_of("v1 softmax_attention form=grouped T=3 B=2").operations, 2 * 6 * 4 * 2 * 64);
   // One query of H = 4 heads meets T = 3 keys; keys and values of the H_kv = 2 are read, its own row written.
   const CaseCost decoded = cost_of("v1 softmax_attention form=decode prefill=2 T=3 B=2");

@@ -34,7 +34,7 @@ TEST(HandOutModel, FreeMessagesCostTheLastPiecesAlone) {
     EXPECT_GT(time.efficiency, 0.98) << ranks;
     EXPECT_LE(time.efficiency, 1.0 + 1e-9) << ranks;
   }
-  // Of many, rank 0 runs none.
+  // With many ranks, rank 0 runs no case.
   const HandOutTime many = time_of(alike(100, 0.01), free_of_cost(100, 200000));
   EXPECT_GT(many.efficiency, 0.97);
   EXPECT_LE(many.efficiency, 0.99);

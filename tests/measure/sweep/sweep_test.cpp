@@ -17,7 +17,7 @@ namespace {
 
 SweepOptions only(const std::string& system, bool quick = true) { return {quick, "chunk", system, ""}; }
 
-/// Of one token of one head.
+/// Returns the cost of one token of one head.
 CaseCost token_cost(const Case& c) {
   const Resolved r(c);
   return r.system->cost(r, false);
@@ -45,7 +45,7 @@ TEST(SweepPlan, EverySystemWithAChunkedFormIsSweptInEachOfItsContracts) {
       swept.emplace(point.c.system, point.c.contract);
     for (const OperatorKernel& kernel : operator_kernels()) {
       if (kernel.form != "chunked") continue;
-      // Of one size of chunks there is no curve.
+      // A kernel with a single chunk size has no curve.
       if (std::ranges::find(kernel.limits, "chunk in 64") != kernel.limits.end()) continue;
       for (const std::string& contract : kernel.contracts)
         EXPECT_TRUE(swept.contains({kernel.system, contract})) << kernel.name << " " << contract;
@@ -82,12 +82,27 @@ TEST(SweepPlan, NamesWhatThereIsNot) {
   EXPECT_NE(error_of({true, "wrong", "", ""}).find("known: chunk, dendritic"), std::string::npos);
   EXPECT_NE(error_of(only("wrong")).find("no such system"), std::string::npos);
   EXPECT_EQ(lacking(error_of(only("rms_norm")), "rms_norm chunked"), "");
-  EXPECT_NE(error_of({true, "", "", "cpu.retention.recurrent"}).find("no chunked kernel"), std::string::npos);
-  EXPECT_NE(error_of({true, "", "", "cpu.selective_scan.blelloch"}).find("no chunked kernel"),
+  EXPECT_NE(error_of({true, "", "", "cpu.retention.recurrent"}).find("not a chunked kernel"),
+            std::string::npos);
+  EXPECT_NE(error_of({true, "", "", "cpu.selective_scan.blelloch"}).find("not a chunked kernel"),
             std::string::npos);
   EXPECT_NE(error_of({true, "", "", "wrong"}).find("no such kernel"), std::string::npos);
   EXPECT_NE(error_of({true, "", "delta_rule", "cpu.retention.chunked"}).find("computes retention"),
             std::string::npos);
+}
+
+TEST(SweepPlan, ALawHasNoErrorToMeasure) {
+  SweepOptions options;
+  options.from = "v1 retention T=16 dk=4 dv=4";
+  options.over = {axis_of("law=split")};
+  EXPECT_EQ(lacking(error_of(options), "--over law another key"), "");
+  options.over = {axis_of("dk=4,8")};
+  EXPECT_EQ(error_of(options), "");
+  options.over.push_back(axis_of("dk=2"));
+  EXPECT_EQ(lacking(error_of(options), "dk twice"), "");
+  options.over = {axis_of("dk=4,8")};
+  options.from += " law=split";
+  EXPECT_EQ(lacking(error_of(options), "--case law=split"), "");
 }
 
 TEST(SweepPlan, AKernelBringsItsOwnSystemOnly) {
@@ -98,11 +113,12 @@ TEST(SweepPlan, AKernelBringsItsOwnSystemOnly) {
   // The drift is of the recurrent kernel.
   for (const SweepCase& point : plan_sweep(table(), {true, "", "", "cpu.gated_delta_rule.chunked"}))
     EXPECT_EQ(point.c.kernel, "cpu.gated_delta_rule.chunked") << point.series;
-  EXPECT_NE(error_of({true, "drift", "", "cpu.gated_delta_rule.chunked"}).find("leave one out"),
+  EXPECT_NE(error_of({true, "drift", "", "cpu.gated_delta_rule.chunked"}).find("leave one of them out"),
             std::string::npos);
 }
 
-/// By hand: dk = 4, dv = 8, C = 2. Retention: 2 C dk + 2 C dv + 4 dk dv + dk dv / C = 16 + 32 + 128 + 16.
+/// Computed by hand with dk = 4, dv = 8, C = 2. Retention: 2 C dk + 2 C dv + 4 dk dv + dk dv / C = 16 + 32 +
+/// 128 + 16.
 TEST(SweepCosts, AreThoseOfTheSystem) {
   EXPECT_EQ(token_cost(parse_case("v1 retention chunk=2 dk=4 dv=8")).token_operations, 192.0);
   // Two states of 32 numbers of 4 bytes a chunk of two; q, k, v, o of 2 bytes, g of 4.

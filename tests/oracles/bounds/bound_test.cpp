@@ -195,7 +195,7 @@ TEST(Bound, ShapesAndChunkAreChecked) {
 /// RMS and largest ratio of ||change of o_t|| to the bound over trials, and of the state's change.
 struct Ratios {
   double largest = 0.0;
-  double rms = 0.0;   ///< of the worst row
+  double rms = 0.0;   ///< RMS of the worst row
   double head = 0.0;  ///< RMS of all changes over RMS of the bound
   double state = 0.0;
   double state_rms = 0.0;

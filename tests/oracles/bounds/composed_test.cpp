@@ -64,7 +64,8 @@ class HeadCall {
   Arguments a_;
 };
 
-/// The tokens of x and one that does nothing, behind the last cut: the final state is the one that reached it.
+/// Returns the tokens of x and, after the last cut, one that does nothing: the final state is the one that
+/// reached it.
 Sequence<double> with_idle_token(const Sequence<double>& x) {
   Sequence<double> out = x;
   const Index T = x.tokens();
@@ -172,7 +173,8 @@ TEST(ComposedState, PredictsWhatKernelsDo) {
       EXPECT_LE(kernel.worst, 1.5) << family.name << " "
                                    << name;  // a state's tolerance is four times the prediction
       if (!rounds_nothing(family, contract)) {
-        // Of a system with gates in fp32 the bound also holds another sum of them than this kernel makes (BOUNDS 5.4): 0.069.
+        // For a system with gates in fp32, the bound also covers a different sum of gates than this kernel
+        // makes (BOUNDS 5.4): 0.069.
         EXPECT_GT(kernel.rms(), family.gated && contract.input == Format::fp32 ? 0.06 : 0.08)
             << family.name << " " << name;
       }

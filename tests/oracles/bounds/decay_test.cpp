@@ -43,7 +43,7 @@ TEST(Decay, CoversSumsThatAreRoundedOnce) {
     Vector<double> g = Vector<double>::Constant(64, -1e-3);
     g(0) = first;
     const double worst = rounded_once(g, Mode::det);
-    // Just above a power of two an ulp is largest beside the value.
+    // Just above a power of two, an ulp is largest in comparison with the value.
     if (first > -100.0) {
       EXPECT_GT(rounded_once(g, Mode::det, kRunningSumAlone), 1.2) << first;
     }
@@ -78,7 +78,8 @@ double floored(const Vector<double>& g, double floor, Mode mode) {
   return worst;
 }
 
-// A reset is any g from -128 down: what a kernel takes it as moves the sums behind it, and their roundings.
+// Any g of -128 or less is a reset: the number to which a kernel clips it moves the sums after it, and their
+// roundings.
 TEST(Decay, CoversEveryFloorOfTheHeader) {
   double deep = 0.0;
   for (int seed = 0; seed < 200; ++seed) {

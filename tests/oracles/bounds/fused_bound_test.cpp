@@ -27,8 +27,8 @@ Mat rounded(const Mat& x, Format format) {
   return x.unaryExpr([format](float v) { return round_to(v, format); });
 }
 
-/// What a test plants into the simulated kernel.
-struct Planted {
+/// The faults that a test plants into the simulated kernel.
+struct PlantedPoint {
   bool no_decay_in_residual = false, no_factor_in_residual = false, beta_in_T = false;
 };
 
@@ -58,7 +58,7 @@ void invert(const Mat& A, Mat& T, Index first, Index size, Format operand) {
 
 /// The fused chunked form in fp32 with the contract's roundings, written for this test. With `norm`, q and k come unnormalised and the factors multiply sums.
 Result fused_chunks(const Sequence<double>& given, const Contract& c, Index chunk, bool norm,
-                    const Planted& planted = {}) {
+                    const PlantedPoint& planted = {}) {
   const Sequence<float> x = given.cast<float>();
   Result out{Mat(x.tokens(), x.value_width()), x.initial_state};
   Mat& S = out.state;
@@ -149,11 +149,11 @@ Sequence<double> normalised(Sequence<double> x) {
   return x;
 }
 
-struct Family {
+struct FusedRule {
   const char* name;
   std::function<void(Sequence<double>&)> change;
 };
-const Family kHeads[] = {
+const FusedRule kHeads[] = {
     {"ordinary", [](Sequence<double>&) {}},
     {"no decay", [](Sequence<double>& x) { x.g.setZero(); }},
     {"strong decay", [](Sequence<double>& x) { x.g *= 100; }},
@@ -169,7 +169,7 @@ TEST(FusedBound, CoversTheFusedKernelInEveryMode) {
   double largest = 0.0;
   for (const char* name : {"bf16_fused", "tf32_fused", "fp32_fused"}) {
     const Contract& c = contract_named(name);
-    for (const Family& family : kHeads) {
+    for (const FusedRule& family : kHeads) {
       for (unsigned seed = 0; seed < 12; ++seed) {
         Sequence<double> x = random_head(seed, 70 + 11 * seed, 8 + 4 * (seed % 3), 6);
         family.change(x);
@@ -302,7 +302,7 @@ TEST(OldRead, BoundCoversDecodeFromTheOldState) {
   double largest = 0.0;
   for (const char* name : {"fp32_fused", "bf16_fused", "bf16_fused_state"}) {
     const Contract c = recurrent_contract(contract_named(name));
-    for (const Family& family : kHeads) {
+    for (const FusedRule& family : kHeads) {
       for (unsigned seed = 0; seed < 8; ++seed) {
         Sequence<double> x = random_head(seed, 100, 8 + 4 * (seed % 3), 6);
         family.change(x);
@@ -419,7 +419,7 @@ TEST(FusedBound, OneRoundingOfAQueryIsInAllOfItsProducts) {
   EXPECT_GT(before, 1.0);
 }
 
-// Of keys that hardly differ all tokens of a chunk take off the same rounding of the state that they read.
+// If keys hardly differ, all tokens of a chunk subtract the same rounding of the state that they read.
 TEST(FusedBound, OneRoundingOfTheStateIsInAllThatAChunkTakesOff) {
   const Contract c = contract_named("bf16");
   double before = 0.0;
@@ -432,7 +432,8 @@ TEST(FusedBound, OneRoundingOfTheStateIsInAllThatAChunkTakesOff) {
     x.initial_state *= 1e4;
     x = x.cast<float>().cast<double>();
     const auto exact = recurrent<GatedDeltaRule>(x);
-    // What is read is M S, M linear: here of the rounded state, what stays of the state itself.
+    // The value that is read is M S, with M linear: here M of the rounded state, and what remains of the
+    // state itself.
     Sequence<double> of_error = x;
     of_error.initial_state =
         x.initial_state.unaryExpr([](double e) { return round_to(e, Format::bf16); }) - x.initial_state;

@@ -1,4 +1,4 @@
-/// The inverse by block rows and with operands that are cut off: kernels of it within their bound, the mean as predicted.
+/// The inverse by block rows and with operands that are truncated off: kernels of it within their bound, the mean as predicted.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -13,7 +13,7 @@ namespace {
 
 using Mat = Matrix<float>;
 
-float cut(float x) { return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xffffe000U); }
+float truncated(float x) { return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xffffe000U); }
 float nearest(float x) {
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) + 0x1000U) & 0xffffe000U);
 }
@@ -66,7 +66,8 @@ TEST(Merges, ByRowsStayWithinTheirBound) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     const Matrix<double> A = strictly_lower(seed, 64), T = inverse_of(A);
     using Case = std::pair<float (*)(float), Format>;
-    for (const auto& [round, format] : {Case{nearest, Format::tf32}, Case{cut, Format::tf32_truncated}}) {
+    for (const auto& [round, format] :
+         {Case{nearest, Format::tf32}, Case{truncated, Format::tf32_truncated}}) {
       const Contract c = merged(format, MergeOrder::rows);
       const Matrix<double> error = (by_rows(A.cast<float>(), round).cast<double>() - T).cwiseAbs();
       const Matrix<double> hard = bounds::inverse_error(A, T, c, Mode::det);
@@ -88,9 +89,9 @@ TEST(Merges, OperandsThatAreCutOffShrinkTheInverseAsPredicted) {
       const Matrix<double> error = by_rows(A.cast<float>(), round).cast<double>() - T;
       return error.cwiseProduct(mean).sum() / mean.squaredNorm();
     };
-    // 0.69 to 0.72 of the prediction where all operands are cut off, 0.49 seen here: the ones on the diagonal are exact.
-    EXPECT_GT(along(cut), 0.35);
-    EXPECT_LT(along(cut), 1.1);
+    // 0.69 to 0.72 of the prediction where all operands are truncated off, 0.49 seen here: the ones on the diagonal are exact.
+    EXPECT_GT(along(truncated), 0.35);
+    EXPECT_LT(along(truncated), 1.1);
     EXPECT_LT(std::abs(along(nearest)), 0.2);
     EXPECT_EQ(bounds::inverse_bias(A, T, merged(Format::tf32, MergeOrder::rows)).size(), 0);
     // Both orders shrink alike where there is one merge.
@@ -103,7 +104,8 @@ TEST(Merges, OperandsThatAreCutOffShrinkTheInverseAsPredicted) {
   }
 }
 
-// Of keys that are all alike a doubled inverse sums binomials, which leave the integers of fp32, then its range; T stays small.
+// If all keys are alike, a doubled inverse sums binomials, which leave the integers of fp32 and then its
+// range, while T stays small.
 TEST(Inverse, DoublingSumsWhatTheInverseDoesNotHave) {
   const auto alike = [](Index tokens, double beta) {
     Matrix<double> A = Matrix<double>::Constant(tokens, tokens, beta);

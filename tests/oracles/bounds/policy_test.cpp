@@ -99,7 +99,7 @@ TEST(Policy, AStateThatForgetsNothingHasFewErrors) {
   EXPECT_EQ(policy_for(Contract{}, x, "recurrent").head_limit, kHeadLimit) << "64 elements";
 }
 
-// What the limit counts with: mean 1/2 and variance 1/3, in units of the walk's length.
+// The limit assumes a mean of 1/2 and a variance of 1/3, in units of the walk's length.
 TEST(Policy, TheMeanSquareOfAWalkHasThreeHalvesDegreesOfFreedom) {
   std::mt19937_64 random(1);
   std::normal_distribution<double> step;

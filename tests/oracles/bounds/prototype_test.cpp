@@ -168,7 +168,7 @@ class Prototype : public testing::Test {
     }
     compare(std::sqrt(std::max(bound.carry.sigma.trace(), 0.0)), expected(mode, 0));
     compare(std::sqrt(std::max(bound.carry.coherent.trace(), 0.0)), expected(mode, 1));
-    // What an inverse by doubling sums on the way the prototype does not count (largest_of_inverse).
+    // The prototype does not count intermediate sums of an inverse by doubling (largest_of_inverse).
     if (c.contract.inverse != Inverse::neumann) {
       compare(bound.largest, expected(mode, 3));
     } else if (bound.largest < expected(mode, 3) * (1.0 - kAgreement)) {
@@ -266,7 +266,7 @@ TEST_F(Prototype, BitesOnStructureChunkAndMode) {
   EXPECT_GT(disagreement(c, 0, c.bound(Mode::det)), 1e-6);
 }
 
-// What the reference already found may be passed in; the bound is the same.
+// A trajectory that the reference has already computed may be passed in; the bound is the same.
 TEST_F(Prototype, TrajectoryOfTheReferenceGivesTheSameBound) {
   for (const Case& c : cases_) {
     if (c.recurrent) continue;

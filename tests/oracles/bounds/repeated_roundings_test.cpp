@@ -16,7 +16,7 @@
 namespace samestate {
 namespace {
 
-using Mat = Matrix<double>;
+using Doubles = Matrix<double>;
 
 /// Pairs of key and value, each of them several times.
 Sequence<double> memorised(unsigned seed, Index T, Index pairs, Index dk, Index dv) {
@@ -34,36 +34,36 @@ Sequence<double> memorised(unsigned seed, Index T, Index pairs, Index dk, Index 
   return x;
 }
 
-Mat round(const Mat& x, Format format) {
+Doubles round(const Doubles& x, Format format) {
   return x.unaryExpr([format](double v) { return round_to(v, format); });
 }
 
 /// The chunked form in float64 with the operands of `c` rounded: V', e^{G_C - G} V', k, e^{G_C - G} k, P, beta V.
 Trajectory<double> rounded(const Sequence<double>& x, Index chunk, const Contract& c, bool delta) {
-  Trajectory<double> out{Mat::Zero(x.tokens(), x.value_width()), {}, x.initial_state};
+  Trajectory<double> out{Doubles::Zero(x.tokens(), x.value_width()), {}, x.initial_state};
   for (Index begin = 0; begin < x.tokens(); begin += chunk) {
     const Index L = std::min(chunk, x.tokens() - begin);
     Vector<double> G = x.g.segment(begin, L);
     for (Index i = 1; i < L; ++i) G(i) += G(i - 1);
-    Mat E = Mat::Zero(L, L);
+    Doubles E = Doubles::Zero(L, L);
     for (Index i = 0; i < L; ++i) {
       for (Index j = 0; j <= i; ++j) E(i, j) = std::exp(G(i) - G(j));
     }
     const Vector<double> start = G.array().exp(), end = E.row(L - 1);
-    const Mat Q = x.q.middleRows(begin, L), K = x.k.middleRows(begin, L), RK = round(K, c.qk);
+    const Doubles Q = x.q.middleRows(begin, L), K = x.k.middleRows(begin, L), RK = round(K, c.qk);
     const Vector<double> beta = x.beta.segment(begin, L);
-    Mat V = round(beta.asDiagonal() * x.v.middleRows(begin, L), delta ? c.beta_v : Format::fp64);
+    Doubles V = round(beta.asDiagonal() * x.v.middleRows(begin, L), delta ? c.beta_v : Format::fp64);
     if (delta) {
-      Mat A = (beta.asDiagonal() * (K * K.transpose())).cwiseProduct(E);
+      Doubles A = (beta.asDiagonal() * (K * K.transpose())).cwiseProduct(E);
       A.diagonal().setZero();
       V -= beta.asDiagonal() * (start.asDiagonal() * (K * out.state));
-      V = (Mat::Identity(L, L) + A).triangularView<Eigen::UnitLower>().solve(V).eval();
+      V = (Doubles::Identity(L, L) + A).triangularView<Eigen::UnitLower>().solve(V).eval();
     }
-    const Mat P = round((Q * RK.transpose()).cwiseProduct(E), c.P);
+    const Doubles P = round((Q * RK.transpose()).cwiseProduct(E), c.P);
     out.o.middleRows(begin, L) = x.scale * (start.asDiagonal() * (Q * out.state) + P * round(V, c.v_new));
-    const Mat written = c.k_decayed == Format::none
-                            ? Mat(RK.transpose() * round(end.asDiagonal() * V, c.v_decayed))
-                            : Mat(round(end.asDiagonal() * K, c.k_decayed).transpose() * V);
+    const Doubles written = c.k_decayed == Format::none
+                                ? Doubles(RK.transpose() * round(end.asDiagonal() * V, c.v_decayed))
+                                : Doubles(round(end.asDiagonal() * K, c.k_decayed).transpose() * V);
     out.state = (start(L - 1) * out.state + written).eval();
   }
   return out;
@@ -102,7 +102,8 @@ Sizes measured(const ReadPoint& point, Index chunk, const std::function<void(Seq
 
 const auto kUnchanged = [](Sequence<double>&) {};
 
-// The mean mantissa has 0.73 of the deviation that is counted; pairs of four tokens err sqrt(4) times of what those of one do.
+// The mean mantissa has 0.73 of the deviation that is counted; pairs of four tokens have sqrt(4) times the
+// error of those of one.
 TEST(RepeatedRoundings, PredictWhatRoundedOperandsDo) {
   const ReadPoint points[] = {{"fp32+v_decayed:bf16+v_new:bf16"},
                               {"fp32+v_decayed:bf16"},

@@ -110,7 +110,7 @@ TEST(Running, FactorOfExactlyZeroStaysZero) {
   EXPECT_TRUE(std::isinf((Running(1.0) * infinite).error()));
 }
 
-// Infinity times zero is no number; an open choice is finite, whatever it is.
+// Infinity times zero is not a number; an open choice is finite, whatever it is.
 TEST(Running, ZeroTimesWhatOverflowsHasNoBound) {
   for (const double value : {60000.0, 70000.0}) {
     bool overflows = false;
@@ -136,7 +136,7 @@ TEST(Running, WhatFp32HasNoNumberForHasNoBound) {
   EXPECT_TRUE(std::isfinite(large.error()));
   EXPECT_TRUE(std::isfinite((large + Running(0x1p126)).error()));
   EXPECT_FALSE(overflows);
-  // Of a sum a partial one is enough.
+  // For a sum, a partial sum that overflows is enough.
   EXPECT_TRUE(std::isinf((large + Running(0x1p127) - Running(0x1p127)).error()));
   EXPECT_TRUE(overflows);
   overflows = false;
@@ -161,7 +161,7 @@ TEST(Running, WhatFp32MayHaveNoNumberForHasNoBound) {
   EXPECT_TRUE(overflows);
   const Running sum = near + Running(0x1.ffp126);
   EXPECT_TRUE(std::isinf(sum.error()) && sum.overflows()) << "pending";
-  // Nothing is said of what may be anything.
+  // Nothing is known about a quotient by a number that may be anything.
   EXPECT_FALSE((Running(1.0) / Running::within(0.5, 0.5)).overflows());
 }
 

@@ -56,7 +56,7 @@ void expect_same(const Matrix<Running>& actual, const Matrix<Running>& expected,
       if (!std::isfinite(y.error())) continue;
       ASSERT_NEAR(x.value(), y.value(), 1e-13 * (1.0 + std::abs(y.value()))) << what;
       ASSERT_NEAR(x.error(), y.error(), 1e-9 * y.error()) << what << ' ' << i << ' ' << j;
-      // What is left pending is charged as the terms would be.
+      // Pending errors are charged as the terms would be.
       ASSERT_NEAR((x + y).error(), (y + y).error(), 1e-9 * (y + y).error()) << what;
     }
   }

@@ -309,8 +309,9 @@ TEST(Stochastic, ASumOnTheGridOfTermsBesideItIsDrawn) {
   EXPECT_EQ(with(2048.0 * 2047.0), 0);
 }
 
-// Exponentials a little below 1, one added to the other, are rounded up again and again, in the sum of each token: what they
-// round by themselves is no reason to take them for terms of any size (docs/understand/validation.md).
+// Exponentials a little below 1, added one to the other, are rounded up again and again in the sum of each
+// token; their own roundings are no reason to take them for terms of any size
+// (docs/understand/validation.md).
 TEST(Stochastic, SumsOfManyAlikeExponentialsErrByOneShareInEverySecondSample) {
   for (int n = 0; n < 8; ++n) {
     const SamplingScope scope(SampledModel::sample(Contract{}, 17, n));

@@ -52,7 +52,7 @@ int differing(const Matrix<Stochastic>& actual, const Matrix<Stochastic>& expect
     const Stochastic &x = actual.data()[i], &y = expected.data()[i];
     const double size = 1.0 + std::abs(y.value());
     EXPECT_NEAR(x.value(), y.value(), 0x1p-17 * size);
-    // What is left pending is drawn as that of the terms.
+    // Pending errors are drawn as those of the terms.
     count += std::abs(x.value() - y.value()) > 1e-13 * size ||
              std::abs((x + y).value() - (y + y).value()) > 1e-13 * size;
   }

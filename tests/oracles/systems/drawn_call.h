@@ -15,7 +15,7 @@
 #include "oracles/systems/operator_twin.h"
 #include "oracles/systems/scalars.h"
 
-/// Calls of any operator with drawn data, for tests of what judges them.
+/// Calls of any operator with drawn data, for tests of the judges.
 namespace samestate {
 
 /// A call of `tokens` in chunks of four; other sizes than `sizes` are the standard ones.
@@ -51,7 +51,7 @@ namespace samestate {
   return inputs;
 }
 
-/// A call with its data, and what a kernel of it is held against.
+/// A call with its data, and the values with which a kernel of it is compared.
 struct DrawnSubject {
   const Operator& op;
   const Contract& contract;

@@ -31,7 +31,8 @@ double worst_ratio(const Vector<Running>& g, const Matrix<Running>& bounds) {
 }
 
 TEST(CumulativeDecay, DifferencesOfASumLieWithinTheBound) {
-  // A decay of 100 and then small ones: behind it G has an ulp of 2^-17, and a sum between has not.
+  // A decay of 100 is followed by small ones: after it G has an ulp of 2^-17, while a sum between two tokens
+  // does not.
   Vector<Running> g(12);
   for (Index t = 0; t < g.size(); ++t) {
     g(t) = Running(
@@ -49,7 +50,8 @@ TEST(CumulativeDecay, AHardResetIsCutOff) {
   EXPECT_EQ(in_effect(2).value(), -0.25);
 }
 
-// Behind two entries of -600, which count as -128 each, -0.29 is off by half an ulp of 256 to a kernel that subtracts sums.
+// After two entries of -600, which count as -128 each, -0.29 is off by half an ulp of 256 in a kernel that
+// subtracts sums.
 TEST(CumulativeDecay, SamplesDrawTheRoundingsOfItsSums) {
   Vector<Stochastic> g(3);
   g << Stochastic(-600.1F), Stochastic(-600.3F), Stochastic(-0.29F);

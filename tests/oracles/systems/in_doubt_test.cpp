@@ -70,13 +70,13 @@ const Subject& softmax() {
   return subject;
 }
 
-struct Planted {
+struct PlantedRounding {
   const char* name;
   const Subject& (*in)();
   Change change;
 };
 
-std::vector<Planted> planted() {
+std::vector<PlantedRounding> planted() {
   return {{"the latent in tf32", latent, kept_as("c", Format::tf32)},
           {"x in bf16", latent, kept_as("x", Format::bf16)},
           {"scale", latent, times("q_up", 1.001)},
@@ -85,7 +85,7 @@ std::vector<Planted> planted() {
 }
 
 TEST(InDoubt, WhatTheWorstCaseHidesDiesByDrawnRoundings) {
-  for (const Planted& fault : planted()) {
+  for (const PlantedRounding& fault : planted()) {
     const Subject& subject = fault.in();
     SCOPED_TRACE(std::string(subject.op.name) + ": " + fault.name);
     const Tensors<double> actual = subject.reading(fault.change);
@@ -146,7 +146,7 @@ TEST(InDoubt, ARightKernelIsNot) {
   }
 }
 
-// What is no number where one is expected is in doubt; where the worst case has no room, nothing is.
+// A value that is not a number where one is expected is in doubt; if the worst case has no room, nothing is.
 TEST(InDoubt, RoomAndNumbers) {
   const Subject& subject = latent();
   Tensors<double> actual = in_fp32(subject.oracle.exact);

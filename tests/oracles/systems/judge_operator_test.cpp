@@ -36,7 +36,7 @@ TEST(JudgeOperator, RatioIsErrorOverBoundOfTheWorstElement) {
   EXPECT_EQ(judge(oracle(1.0, 0.1), 1.0, 1.11).verdict, Verdict::fail);
 }
 
-// Of heads beside each other in a row: which of them, and where in it.
+// If heads are next to each other in a row, the place says which of them, and where in it.
 TEST(JudgeOperator, TheWorstElementIsPlacedByHead) {
   OperatorOracle of = oracle(1.0, 0.1);
   of.axes["o"] = {.width = 1, .tokens = true};
@@ -72,8 +72,8 @@ TEST(JudgeOperator, OverflowIsExcusedWhereTheRangeMayBeLeft) {
   }
 }
 
-// Of two heads one overflows fp16, the other divides by what may be zero: nothing is known of either, and only the first may
-// be no number.
+// One of two heads overflows fp16, and the other divides by a number that may be zero: nothing is known about
+// either, but only the first may be NaN.
 TEST(JudgeOperator, AnOverflowExcusesNoNaNOfWhatIsNotMadeOfIt) {
   Call call;
   call.form = "recurrent";
@@ -124,7 +124,8 @@ TEST(JudgeOperator, ARowThatMayBeZeroHasNoNorm) {
   EXPECT_TRUE(excused(-0.5, 0x1p-120)) << "its square is below all numbers of fp32";
 }
 
-// Two experts of probability 0 beside the one chosen: which is the second is open, and only one of them leaves fp16.
+// Two experts have probability 0 next to the one that is chosen: which of them is the second is open, and
+// only one of them leaves fp16.
 TEST(JudgeOperator, AnOpenChoiceMayOverflowByWhatNobodyComputed) {
   const Operator& block = *find_operator("qwen3_next_moe");
   Call call;

@@ -16,7 +16,7 @@
 namespace samestate {
 namespace {
 
-constexpr Index kRows = 12;
+constexpr Index kSampleRows = 12;
 constexpr Index kColumns = 16;
 
 /// An oracle of one output y and 32 samples whose errors are normal, of standard deviation 0.01.
@@ -27,13 +27,13 @@ struct Model {
 
   explicit Model(int samples = kGatePolicy.samples) {
     oracle.exact["y"] = draw(1.0);
-    oracle.undecided["y"] = Matrix<bool>::Constant(kRows, 1, false);
-    errors.between["y"] = Matrix<double>::Constant(kRows, kColumns, 1e-6);
+    oracle.undecided["y"] = Matrix<bool>::Constant(kSampleRows, 1, false);
+    errors.between["y"] = Matrix<double>::Constant(kSampleRows, kColumns, 1e-6);
     for (int n = 0; n < samples; ++n) errors.samples.push_back({{"y", draw(0.01)}});
   }
   Matrix<double> draw(double size) {
     std::normal_distribution<double> normal(0.0, size);
-    return Matrix<double>::NullaryExpr(kRows, kColumns, [&] { return normal(engine); });
+    return Matrix<double>::NullaryExpr(kSampleRows, kColumns, [&] { return normal(engine); });
   }
   Judgement judge(const std::function<void(Matrix<double>&)>& fault = [](Matrix<double>&) {}) {
     Matrix<double> y = get(oracle.exact, "y") + draw(0.01);
@@ -79,7 +79,7 @@ TEST(JudgeSamples, WhereNothingRoundsTheWorkingPrecisionIsAllThereIs) {
   EXPECT_EQ(off(1e-4).verdict, Verdict::fail);
 }
 
-// Behind a norm errors are orthogonal to y, and what is taken off of their elements for fp32 is not.
+// After a norm, errors are orthogonal to y, but what is subtracted from their elements for fp32 is not.
 TEST(JudgeSamples, WhatIsTakenOffAnErrorIsNoSlope) {
   Model model;
   const Matrix<double>& y = get(model.oracle.exact, "y");
@@ -256,7 +256,8 @@ TEST(JudgeSampled, AGrossErrorInFp32HasNoSecondLook) {
   }
 }
 
-// Of two keys in tiles of one, the later of the larger score, no weight is rounded, but where the maximum stays.
+// With two keys in tiles of one, of which the later has the larger score, no weight is rounded, except where
+// the maximum stays.
 TEST(JudgeSampled, TakesASoftmaxInTheOrderOfTheTwin) {
   SoftmaxOrder lazy;
   lazy.lazy_by = 4.0;

@@ -10,8 +10,8 @@ namespace {
 struct Known {
   const char* system;
   const char* output;
-  const char* text;  ///< of column 5
-  Location at;       ///< of row 2, column 5
+  const char* text;  ///< text for column 5
+  Location at;       ///< place of row 2, column 5
 };
 
 /// The sizes that a row has of its own.
@@ -52,7 +52,8 @@ TEST(LastAxis, IsHeadsOrExpertsOrColumns) {
       "column");
 }
 
-// What doubles with the heads is theirs, in every row of the table: as many of them as the size says.
+// An axis that doubles with the number of heads belongs to the heads, in every row of the table, and has as
+// many as the size says.
 TEST(LastAxis, AgreesWithTheSizesOfEveryRow) {
   for (const Operator& row : operators()) {
     const Call call = standard(row);

@@ -1,4 +1,5 @@
-/// Two systems whose headers are renamed, with every line on another one (cmake/moved_headers.cmake), beside the tree's own.
+/// Two systems whose headers are renamed, with every line at another number (cmake/moved_headers.cmake), next
+/// to the tree's own.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -71,7 +71,8 @@ TEST(OperatorTwin, AKernelMayLeavePointsOut) {
   EXPECT_EQ(drawn.judge(drawn.kernel(1, variant)).judgement.verdict, Verdict::pass) << "16 bit outside alone";
 }
 
-// Of a single token the products q k are numbers: where both are kept unrounded, one rounded alone is farther than both.
+// For a single token the products q k are numbers: if both are kept unrounded, a twin that rounds only one is
+// farther than both.
 TEST(OperatorTwin, AKernelOfManyPointsMayLeaveAnyTwoOut) {
   int pairs = 0;
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
@@ -149,7 +150,7 @@ TEST(OperatorTwin, ATwinOfOtherSequencesIsTriedFirstHoweverFar) {
   EXPECT_EQ(judge_operator_twin(subject, actual, 7, kGatePolicy).judgement.verdict, Verdict::pass);
   ASSERT_EQ(known.size(), 2U);
   EXPECT_EQ(known.front(), TwinVariant{}) << "the last found is first";
-  // What fails is no one's twin.
+  // A kernel that fails is not a twin of any choice.
   static_cast<void>(judge_operator_twin(subject, drawn.kernel(1, {}, Planted::functions), 7, kGatePolicy));
   EXPECT_EQ(known.size(), 2U);
 }
@@ -220,7 +221,7 @@ TEST(OperatorTwin, AMaximumMayBeRaisedLazily) {
             << row.name << " " << under << " " << by << ": " << j.judgement.reason;
         for (const auto& [name, x] : twin_values(drawn.subject(), {}))
           farther += unshared(get(kernel, name), x, get(drawn.oracle.exact, name)).maxCoeff() > 0.25;
-        // What no kernel of either kind does is seen beside it.
+        // A rounding that neither kind of kernel does is seen all the same.
         EXPECT_EQ(drawn.judge(drawn.kernel(1, lazy, Planted::functions)).judgement.verdict, Verdict::fail)
             << row.name << " " << under << " " << by;
       }
@@ -451,8 +452,9 @@ TEST(OperatorTwin, NaNIsNotTheTwin) {
   EXPECT_EQ(drawn.judge(actual).judgement.verdict, Verdict::fail);
 }
 
-// Weights just below one are one in a kernel or cut off to the number below: a twin that divides last knows. Where the
-// products behind cut off what it has apart, one that divides first has the same values and does not know.
+// Weights just below one are one in a kernel, or are cut off to the number below: a twin that divides last
+// knows that. If the products after them cut off what it keeps apart, a twin that divides first has the same
+// values and does not know it.
 TEST(OperatorTwin, TwinsOfTheSameValuesHaveBoundsOfTheirOwn) {
   TwinVariant last;
   last.softmax.divides_last = true;

@@ -129,7 +129,7 @@ TEST(CertainWeights, WhatIsOutIsExactlyZero) {
 }
 
 std::vector<Chosen> group_choice(const std::vector<double>& values, double error, const GroupLimit& limit) {
-  // Logits are known to nobody, so that scores alone decide.
+  // The logits carry such errors that scores alone decide.
   return certain_group_choice(scores(values, 1.0), scores(values, error), {}, limit);
 }
 
@@ -139,7 +139,8 @@ TEST(CertainGroupChoice, OpenOnlyWhereTheErrorsMeet) {
   EXPECT_EQ(group_choice(values, 0.2, {3, 2, 3}), (std::vector{kIn, kIn, kIn, kOut, kOut, kOut}));
   // 3 against 2: either may be third.
   EXPECT_EQ(group_choice(values, 0.6, {3, 2, 3}), (std::vector{kIn, kOpen, kIn, kOpen, kOut, kOut}));
-  // 7 against 8, one group kept: none of its experts is certain, of the other group's neither.
+  // With 7 against 8 and one group kept, none of its experts is certain, and none of the other group's
+  // either.
   EXPECT_EQ(group_choice(values, 0.3, {3, 1, 1}), (std::vector{kOpen, kOut, kOpen, kOut, kOut, kOut}));
   EXPECT_EQ(group_choice(values, 0.2, {3, 1, 1}), (std::vector{kOut, kOut, kIn, kOut, kOut, kOut}));
   // All of two groups, whichever these are.
@@ -163,7 +164,7 @@ TEST(CertainGroupChoice, TiesWithoutErrorGoToTheLowerIndex) {
   const Matrix<Running> turned = scores({1, 0, 0, 1}, 0.0);
   EXPECT_EQ(certain_group_choice(turned, scores({0.7, 0.5, 0.5, 0.7}, 1e-3), {}, {2, 1, 1}),
             (std::vector{kIn, kOut, kOut, kOut}));
-  // Of other biases they are others.
+  // With other biases, the experts are different.
   const Vector<Running> bias = (Vector<Running>(4) << 0.0, 0.0, 0.25, 0.0).finished();
   EXPECT_EQ(certain_group_choice(zero, half, bias, {2, 1, 1}), (std::vector{kOut, kOut, kIn, kOut}));
 }

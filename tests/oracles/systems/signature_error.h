@@ -8,7 +8,7 @@
 
 namespace samestate {
 
-/// What the signature of a system says of sizes that do not fit together; empty where they do.
+/// Returns what the signature of a system says about sizes that do not fit together; empty if they do.
 inline std::string error_of(std::string_view system, const std::map<std::string, Index, std::less<>>& changed,
                             Index tokens = 3) {
   const Operator& op = *find_operator(system);

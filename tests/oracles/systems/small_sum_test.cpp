@@ -1,4 +1,5 @@
-/// The group-limited router beside scores so small that what public code adds to their sum, 1e-20, is seen in fp32.
+/// The group-limited router with scores so small that the 1e-20 that public code adds to their sum is visible
+/// in fp32.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +30,7 @@ TEST(SmallSum, OfScoresMayHaveWhatPublicCodeAdds) {
           if (small) {
             EXPECT_GE(tolerance(t, i), added) << form << " " << t << " " << i;
           } else if (exact(t, i) != 0.0) {
-            // A weight off by a ten thousandth beside ordinary scores is wrong.
+            // A weight that is off by a ten thousandth is wrong with ordinary scores.
             EXPECT_LT(tolerance(t, i), 1e-4 * std::abs(exact(t, i)));
           }
         }

@@ -24,7 +24,8 @@ namespace {
 
 const GatesAsked kAll{[](Verdict) { return true; }, [](Verdict) { return true; }};
 
-/// Taps that a kernel has not, since it has steps on both sides of them in one: none, or those that a coarser stage spans.
+/// Taps that a kernel does not have because it fuses the steps on both sides of them: none, or those that a
+/// coarser stage spans.
 using Fused = std::set<std::string>;
 
 /// A call of a layer with drawn data, and what a kernel of it hands out: stage after stage, each from what came before.
@@ -50,13 +51,14 @@ struct DrawnLayer {
     return *std::ranges::find(signature.outputs, name, &TensorSpec::name);
   }
 
-  /// Whether the stage reads or writes a tap that is not there.
+  /// Returns true if the stage reads or writes a tap that does not exist.
   [[nodiscard]] bool meets_fused(const Stage& stage) const {
     const auto is_fused = [&](const StageTensor& x) { return fused.contains(x.of); };
     return std::ranges::any_of(stage.reads, is_fused) || std::ranges::any_of(stage.writes, is_fused);
   }
 
-  /// By `evaluate`(stage, what it reads); `change` may put another stage's output in its place.
+  /// Evaluates the stages with `evaluate`(stage, what it reads); `change` may put another stage's output in
+  /// its place.
   template <class Evaluate>
   [[nodiscard]] Tensors<double> chain(Evaluate&& evaluate) const {
     const LayerStages stages = stages_of(op.name)(call);
@@ -88,7 +90,8 @@ struct DrawnLayer {
         [](const Stage& stage, const Tensors<double>& reads) { return stage.op->exact(stage.call, reads); });
   }
 
-  /// With the roundings of the contract and sums in an order of its own, of what `change` makes of a stage's inputs.
+  /// Evaluates with the roundings of the contract and with sums in an order of its own, on the inputs of a
+  /// stage as `change` changes them.
   [[nodiscard]] Tensors<double> kernel(
       int n, const std::function<void(const Stage&, Tensors<double>&)>& change = nullptr) const {
     const LayerStages stages = stages_of(op.name)(call);
@@ -191,7 +194,7 @@ TEST(Stages, OfRightKernelsPassAndAreComplete) {
   }
 }
 
-/// Whether what the stage writes is written by those before it.
+/// Returns true if the outputs of the stage are also written by the stages before it.
 bool finer_is_there(const DrawnLayer& drawn, const LayerStages& stages, const Stage& stage) {
   std::set<std::string> written;
   for (const Stage& before : stages.stages) {

@@ -116,8 +116,8 @@ TEST(StateSpaceForms, AChunkHoldsATokenAtLeast) {
             1.0);
 }
 
-// Behind two sums of 600 a sample of the decay of one token is off by what an ulp of 1200 makes of it, as in a kernel that
-// subtracts sums from the chunk's start.
+// After two sums of 600, a sample of the decay of one token is off by the effect of an ulp of 1200, as in a
+// kernel that subtracts sums from the chunk's start.
 TEST(StateSpaceForms, SamplesDrawTheRoundingsOfSums) {
   Vector<Stochastic> g(3);
   g << Stochastic(-600.1F), Stochastic(-600.3F), Stochastic(-0.29F);

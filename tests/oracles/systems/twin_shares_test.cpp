@@ -50,7 +50,7 @@ struct DrawnShare : DrawnSubject {
       : DrawnSubject(name, form, tokens, sizes, "bf16", 5) {}
 };
 
-/// Of 16 tokens, the last 12 of which are one: a kernel that has another rounding of it.
+/// There are 16 tokens, the last 12 of which are the same, and a kernel that rounds these differently.
 TEST(TwinShares, RowsOfEqualTokensAreOneWitness) {
   DrawnShare drawn("multi_scale_retention", "chunked", 16, {{"D", 24}, {"H", 2}, {"dk", 4}, {"dv", 4}});
   const Share of_all = share_of(drawn.subject(), "y", get(twin_values(drawn.subject(), {}), "y"),

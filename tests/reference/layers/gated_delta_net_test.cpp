@@ -144,7 +144,7 @@ TEST(GatedDeltaNet, NoTokensReturnTheCache) {
   }
 }
 
-// A token whose value is masked is no token: garbage under the mask is not read.
+// A token whose value is masked is not a token: garbage under the mask is not read.
 TEST(GatedDeltaNet, MaskHidesWhatItCovers) {
   const Case c = draw_case(6);
   const std::vector<bool> real{false, false, true, true, true, true};

@@ -126,7 +126,8 @@ TEST_F(BoardFolder, GroupsFailuresAsTheGateDoes) {
   EXPECT_EQ(parse_board(board_json(board, {}), "x").rows.at(0).worst, row.worst);
 }
 
-/// A case that never ended was ended from outside, or the process died in one beside it: the kernel is not to blame.
+/// A case that never ended was ended from outside, or the process died in a concurrent one: the kernel is not
+/// to blame.
 TEST_F(BoardFolder, RemarksWhatNeverEnded) {
   const auto a = folder("a");
   {

@@ -151,7 +151,7 @@ TEST(Compare, WhatACutRecordDidNotComeToIsNotGoneAndNoCrash) {
   EXPECT_NE(compare_text(compare(cut, whole, 2.0)).find("the first record: It is cut"), text.npos);
   EXPECT_EQ(nlohmann::json::parse(compare_json(c))["not_judged"], 2);
   EXPECT_NE(compare_markdown(c, "a", "b").find("**the second record: It is cut"), text.npos);
-  // Of a record that is whole it was a verdict, and what is missing is gone.
+  // In a complete record it was a verdict, and a missing case is gone.
   cut.ends[0].finished = true;
   cut.places[1].ended = true;
   EXPECT_EQ(compare(whole, cut, 2.0).regressions(), 1);
@@ -249,7 +249,7 @@ Record wrote(const char* line, const char* kernel, const char* outputs) {
   return made;
 }
 
-// Of hashes on one side alone nothing is said; of a case that is there twice the last counts.
+// Hashes on one side alone say nothing; if a case occurs twice, the last one counts.
 TEST(Compare, BitsOfEachKernel) {
   const RecordFile before =
       file({wrote("v1 c", "cuda.b", "o:1 s:2"), wrote("v1 b", "cuda.b", "o:1 s:2"),

@@ -180,9 +180,9 @@ TEST_F(DigestFolder, RefusesADamagedOne) {
   EXPECT_EQ(lacking(changed("\"verdict\",", ""), "damaged.json timing"), "");
   EXPECT_NE(changed("\"pass\": 1", "\"pass\": \"1\"").find("row 0"), std::string::npos);
   EXPECT_NE(rejection(text.substr(0, text.size() / 2)).find("no board"), std::string::npos);
-  // Half a file is no file of another program.
+  // Half a file is not the file of another program.
   EXPECT_THROW((void)read_evidence(path(".")), Error);
-  // A line that is no case.
+  // The line is not a case.
   spit(path("damaged.json"), text);
   const auto check = [](const Record& r) {
     if (r.line == "v1 retention T=1") throw Error("is no case");

@@ -53,8 +53,17 @@ TEST(FailureGroups, OneAKernelFormLawAndCauseWithTheFewestElementsAsItsExample) 
       "(only with l2norm=1)");
 }
 
-// A key that a case which passed has is no cause.
-// What stands behind a stage's reason is the whole's, and makes no kind of its own.
+// A pass that is a failure beside its baseline is not blamed on roundings.
+TEST(FailureGroups, ARatioThatGrewIsSaidToHaveGrown) {
+  std::vector<Record> records{record(Verdict::fail, 0.4, "v1 a T=1")};
+  records.back().judgement.reason =
+      "within the bound, but the ratio was 0.1 in the baseline and may grow by 2";
+  EXPECT_NE(group_line(failure_groups(records).at(0)).find("the ratio grew since the baseline"),
+            std::string::npos);
+}
+
+// A key that a passing case has too is not a cause. The text after a stage's reason belongs to the whole, and
+// does not make a kind of its own.
 TEST(FailureGroups, AStageIsPartOfTheCause) {
   std::vector<Record> records;
   for (const std::string_view behind : {std::string_view(), kOnlyInStage}) {
@@ -109,7 +118,8 @@ TEST(FailureGroups, WhatAPassHasTooIsNotNamed) {
   EXPECT_EQ(failure_groups(records).front().only, "");
 }
 
-// Fewer settings are no smaller case: the default sizes and a length of 65537 stand in the shortest lines.
+// A case with fewer settings is not a smaller case: the default sizes and a length of 65537 are in the
+// shortest lines.
 TEST(FailureGroups, TheExampleIsSmallThenShort) {
   const auto example = [](const std::vector<std::string>& lines) {
     std::vector<Record> records;
@@ -125,7 +135,8 @@ TEST(FailureGroups, TheExampleIsSmallThenShort) {
   EXPECT_EQ(example({"v1 a T=9 layout=padded", "v1 a T=9 seed=0x7"}), 1U);
 }
 
-// A kernel that keeps something from call to call: the example is one that its command shows, and what ran before is no kind.
+// If a kernel keeps something from call to call, the example is one that its command shows, and the cases
+// before it do not make a kind.
 TEST(FailureGroups, WhatRanBeforeIsNoPartOfTheKind) {
   std::vector<Record> records{record(Verdict::fail, 2.0, "v1 a T=5"), record(Verdict::fail, 2.0, "v1 a T=65"),
                               record(Verdict::fail, 2.0, "v1 a T=66"),

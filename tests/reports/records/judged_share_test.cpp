@@ -39,7 +39,7 @@ TEST(JudgedShare, CountsWhatLiesInside) {
   EXPECT_DOUBLE_EQ(share.share(), 0.7);
 }
 
-// What passed before: one case judged, all others refused, vacuous or never begun.
+// This used to pass: one case judged, and all others refused, vacuous or never begun.
 TEST(JudgedShare, OneJudgedCaseOfManyIsTooLittle) {
   const std::map<std::string, std::int64_t> not_started{{"a", 19}};
   for (const auto& shares :

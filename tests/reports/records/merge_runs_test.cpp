@@ -192,7 +192,7 @@ TEST_F(Merge, RefusesCasesThatAreMissingCutOrTwice) {
               "1.jsonl: holds 3 of the 4 cases of shard 1/3");
   EXPECT_SAYS(error_with_text("(\"event\":\"end\",\"case\":)7,", "$014,"), "1.jsonl case 4 twice");
   EXPECT_SAYS(error_with_text("(\"event\":\"end\",\"case\":)7,", "$0199,"), "1.jsonl case 99 shard 1/3");
-  // What is of another shard, or of another plan, shows by the plan's hash.
+  // A case from another shard, or from another plan, shows in the plan's hash.
   EXPECT_SAYS(error_with_text("(\"event\":\"end\",\"case\":7,\"line\":\"v1 retention T=)7", "$0170"),
               "not those of plan");
   EXPECT_SAYS(error_with_text("(\"event\":\"end\",\"case\":7,[^\\n]*\"kernel\":\"cpu)", "$01x"),

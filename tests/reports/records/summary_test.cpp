@@ -147,7 +147,7 @@ TEST(Summary, JudgementLineNamesPlaceAndReason) {
   Judgement placed;
   placed.worst = {-1, 3, -1, -1};
   EXPECT_EQ(place_of(placed), "head 3");
-  // Of a state the row is no token, and of named tensors neither.
+  // The row of a state is not a token, and neither is that of named tensors.
   placed.worst = {0, 1, 2, 3};
   for (const char* gate : {"state", "exact state", "segment state", "hard state"}) {
     placed.gate = gate;

@@ -61,7 +61,7 @@ TEST(CardText, NamesValuesThatAreNoNumbers) {
   const std::string text = card_text(row);
   EXPECT_NE(text.find("no number keys shared: o of sequence 0, token 9"), std::string::npos) << text;
   EXPECT_NE(text.find("verdict   outputs are not finite"), std::string::npos) << text;
-  // Of no finite output there is no contract either.
+  // Without finite outputs there is no contract either.
   row.contract = "";
   row.points.clear();
   EXPECT_EQ(card_text(row).find("\ncontract="), std::string::npos);

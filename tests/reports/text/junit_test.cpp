@@ -81,7 +81,7 @@ TEST_F(Junit, ASuiteAKernelAndALawInTheName) {
   EXPECT_STREQ(first.next_sibling().attribute("name").value(), "cuda.gated_delta_rule.chunked");
 }
 
-// Beside the kernels that ran stand those that could not.
+// Kernels that could not run are listed together with those that ran.
 TEST_F(Junit, ASuiteSaysWhatItLacksADeviceFor) {
   std::vector<Record> records = {record(Verdict::pass, 0.5, "v1 a"), record(Verdict::skipped, 0, "v1 b"),
                                  record(Verdict::skipped, 0, "v1 c")};

@@ -11,7 +11,8 @@
 #include "reports/text/mutants_json.h"
 #include "tests/reports/records.h"
 
-/// What the verbs with tables of their own print: aligned.h, bench.h, equations.h, identities.h, mutants.h.
+/// Tests the output of the verbs with tables of their own: aligned.h, bench.h, equations.h, identities.h,
+/// mutants.h.
 namespace samestate {
 namespace {
 

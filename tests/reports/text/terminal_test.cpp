@@ -59,7 +59,7 @@ TEST(Terminal, SaysFirstWhatWasNotRunForWantOfADevice) {
   EXPECT_NE(markdown.find("none failed\n\n**" + clause), std::string::npos) << markdown;
 }
 
-// A line of a plugin's kernel is no case without the plugin.
+// A line of a plugin's kernel is not a case without the plugin.
 TEST(Reports, EveryCommandLoadsThePluginsThatItsLineNeeds) {
   std::vector<Record> records = {record(Verdict::fail, 2.0, "v1 a"), record(Verdict::pass, 0.5, "v1 b")};
   for (Record& r : records) r.options = " --plugin mine.so";

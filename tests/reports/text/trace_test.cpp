@@ -63,7 +63,7 @@ TEST(TraceSvg, DrawsWhatLiesInTheWindowAndEscapesNames) {
   const std::string svg = trace_svg(small(), 3e-6, 6e-6);
   EXPECT_NE(svg.find("prefill &lt;split&gt;"), svg.npos);
   EXPECT_EQ(svg.find("<split>"), svg.npos);
-  // K empty from 3 to 4 of the 3 us that 900 units show, flags behind it.
+  // K is empty from 3 to 4 of the 3 us that 900 units show, and flags come after it.
   EXPECT_NE(svg.find("<rect x=\"190.00\" y=\"28\" width=\"300.00\""), svg.npos) << svg;
   EXPECT_NE(svg.find("<title>flags 1.000 µs</title>"), svg.npos) << svg;
   EXPECT_EQ(svg.find("K empty 1.000"), svg.npos) << "the second wait for K lies behind the window";

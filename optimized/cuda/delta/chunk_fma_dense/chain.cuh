@@ -233,7 +233,7 @@ class ChainBlock {
     share_out(all, sums);
   }
 
-  /// The sums over the four lanes of what this one keeps.
+  /// Sums over the four lanes that share what this one keeps.
   template <int rows>
   SAMESTATE_DEVICE void share_out(const float (&all)[4][rows][4], float (&mine)[rows][4]) const {
     const bool high = quarter >= 2;

@@ -8,7 +8,7 @@ namespace samestate::cuda::simt {
 template <bool delta, bool norm>
 class FmaProducts {
  public:
-  static constexpr int kBlocksAtOnce = 2;  ///< of a multiprocessor
+  static constexpr int kBlocksAtOnce = 2;  ///< per multiprocessor
 
   SAMESTATE_DEVICE static float decay(float x) { return exponential(x); }
   SAMESTATE_DEVICE static float stored(float x) { return x; }

@@ -2,7 +2,7 @@
 
 #include "optimized/cuda/delta/chunk_fma_dense/layout.cuh"
 
-/// What a block of the second launch reads, and where it is.
+/// The data that a block of the second launch reads, and where they are.
 namespace samestate::cuda::simt {
 
 /// Four columns of every `at_once`-th row from `first` on, `width` of them there.
@@ -50,7 +50,7 @@ struct Chain {
   const Work* call = nullptr;
   std::int64_t head = 0, key_head = 0;
   std::int64_t first = 0, end = 0;  ///< tokens of the sequence
-  std::int64_t slot = 0;            ///< of its first chunk
+  std::int64_t slot = 0;            ///< slot of its first chunk
   std::int64_t state = 0;           ///< where the block's columns of the states begin
   int column = 0;                   ///< the first of the block's
   int chunks = 0;

@@ -62,7 +62,8 @@ struct ChainShared {
 static_assert(sizeof(ChainShared) <= 227 * 1024,
               "a block of compute capability 9.0 has 227 KiB of shared memory");
 
-/// Eight warps carry S, 16 keys each; four make O, a chunk behind in P V', and fetch. They meet once a chunk.
+/// Eight warps carry S, 16 keys each; four make O, one chunk behind in P V', and fetch. They meet once per
+/// chunk.
 template <bool delta>
 class ChainBlock {
  public:

@@ -16,7 +16,7 @@ static_assert(kSquareStride == kInverseStride, "A lies as the merges read it");
 template <bool delta, bool norm>
 class Products {
  public:
-  static constexpr int kBlocksAtOnce = 3;  ///< of a multiprocessor
+  static constexpr int kBlocksAtOnce = 3;  ///< per multiprocessor
 
   SAMESTATE_DEVICE static float decay(float x) { return cuda::decay<Bf16>(x); }
   SAMESTATE_DEVICE static float stored(float x) { return rounded(x); }
@@ -122,8 +122,8 @@ class Products {
 
   /// The block of a warp in turn n.
   struct Block {
-    int block, i, j;  ///< of the 16 x 16 blocks
-    bool keys;        ///< of K K^T, else of Q K^T
+    int block, i, j;  ///< indices of the 16 x 16 blocks
+    bool keys;        ///< true for K K^T, false for Q K^T
     bool exists;
     SAMESTATE_DEVICE explicit Block(int n) {
       const int index = 8 * n + warp_index();
@@ -135,7 +135,8 @@ class Products {
     }
   };
 
-  /// A thread's share of a block of K K^T or Q K^T, behind A or P, where K and Q have been.
+  /// Returns where a thread keeps its share of a block of K K^T or Q K^T: after A or P, in the memory that K
+  /// and Q had.
   SAMESTATE_DEVICE static float* kept(simt::PrepareShared& s, const Block& b) {
     return (b.keys ? s.k : s.q) + kChunk * kSquareStride + 256 * b.block + 4 * lane_index();
   }

@@ -93,8 +93,8 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
   }
 
  private:
-  /// Which warp fetches and stores. All four meet at the products: where K, Q and V are fetched beside the weighing of P,
-  /// by those that have the fewest blocks of it (warp w has w + 1).
+  /// Which warp fetches and stores. All four meet at the products. If K, Q and V are fetched while P is
+  /// weighed, the warps with the fewest blocks of P do it (warp w has w + 1 blocks).
   static constexpr bool kEarly = Shared::kStages > kMakers;  ///< Q and V, as K, a chunk ahead
   static constexpr int kKeyWarp = 0, kQueryWarp = kEarly ? 0 : 1, kValueWarp = kEarly ? 1 : 2;
   static constexpr int kGateWarp = kEarly ? 1 : 3, kStoreWarp = kEarly ? 2 : 0;
@@ -127,7 +127,7 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
     ring.wait_empty(m);
     load_chunk(ring.full[ring.stage(m)], tiles, panels, from, c, s.task, n);
   }
-  /// Chunk n in the rings of what O alone is made of.
+  /// Returns the index of chunk n in the rings of the data that only O needs.
   SAMESTATE_DEVICE int of_output(int n) const {
     if constexpr (Shared::kSegments)
       return n - s.task.first;

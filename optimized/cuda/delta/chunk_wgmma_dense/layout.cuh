@@ -11,9 +11,9 @@
 ///   R = beta V - beta e^G (K S)        V' = T R         (without the delta rule V' = V)
 ///   O = scale e^G (Q S) + P V'         S <- e^{G_C} S + K^T (e^{G_C - G} V')
 ///
-/// What depends on the keys alone (T, P, the gates) is prepared by one kind of warpgroup, what depends on the state by
-/// another: few heads by helper blocks that publish it in global memory (L2) and state blocks of 64 value columns
-/// (split.cuh), many heads in one block (fused.cuh).
+/// One kind of warpgroup prepares what depends only on the keys (T, P, the gates), and another what depends on the
+/// state. With few heads, helper blocks publish the former in global memory (L2), and state blocks take 64 value
+/// columns each (split.cuh); with many heads, both kinds are in one block (fused.cuh).
 namespace samestate::cuda {
 
 inline constexpr int kChunk = kTileRows;
@@ -32,7 +32,7 @@ struct alignas(1024) Prepared {
   float out_start[kChunk];   ///< scale e^G r^q
   float over[4];             ///< e^{G_C}, four times
 
-  static constexpr int kBytes = 2 * kTileBytes + 4 * (4 * kChunk + 4);  ///< that are used
+  static constexpr int kBytes = 2 * kTileBytes + 4 * (4 * kChunk + 4);  ///< bytes that are used
 };
 
 /// The input from which a chunk is prepared, besides its keys and queries.
@@ -52,7 +52,7 @@ struct Prefill {
   Prepared* prepared = nullptr;  ///< [slots(p)]
   int* ready = nullptr;          ///< [slots(p)], the launch that made it
   int* launches = nullptr;       ///< {blocks of this launch that have begun, launches so far}
-  const int* order = nullptr;    ///< [sequences], longest first; null: as they come
+  const int* order = nullptr;    ///< [sequences], longest first; null for the order of the call
   int group = 1;                 ///< (sequence, head) pairs whose blocks stand together in the grid
   int segments = 1;              ///< blocks that share out the chunks of a sequence, without the delta rule
   int cuts[kMostSegments] = {};  ///< where each begins, in 65,536ths of the chunks
@@ -67,7 +67,7 @@ struct Prefill {
   }
 };
 
-/// The tensors of a call as tiles; unused where rows are no multiple of 16 bytes.
+/// The tensors of a call as tiles; unused if the size of a row is not a multiple of 16 bytes.
 struct Maps {
   TensorMap q, k, v, o;
 };
@@ -75,13 +75,13 @@ struct Maps {
 /// The work of one block.
 struct Task {
   bool exists = false;
-  bool helper = false;  ///< of the split form
+  bool helper = false;  ///< true for a helper block of the split form
   int part = 0;         ///< which of the helpers, or of the value tiles
   std::int64_t first_token = 0, tokens = 0, slot = 0, state = 0;
   int head = 0, key_head = 0, chunks = 0;
   int whole = 0;     ///< chunks that travel by tiles
-  int first = 0;     ///< of a segment: the chunk from which it makes O, until `chunks`; before, S alone
-  bool last = true;  ///< of the segments: the final state is its
+  int first = 0;     ///< the chunk of a segment from which on it makes O, until `chunks`; before it, only S
+  bool last = true;  ///< true for the last segment, which writes the final state
 };
 
 /// The (sequence, head) pair `item`.

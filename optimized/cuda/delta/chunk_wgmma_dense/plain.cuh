@@ -4,8 +4,9 @@
 
 namespace samestate::cuda {
 
-/// The parts in plain order, for a warpgroup that shares its SM's tensor unit with another: where one waits, the other's
-/// products run, and one's arithmetic beside the other's products is nearly free. 184 registers.
+/// The parts in plain order, for a warpgroup that shares its SM's tensor unit with another: while one waits,
+/// the other's products run, and one's arithmetic next to the other's products is nearly free. It takes 184
+/// registers.
 template <class SharedMemory, bool delta, class Output>
 struct PlainState : StateParts<SharedMemory, delta, Output> {
   using Base = StateParts<SharedMemory, delta, Output>;

@@ -10,7 +10,7 @@ namespace samestate::cuda {
 struct Place {
   int lane = lane_index(), warp = broadcast(warp_index() % 4);
   int row = 16 * warp + lane / 4, column = 2 * (lane % 4);
-  int matrix = lane / 8, matrix_row = lane % 8;  ///< of the 8 x 8 matrices whose addresses it passes
+  int matrix = lane / 8, matrix_row = lane % 8;  ///< the 8 x 8 matrix, and its row, whose address it passes
 
   /// Returns the same place, but the addresses made from it are computed again: keeping them from chunk to
   /// chunk would take more registers than there are.

@@ -11,7 +11,7 @@
 /// keys repeat or beta is small.
 namespace samestate::cuda {
 
-inline constexpr int kMapColumns = 2 * kTileColumns;  ///< of a map block, half of them a warpgroup
+inline constexpr int kMapColumns = 2 * kTileColumns;  ///< per map block; each warpgroup has half of them
 
 /// One call.
 struct SegmentCall {
@@ -25,7 +25,7 @@ struct SegmentCall {
   float* M = nullptr;              ///< [passing, Hv, dk, dk]
   float* N = nullptr;              ///< [passing, Hv, dk, dv]
   const float* reached = nullptr;  ///< [segments by number, Hv, dk, dv]: the states from which they start
-  float* final_state = nullptr;    ///< [sequences, Hv, dk, dv]; null: not wanted
+  float* final_state = nullptr;    ///< [sequences, Hv, dk, dv]; null if it is not wanted
 };
 
 SAMESTATE_HOST_DEVICE inline std::int64_t segment_helpers(const SegmentCall& x) {
@@ -43,13 +43,13 @@ SAMESTATE_HOST_DEVICE inline std::int64_t output_grid_blocks(const SegmentCall& 
   return x.prefill.items() * x.prefill.value_tiles(kTileColumns);
 }
 
-/// What a map block makes.
+/// The part of the work that a map block does.
 struct MapTask {
   std::int64_t number = 0, head = 0;
   bool values = false;  ///< columns of N, else M
   int column = 0;       ///< the first
 };
-/// Of block `block` of those behind the helpers.
+/// Returns the task of block `block` among those after the helpers.
 SAMESTATE_HOST_DEVICE inline MapTask map_task(const SegmentCall& x, std::int64_t block) {
   const int kind = static_cast<int>(block % maps_each(x));
   const std::int64_t pair = block / maps_each(x);

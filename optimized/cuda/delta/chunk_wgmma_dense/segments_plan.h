@@ -14,7 +14,7 @@
 /// The host's half of the kernel of segments; needs no device.
 namespace samestate::cuda {
 
-/// What evaluates a call whose segments stand side by side on one device.
+/// Returns the rows that evaluate a call whose segments run at the same time on one device.
 [[nodiscard]] inline std::span<const DispatchRow> segment_rows() {
   static const std::array<DispatchRow, 1> rows = [] {
     Limits limits;
@@ -32,8 +32,8 @@ namespace samestate::cuda {
 struct SegmentPlan {
   std::vector<std::int64_t> offsets;            ///< [segments + 1]: rows of the call's tensors
   std::vector<int> numbers, places, sequences;  ///< as in SegmentCall
-  std::vector<ranks::Chain> chains;             ///< of each sequence
-  std::vector<std::int64_t> order;              ///< of the chains, numbers
+  std::vector<ranks::Chain> chains;             ///< one for each sequence
+  std::vector<std::int64_t> order;              ///< numbers of the chains
 
   [[nodiscard]] std::int64_t segments() const { return std::ssize(numbers); }
   [[nodiscard]] std::int64_t passing() const { return std::ssize(places); }
@@ -70,7 +70,7 @@ struct SegmentPlan {
   return plan;
 }
 
-/// Floats of the workspace beside what the helpers publish.
+/// The floats of the workspace, in addition to what the helpers publish.
 struct SegmentMemory {
   std::size_t M = 0, N = 0, reached = 0, incoming = 0;
 };
@@ -97,7 +97,8 @@ struct SegmentMemory {
   return x;
 }
 
-/// How the states that reach the segments are composed; pointers are of what the kernel reads.
+/// Returns how the states that reach the segments are composed; the pointers are those of the kernel's
+/// inputs.
 [[nodiscard]] inline ranks::ComposeParameters composition(const SegmentCall& x, const ranks::Chain* chains,
                                                           const std::int64_t* order, std::int64_t sequences,
                                                           const float* incoming, float* reached) {

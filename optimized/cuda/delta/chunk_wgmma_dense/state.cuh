@@ -14,9 +14,9 @@ struct StateParts {
   SharedMemory& s;
   int group;  ///< which of the block's state warpgroups
   Output output;
-  int first_chunk = 0;  ///< of a segment: those before enter S alone
+  int first_chunk = 0;  ///< first chunk of a segment; those before it only enter S
   Place at{};
-  float S[2][32]{};            ///< by halves of the keys
+  float S[2][32]{};            ///< one for each half of the keys
   float X[32]{};               ///< S^T K^T, then V'^T, then a half of the update
   float O[32]{};               ///< O^T
   std::uint32_t B[2][4][4]{};  ///< S rounded
@@ -35,7 +35,7 @@ struct StateParts {
 
  protected:
   SAMESTATE_DEVICE const Prepared& made(int n) const { return s.made[s.made_ring.stage(n)]; }
-  /// Chunk n in the rings of what O alone is made of.
+  /// Returns the index of chunk n in the rings of the data that only O needs.
   SAMESTATE_DEVICE int of_output(int n) const {
     if constexpr (SharedMemory::kSegments)
       return n - first_chunk;

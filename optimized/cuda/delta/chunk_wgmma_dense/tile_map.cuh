@@ -10,7 +10,8 @@
 
 namespace samestate::cuda {
 
-/// Tiles of 64 tokens and 64 columns of one head of [tokens, heads, width]. Throws Error where the driver refuses.
+/// Describes tiles of 64 tokens and 64 columns of one head of [tokens, heads, width]. Throws Error if the
+/// driver refuses.
 inline CUtensorMap tile_map(const void* data, std::int64_t tokens, std::int64_t heads, std::int64_t width) {
   static const auto encode = [] {
     void* function = nullptr;

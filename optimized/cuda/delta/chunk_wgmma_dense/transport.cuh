@@ -112,8 +112,8 @@ SAMESTATE_DEVICE Source values_of(const Prefill& c, const Maps& maps, const Task
   return {maps.v, c.p.v, static_cast<int>(c.p.Hv), x.head, c.p.dv, column};
 }
 
-/// g and beta of chunk n, none of it beyond the last chunk; by one warp, whose lanes read back their own copies alone:
-/// an ordinary load waits behind the tiles'.
+/// Loads g and beta of chunk n, but nothing after the last chunk. It runs in one warp, whose lanes read back
+/// only their own copies, because an ordinary load would wait for those of the tiles.
 template <bool delta>
 SAMESTATE_DEVICE void fetch_gates(RawGates& to, const Prefill& c, const Task& x, int n) {
   const Parameters<Bf16>& p = c.p;
@@ -139,7 +139,7 @@ SAMESTATE_DEVICE void fetch_gates(RawGates& to, const Prefill& c, const Task& x,
 /// G log2 e of this lane's two tokens, the cumulative sum by a tree.
 SAMESTATE_DEVICE Pair sum_gates(const RawGates& raw) {
   constexpr float kLog2e = 1.4426950408889634F;
-  constexpr float kReset = -128.0F;  ///< BUGS M09: e^g is no fp32 number below it
+  constexpr float kReset = -128.0F;  ///< below it, e^g is not an fp32 number (BUGS M09)
   const int lane = lane_index();
   const float g0 = (raw[0][lane] < kReset ? kReset : raw[0][lane]) * kLog2e;
   const float g1 = (raw[1][lane] < kReset ? kReset : raw[1][lane]) * kLog2e;

@@ -37,7 +37,7 @@ struct ComposeParameters {
   const float* N = nullptr;  ///< [passing, Hv, dk, dv]
   const float* incoming = nullptr;  ///< [count, Hv, dk, dv]: the state that reaches a chain
   float* reached = nullptr;         ///< [parts, Hv, dk, dv]
-  float* outgoing = nullptr;  ///< [count, Hv, dk, dv]: behind a chain whose last part passes its state on
+  float* outgoing = nullptr;  ///< [count, Hv, dk, dv]: the state that the last part of a chain passes on
   std::int64_t count = 0;
   std::int64_t passing = 0;  ///< parts below it pass their state on
   std::int64_t Hv = 1;

@@ -13,7 +13,8 @@ class Exchange {
  public:
   [[nodiscard]] static Exchange& of_process();
 
-  /// Devices among which calls are divided: all that are seen; one where there is no NCCL, and name() says why.
+  /// Returns the number of devices among which calls are divided: all that are seen, or one if there is no
+  /// NCCL; name() then says why.
   [[nodiscard]] std::size_t devices() const { return devices_; }
   /// Returns for example "NCCL 2.28.9", or why there is none.
   [[nodiscard]] const std::string& name() const { return name_; }

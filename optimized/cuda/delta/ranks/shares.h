@@ -17,7 +17,7 @@ struct Held {
   std::int64_t row = 0;
 };
 
-/// What one device holds: the parts of its ranks, as packed sequences.
+/// The parts of a device's ranks, as packed sequences.
 struct Share {
   std::vector<Held> parts;               ///< the parts that pass their state on come first
   std::int64_t passing = 0;              ///< the number of those

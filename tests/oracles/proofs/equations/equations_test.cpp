@@ -34,7 +34,7 @@ TEST(Equations, AreTheRowsOfTheLedger) {
     ours.push_back(std::string(row.id) + " | " + std::string(row.document) + " | " + std::string(row.lines) +
                    " | " + std::string(name_of(row.verdict)));
   }
-  EXPECT_EQ(ours.size(), 245U);
+  EXPECT_EQ(ours.size(), 250U);
   EXPECT_EQ(ours, ledger());
 }
 
@@ -47,8 +47,8 @@ TEST(Equations, CountsByVerdictAreThoseOfTheLedger) {
   // The ledger's summary table: OK, OK*, INCOMPLETE, AMBIGUOUS, INCONSISTENT, ERRATUM, UNTESTABLE.
   const std::map<std::string, std::vector<int>> summary = {
       {"000", {16, 3, 3, 2, 0, 7, 0}}, {"001", {30, 4, 2, 2, 1, 4, 1}},
-      {"002", {19, 8, 0, 1, 3, 7, 1}}, {"003", {54, 3, 4, 1, 5, 16, 3}},
-      {"004", {17, 7, 7, 1, 4, 6, 3}}, {"all", {136, 25, 16, 7, 13, 40, 8}}};
+      {"002", {22, 8, 0, 1, 3, 7, 1}}, {"003", {54, 3, 4, 1, 5, 16, 3}},
+      {"004", {19, 7, 7, 1, 4, 6, 3}}, {"all", {141, 25, 16, 7, 13, 40, 8}}};
   const std::string_view verdicts[] = {"OK",           "OK*",     "INCOMPLETE", "AMBIGUOUS",
                                        "INCONSISTENT", "ERRATUM", "UNTESTABLE"};
   for (const auto& [document, counts] : summary) {
@@ -81,7 +81,7 @@ TEST(Equations, AreTheSameTwice) {
 }
 
 TEST(Equations, FiltersCombineAndNameWhatTheyKnow) {
-  EXPECT_EQ(select({}).size(), 245U);
+  EXPECT_EQ(select({}).size(), 250U);
   EXPECT_EQ(select({"003", "", "erratum", ""}).size(), 16U);
   EXPECT_EQ(select({"", "", "ok*", ""}).size(), 25U);
   EXPECT_EQ(select({"", "", "", "cost-31a"}).front()->id, "COST-31a");

@@ -59,7 +59,7 @@ class GoldensTest : public testing::Test {
   std::map<std::string, Tensor> tensors_;
 };
 
-/// The one check of a group that is no float64 evaluation: the weights of the golden's float32 router.
+/// The one check of a group that is not a float64 evaluation: the weights of the golden's float32 router.
 bool of_float32_router(const GoldenCheck& check) {
   return check.group == "moe_block" && check.form.find("float32") != std::string::npos;
 }

@@ -30,7 +30,7 @@ TEST(Identities, NamesAreUniqueAndEveryIdOfTheLedgerIsThere) {
     controls += identity.expectation == Expectation::differs ? 1 : 0;
   }
   const auto two_digits = [](int n) { return (n < 10 ? "0" : "") + std::to_string(n); };
-  for (int n = 1; n <= 28; ++n) EXPECT_TRUE(ids.contains("EQ-" + two_digits(n))) << n;
+  for (int n = 1; n <= 33; ++n) EXPECT_TRUE(ids.contains("EQ-" + two_digits(n))) << n;
   for (int n = 1; n <= 26; ++n) EXPECT_TRUE(ids.contains("P-" + two_digits(n))) << n;
   EXPECT_GE(controls, 12);
 }
