@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "oracles/systems/sizes.h"
 #include "reference/contract.h"
 
 namespace samestate {
@@ -52,7 +52,7 @@ struct Case {
   std::string kernel;   ///< empty means the CPU kernel of this system
   std::uint64_t seed = 0;
   /// All sizes that only this system has (System::sizes).
-  std::map<std::string, std::int64_t, std::less<>> parameters;
+  Sizes parameters;
 
   bool operator==(const Case&) const = default;
 };

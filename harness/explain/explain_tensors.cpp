@@ -153,7 +153,7 @@ std::vector<std::string> tensor_places(const Resolved& r, const TensorDifference
 /// Says which heads of an output are wrong, if its rows are those of a token's heads or of heads' states and
 /// not all are wrong.
 std::vector<std::string> tensor_heads(const TensorSpec& spec, const TensorDifference& d) {
-  const std::vector<Index>& shape = spec.shape;
+  const Extents& shape = spec.shape;
   if (shape.size() < 3) return {};
   // The shapes are [T, H, d] or, for states, [H, dk, dv] and [P, H, dk, dv].
   const bool state = spec.axis == Axis::state;

@@ -170,11 +170,12 @@ CaseCost TensorSystem::cost(const Resolved& r, bool on_device) const {
   const OperatorForm* form = row.form(one.form);
   if (form == nullptr || !form->chunked) one.chunk = 0;
   const Signature signature = row.signature(one);
-  Cost of = row.cost(one);
+  Cost of = row.cost(one, signature);
   if (r.form->packed) {
     of.operations = of.idle = 0;
     for (Index n = 0; n < sequences_of(r.c); ++n) {
-      const Cost alone = row.cost(call_of_sequence(one, r.c, n));
+      const Call sequence = call_of_sequence(one, r.c, n);
+      const Cost alone = row.cost(sequence, row.signature(sequence));
       of.operations += alone.operations;
       of.idle += alone.idle;
     }
@@ -183,7 +184,7 @@ CaseCost TensorSystem::cost(const Resolved& r, bool on_device) const {
   if (!cuts.empty()) {  // the last call: the tokens after the cut, with the states that the others left
     Call before = one;
     before.tokens = cuts.back();
-    const Cost earlier = row.cost(before);
+    const Cost earlier = row.cost(before, row.signature(before));
     of.operations -= earlier.operations;
     of.idle -= earlier.idle;
   }

@@ -177,7 +177,7 @@ Call TensorSystem::call(const Case& c, std::string_view native) const {
   call.form = c.form == "decode" || c.form == "packed" ? std::string(native) : c.form;
   call.tokens = c.T;
   call.chunk = c.chunk;
-  for (const auto& [key, value] : c.parameters) call.parameters.emplace(key, value);
+  call.parameters = c.parameters;
   return call;
 }
 

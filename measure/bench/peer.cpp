@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
 #include "fixtures/quote.h"
@@ -51,7 +53,7 @@ std::string peer_request(std::int64_t id, const Case& c, double seconds) {
                         {"Hv", c.Hv},
                         {"dk", c.dk},
                         {"dv", c.dv},
-                        {"sizes", c.parameters},
+                        {"sizes", std::map<std::string, std::int64_t>(c.parameters.begin(), c.parameters.end())},
                         {"lengths", c.lengths},
                         {"heads", c.heads == HeadMap::tiled ? "tiled" : "interleaved"},
                         {"l2norm", c.l2norm},

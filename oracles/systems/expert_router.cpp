@@ -126,7 +126,7 @@ std::vector<Operator> expert_router_operators() {
   evaluate_with<ExpertRouter>(router);
   router.choice = ExpertRouter::choice;
   router.token_wise = true;
-  router.cost = [](const Call& call) { return row_costs::maps(call, ExpertRouter::signature(call)); };
+  router.cost = [](const Call& call, const Signature& signature) { return row_costs::maps(call, signature); };
   Operator balance{"load_balance",
                    "L = alpha N sum_i f_i P_i over the tokens of the mask (MOE-6, C-AUX)",
                    {experts, chosen, {"per_token", 0, 0, 1, "1: f counts tokens, sum f = K; 0: sum f = 1"}},

@@ -113,10 +113,10 @@ std::vector<Operator> gated_delta_net_operators() {
                  GatedDeltaNetLayer::signature};
   evaluate_with<GatedDeltaNetLayer>(layer);
   layer.late_factors = kKeyLengthFactors;
-  layer.cost = [](const Call& call) {
+  layer.cost = [](const Call& call, const Signature& signature) {
     return row_costs::recurrence(call, costs::gated_delta_rule(call.at("dk"), call.at("dv")),
                                  call.at("Hk") * call.at("R"),
-                                 row_costs::linear_maps(GatedDeltaNetLayer::signature(call)));
+                                 row_costs::linear_maps(signature));
   };
   Operator output{"gated_delta_net_output",
                   "y = W_o (norm(core) silu(z)), each head's norm by itself (EQUATIONS 5.6, RMS-1, RMS-8)",
@@ -128,7 +128,7 @@ std::vector<Operator> gated_delta_net_operators() {
                   OutputPart::signature};
   evaluate_with<OutputPart>(output);
   output.token_wise = true;
-  output.cost = [](const Call& call) { return row_costs::maps(call, OutputPart::signature(call)); };
+  output.cost = [](const Call& call, const Signature& signature) { return row_costs::maps(call, signature); };
   return {std::move(layer), std::move(output)};
 }
 

@@ -81,7 +81,7 @@ std::vector<Operator> gated_delta_step_operators() {
                Step::signature};
   evaluate_with<Step>(row);
   row.late_factors = kKeyLengthFactors;
-  row.cost = [](const Call& call) {
+  row.cost = [](const Call& call, const Signature&) {
     return row_costs::recurrence(call, costs::gated_delta_rule(call.at("dk"), call.at("dv")), call.at("Hv"));
   };
   return {std::move(row)};

@@ -130,7 +130,7 @@ Operator group_limited_router_operator() {
   evaluate_with<GroupRouter>(row);
   row.choice = GroupRouter::choice;
   row.token_wise = true;
-  row.cost = [](const Call& call) { return row_costs::maps(call, GroupRouter::signature(call)); };
+  row.cost = [](const Call& call, const Signature& signature) { return row_costs::maps(call, signature); };
   return row;
 }
 

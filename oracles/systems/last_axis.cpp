@@ -15,7 +15,7 @@ const TensorSpec* output_of(const Signature& signature, std::string_view output)
 
 /// The axis with one size doubled; 0 if nothing is known about it.
 Index doubled(const Operator& row, Call call, std::string_view size, std::string_view output) {
-  call.parameters[std::string(size)] *= 2;
+  call.parameters.at(size) *= 2;
   try {
     const Signature signature = row.signature(call);
     const TensorSpec* spec = output_of(signature, output);

@@ -139,7 +139,7 @@ std::vector<Operator> latent_attention_operators() {
                  Cache::signature};
   evaluate_with<Cache>(cache);
   cache.token_wise = true;
-  cache.cost = [](const Call& call) { return row_costs::maps(call, Cache::signature(call)); };
+  cache.cost = [](const Call& call, const Signature& signature) { return row_costs::maps(call, signature); };
   Operator attention{"latent_attention",
                      "softmax((q^N . W_UK c + q^R . k^R) (dn + dr)^-1/2) W_UV c, W_O (MLA-5..7, C-MLA)",
                      {width,
@@ -153,11 +153,11 @@ std::vector<Operator> latent_attention_operators() {
                      true,
                      Attention::signature};
   evaluate_with<Attention>(attention);
-  attention.cost = [](const Call& call) {
+  attention.cost = [](const Call& call, const Signature& signature) {
     // In absorbed form a key has the latent and the rotary columns, and a value is the latent.
     const bool naive = call.form == "naive";
     const costs::Count key = costs::sum({naive ? call.at("dn") : call.at("dc"), call.at("dr")});
-    return Cost{costs::sum({row_costs::maps(call, Attention::signature(call)).operations,
+    return Cost{costs::sum({row_costs::maps(call, signature).operations,
                             costs::causal_attention_flops(call.tokens, call.at("H"), key,
                                                           naive ? call.at("dv") : call.at("dc"))})};
   };

@@ -88,7 +88,7 @@ std::vector<Operator> linear_attention_operators() {
                       true,
                       Normalised::signature};
   evaluate_with<Normalised>(normalised);
-  normalised.cost = [](const Call& call) {
+  normalised.cost = [](const Call& call, const Signature&) {
     return row_costs::recurrence(call, costs::linear_attention(call.at("dk"), call.at("dv"), true),
                                  call.at("H"));
   };

@@ -126,8 +126,8 @@ std::vector<Operator> mamba_operators() {
                  true,
                  Mixer::signature};
   evaluate_with<Mixer>(mixer);
-  mixer.cost = [](const Call& call) {
-    return row_costs::scan(call, call.at("Di"), row_costs::linear_maps(Mixer::signature(call)));
+  mixer.cost = [](const Call& call, const Signature& signature) {
+    return row_costs::scan(call, call.at("Di"), row_costs::linear_maps(signature));
   };
   Operator mixer2{"mamba2_mixer",
                   "in_proj, convolution over (x, B, C), state space duality, RMSNorm(y silu(z)), out_proj "
@@ -143,8 +143,8 @@ std::vector<Operator> mamba_operators() {
                   true,
                   Mixer2::signature};
   evaluate_with<Mixer2>(mixer2);
-  mixer2.cost = [](const Call& call) {
-    return row_costs::duality(call, row_costs::linear_maps(Mixer2::signature(call)));
+  mixer2.cost = [](const Call& call, const Signature& signature) {
+    return row_costs::duality(call, row_costs::linear_maps(signature));
   };
   return {std::move(mixer), std::move(mixer2)};
 }

@@ -305,7 +305,7 @@ std::vector<Operator> mixture_of_experts_operators() {
   evaluate_with<Experts>(experts);
   experts.choice = Experts::choice;
   experts.token_wise = true;
-  experts.cost = [](const Call& call) {
+  experts.cost = [](const Call& call, const Signature&) {
     const costs::Count one = costs::product({3, call.at("D"), call.at("F")});
     return cost_of(call, {0, costs::product({call.at("K"), one})}, one);
   };
@@ -320,7 +320,7 @@ std::vector<Operator> mixture_of_experts_operators() {
   evaluate_with<Block>(block);
   block.choice = Block::choice;
   block.token_wise = true;
-  block.cost = [](const Call& call) {
+  block.cost = [](const Call& call, const Signature&) {
     const costs::MoEConfig all{call.at("D"), call.at("N"), call.at("K"), call.at("F"), call.at("Fs"), false};
     return cost_of(call, costs::parameters(all), costs::expert_parameters(all));
   };

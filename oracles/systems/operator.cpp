@@ -12,9 +12,7 @@ Index TensorSpec::size() const {
 }
 
 Index Call::at(std::string_view name) const {
-  const auto found = parameters.find(name);
-  if (found == parameters.end()) throw Error("no parameter " + std::string(name));
-  return found->second;
+  return parameters.at(name);
 }
 
 const OperatorForm* Operator::form(std::string_view wanted) const {

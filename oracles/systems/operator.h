@@ -12,6 +12,7 @@
 #include "oracles/bounds/stochastic.h"
 #include "oracles/bounds/stored.h"
 #include "oracles/systems/cost.h"
+#include "oracles/systems/sizes.h"
 #include "reference/axis.h"
 #include "reference/error.h"
 #include "reference/sequence.h"
@@ -45,7 +46,7 @@ enum class Content {
 struct TensorSpec {
   std::string name;
   Axis axis = Axis::tokens;
-  std::vector<Index> shape;  ///< without the batch; the first extent of token and prefix tensors is T
+  Extents shape;  ///< without the batch; the first extent of token and prefix tensors is T
   Content content = Content::activation;
   Index slots = 0;  ///< for Content::slot: rows of the pool, which are the first extent of the states
 
@@ -74,7 +75,7 @@ struct Call {
   std::string form;
   Index tokens = 0;
   Index chunk = 0;  ///< tile or chunk, for forms that have one
-  std::map<std::string, Index, std::less<>> parameters;
+  Sizes parameters;
   /// For a router, [tokens, K]: the experts of each token in descending order, as the kernel under judgement
   /// chose them (kernel_choice.h); -1 in rows, and null as a whole, if the router itself chooses.
   std::shared_ptr<const Matrix<Index>> choice = nullptr;
@@ -107,7 +108,7 @@ struct OperatorForm {
 };
 
 /// The cost of a row whose operations are not counted.
-[[nodiscard]] inline Cost uncounted(const Call&) { return {}; }
+[[nodiscard]] inline Cost uncounted(const Call&, const Signature&) { return {}; }
 
 struct Operator {
   std::string_view name;
@@ -132,7 +133,8 @@ struct Operator {
   /// of a RunningModel.
   Matrix<Index> (*choice)(const Call&, const Tensors<double>& inputs,
                           const Tensors<double>& actual) = nullptr;
-  Cost (*cost)(const Call&) = uncounted;  ///< for one sequence; Call::chunk is 0 in a form without chunks
+  /// The cost of one sequence of a call with that signature; Call::chunk is 0 in a form without chunks.
+  Cost (*cost)(const Call&, const Signature&) = uncounted;
 
   [[nodiscard]] const OperatorForm* form(std::string_view name) const;  ///< null if it has no such form
 };

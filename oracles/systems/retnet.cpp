@@ -184,7 +184,7 @@ std::vector<Operator> retnet_operators() {
                       NormalisedRetention::signature};
   evaluate_with<NormalisedRetention>(normalised);
   // The parallel form is one square of scores, which no header of costs counts.
-  normalised.cost = [](const Call& call) { return call.chunk > 0 ? retention_cost(call) : Cost{}; };
+  normalised.cost = [](const Call& call, const Signature&) { return call.chunk > 0 ? retention_cost(call) : Cost{}; };
   Operator recurrence{"normalised_retention_recurrence",
                       "S <- S gamma sqrt(s'/s) + k v^T / sqrt(s), s = gamma s' + 1, o = S^T q",
                       kWidths,
@@ -192,7 +192,7 @@ std::vector<Operator> retnet_operators() {
                       true,
                       Recurrence::signature};
   evaluate_with<Recurrence>(recurrence);
-  recurrence.cost = [](const Call& call) { return retention_cost(call); };
+  recurrence.cost = [](const Call& call, const Signature&) { return retention_cost(call); };
   Operator layer{"multi_scale_retention",
                  "y = W_o (silu(W_g x) norm(retention(rot W_q x, rot W_k x dk^-1/2, W_v x)))",
                  {{"D", 32, 1, 8192, "hidden width"},
@@ -203,8 +203,8 @@ std::vector<Operator> retnet_operators() {
                  true,
                  RetNetLayer::signature};
   evaluate_with<RetNetLayer>(layer);
-  layer.cost = [](const Call& call) {
-    return retention_cost(call, row_costs::linear_maps(RetNetLayer::signature(call)));
+  layer.cost = [](const Call& call, const Signature& signature) {
+    return retention_cost(call, row_costs::linear_maps(signature));
   };
   return {std::move(normalised), std::move(recurrence), std::move(layer)};
 }

@@ -44,7 +44,7 @@ std::vector<Operator> short_convolution_operators() {
                {{"gather"}, {"scatter"}},
                true,
                Convolution::signature};
-  row.cost = [](const Call& call) { return row_costs::maps(call, Convolution::signature(call)); };
+  row.cost = [](const Call& call, const Signature& signature) { return row_costs::maps(call, signature); };
   evaluate_with<Convolution>(row);
   return {std::move(row)};
 }

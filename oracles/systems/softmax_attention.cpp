@@ -106,7 +106,7 @@ std::vector<Operator> softmax_attention_operators() {
                      true,
                      Attention::signature};
   evaluate_with<Attention>(attention);
-  attention.cost = [](const Call& call) {
+  attention.cost = [](const Call& call, const Signature&) {
     return Cost{costs::causal_attention_flops(call.tokens, call.at("H"), call.at("d"), call.at("dv"))};
   };
   // With an empty cache the rows k and v are what the layer would leave in it.
@@ -122,9 +122,9 @@ std::vector<Operator> softmax_attention_operators() {
       false,
       GatedLayer::signature};
   evaluate_with<GatedLayer>(layer);
-  layer.cost = [](const Call& call) {
+  layer.cost = [](const Call& call, const Signature& signature) {
     return Cost{
-        costs::sum({row_costs::maps(call, GatedLayer::signature(call)).operations,
+        costs::sum({row_costs::maps(call, signature).operations,
                     costs::causal_attention_flops(call.tokens, call.at("H"), call.at("d"), call.at("d"))})};
   };
   return {std::move(attention), std::move(layer)};

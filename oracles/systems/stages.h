@@ -45,8 +45,6 @@ struct LayerStages {
 using StagesOf = LayerStages (*)(const Call&);
 [[nodiscard]] StagesOf stages_of(std::string_view system);
 
-using Sizes = std::map<std::string, Index, std::less<>>;
-
 /// A stage that is a system of the table, or another operator, with these sizes, in its first form.
 [[nodiscard]] Stage stage_of(std::string_view name, std::string_view system, const Call& layer, Sizes sizes,
                              std::vector<StageTensor> reads, std::vector<StageTensor> writes);

@@ -91,7 +91,7 @@ std::vector<Operator> state_space_operators() {
       ChannelScan::signature};
   evaluate_with<ChannelScan>(scan);
   // The operations of the tree are not counted.
-  scan.cost = [](const Call& call) {
+  scan.cost = [](const Call& call, const Signature&) {
     return call.form == "blelloch" ? Cost{} : row_costs::scan(call, call.at("D"));
   };
   Operator duality{"state_space_duality",
@@ -104,7 +104,7 @@ std::vector<Operator> state_space_operators() {
                    true,
                    Duality::signature};
   evaluate_with<Duality>(duality);
-  duality.cost = [](const Call& call) { return row_costs::duality(call); };
+  duality.cost = [](const Call& call, const Signature&) { return row_costs::duality(call); };
   return {std::move(scan), std::move(duality)};
 }
 

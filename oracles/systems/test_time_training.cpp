@@ -92,7 +92,7 @@ std::vector<Operator> test_time_training_operators() {
   };
   proximal.token_wise = true;
   // Elimination in I + eta k k^T with dv right-hand sides.
-  proximal.cost = [](const Call& call) {
+  proximal.cost = [](const Call& call, const Signature&) {
     if (call.form != "normal_equations") return Cost{};
     const costs::Count dk = call.at("dk");
     return Cost{costs::product({call.tokens, dk, dk, costs::sum({2 * dk / 3, 2 * call.at("dv")})})};
