@@ -1,5 +1,7 @@
 #include "cli/case_page.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdio>
 #include <filesystem>

@@ -1,5 +1,7 @@
 #include "harness/run/family_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 

@@ -66,16 +66,18 @@ double cost_of_sequence(const Case& c, const WorkOfSizes& of, Index tokens, bool
       decodes ? static_cast<double>((tokens - c.prefill) / c.step) * kTensorOfCallCost * of.tensors : 0.0;
   // The last tokens attend to twice as many tokens as the average one.
   const double made =
-      c.cached ? std::min(1.0, 2.0 * static_cast<double>(tokens - c.prefill) / static_cast<double>(tokens)) : 1.0;
-  const double held = c.cached                                      ? 1.0
-                      : of.by_token && c.law.empty() && !c.taps ? ChosenTokens::share(tokens, policy, c.prefill)
-                                                                    : 1.0;
+      c.cached ? std::min(1.0, 2.0 * static_cast<double>(tokens - c.prefill) / static_cast<double>(tokens))
+               : 1.0;
+  const double held = c.cached ? 1.0
+                      : of.by_token && c.law.empty() && !c.taps
+                          ? ChosenTokens::share(tokens, policy, c.prefill)
+                          : 1.0;
   const double share = part * held + (1.0 - part * held) * kPlainShare;
   // Judging means the runs of a law, or drawn roundings in addition to the worst case, or only the worst
   // case. All stages together cost as much as the layer once more.
-  const double looks = (!c.law.empty()                              ? kTensorLawFactor
+  const double looks = (!c.law.empty()                            ? kTensorLawFactor
                         : has_samples(contract_named(c.contract)) ? kSampledFactor
-                                                                    : 1.0) *
+                                                                  : 1.0) *
                        (c.taps ? kStagesFactor : 1.0);
   return looks * (share * (made * of.operations + kTensorElementCost * of.elements) + kSequenceCost + calls) +
          (1.0 - part) * kTensorElementCost / 2 * of.elements;
@@ -105,7 +107,8 @@ BatchWork work_of_batch(const TensorSystem& system, const Case& c, Index tokens,
                : std::min(c.B, policy.held_heads);
   }
   const double part = static_cast<double>(held) / static_cast<double>(std::max<Index>(c.B, 1));
-  return {static_cast<double>(c.B) * cost_of_sequence(c, of, tokens, decodes, part, policy) / kTensorUnit, held};
+  return {static_cast<double>(c.B) * cost_of_sequence(c, of, tokens, decodes, part, policy) / kTensorUnit,
+          held};
 }
 
 }  // namespace
@@ -121,7 +124,8 @@ double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
     of_token = std::max(of_token, work_of_batch(*this, c, tokens, row.forms.front().name, policy).work /
                                       static_cast<double>(std::max<Index>(tokens, 1)));
   }
-  return static_cast<double>(c.T) * of_token + static_cast<double>(sequences_of(c)) * kSequenceCost / kTensorUnit;
+  return static_cast<double>(c.T) * of_token +
+         static_cast<double>(sequences_of(c)) * kSequenceCost / kTensorUnit;
 }
 
 Index TensorSystem::sequences_to_hold(const Case& c, const JudgePolicy& policy) const {

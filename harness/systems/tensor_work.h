@@ -13,6 +13,7 @@ struct WorkOfSizes {
 };
 
 /// Counts them from the system's row, for a sequence of `tokens` in the form of that name.
-[[nodiscard]] WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, Index tokens, std::string_view form);
+[[nodiscard]] WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, Index tokens,
+                                        std::string_view form);
 
 }  // namespace samestate

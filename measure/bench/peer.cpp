@@ -41,25 +41,26 @@ PeerAnswer problem(std::string text) {
 }  // namespace
 
 std::string peer_request(std::int64_t id, const Case& c, double seconds) {
-  const Json request = {{"id", id},
-                        {"line", format_case(c)},
-                        {"seconds", seconds},
-                        {"system", c.system},
-                        {"form", c.form},
-                        {"chunk", c.chunk},
-                        {"B", c.B},
-                        {"T", c.T},
-                        {"Hk", c.Hk},
-                        {"Hv", c.Hv},
-                        {"dk", c.dk},
-                        {"dv", c.dv},
-                        {"sizes", std::map<std::string, std::int64_t>(c.parameters.begin(), c.parameters.end())},
-                        {"lengths", c.lengths},
-                        {"heads", c.heads == HeadMap::tiled ? "tiled" : "interleaved"},
-                        {"l2norm", c.l2norm},
-                        {"scale", batch_shape_of(Resolved(c)).scale},
-                        {"contract", c.contract},
-                        {"state", c.state}};
+  const Json request = {
+      {"id", id},
+      {"line", format_case(c)},
+      {"seconds", seconds},
+      {"system", c.system},
+      {"form", c.form},
+      {"chunk", c.chunk},
+      {"B", c.B},
+      {"T", c.T},
+      {"Hk", c.Hk},
+      {"Hv", c.Hv},
+      {"dk", c.dk},
+      {"dv", c.dv},
+      {"sizes", std::map<std::string, std::int64_t>(c.parameters.begin(), c.parameters.end())},
+      {"lengths", c.lengths},
+      {"heads", c.heads == HeadMap::tiled ? "tiled" : "interleaved"},
+      {"l2norm", c.l2norm},
+      {"scale", batch_shape_of(Resolved(c)).scale},
+      {"contract", c.contract},
+      {"state", c.state}};
   return request.dump();
 }
 

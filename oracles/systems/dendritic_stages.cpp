@@ -21,7 +21,7 @@ struct Shapes {
   const DendriticSizes s;
   const Index T, D, keys, values, E, merged, W;
 
-  [[nodiscard]] TensorSpec tokens(std::string name, std::vector<Index> of_token,
+  [[nodiscard]] TensorSpec tokens(std::string name, Extents of_token,
                                   Content content = Content::activation) const {
     of_token.insert(of_token.begin(), T);
     return {std::move(name), Axis::tokens, std::move(of_token), content};

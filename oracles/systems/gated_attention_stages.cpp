@@ -13,7 +13,7 @@ struct NormAndRotation {
   static Signature signature(const Call& call) {
     const Index d = call.at("d");
     const Index pairs = call.at("pairs");
-    const std::vector<Index> heads = {call.at("heads"), d};
+    const Extents heads = {call.at("heads"), d};
     return {{of_tokens(call, "x", heads),
              {"weight", Axis::whole, {d}, Content::offset},
              of_tokens(call, "cosine", {pairs}, Content::cosine),
@@ -56,7 +56,7 @@ struct Attended {
 
 struct Gate {
   static Signature signature(const Call& call) {
-    const std::vector<Index> heads = {call.at("H"), call.at("d")};
+    const Extents heads = {call.at("H"), call.at("d")};
     return {{of_tokens(call, "attended", heads, Content::strength), of_tokens(call, "gate", heads)},
             {of_tokens(call, "gated", heads)}};
   }

@@ -115,8 +115,7 @@ std::vector<Operator> gated_delta_net_operators() {
   layer.late_factors = kKeyLengthFactors;
   layer.cost = [](const Call& call, const Signature& signature) {
     return row_costs::recurrence(call, costs::gated_delta_rule(call.at("dk"), call.at("dv")),
-                                 call.at("Hk") * call.at("R"),
-                                 row_costs::linear_maps(signature));
+                                 call.at("Hk") * call.at("R"), row_costs::linear_maps(signature));
   };
   Operator output{"gated_delta_net_output",
                   "y = W_o (norm(core) silu(z)), each head's norm by itself (EQUATIONS 5.6, RMS-1, RMS-8)",

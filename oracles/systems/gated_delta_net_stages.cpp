@@ -169,8 +169,7 @@ LayerStages gated_delta_net_stages(const Call& call) {
   const Index Hv = shape.value_heads;
   const Index keys = shape.keys();
   const Index values = shape.values();
-  const auto tokens = [&](std::string name, std::vector<Index> of_token,
-                          Content content = Content::activation) {
+  const auto tokens = [&](std::string name, Extents of_token, Content content = Content::activation) {
     of_token.insert(of_token.begin(), call.tokens);
     return TensorSpec{std::move(name), Axis::tokens, std::move(of_token), content};
   };

@@ -11,9 +11,7 @@ Index TensorSpec::size() const {
   return std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>());
 }
 
-Index Call::at(std::string_view name) const {
-  return parameters.at(name);
-}
+Index Call::at(std::string_view name) const { return parameters.at(name); }
 
 const OperatorForm* Operator::form(std::string_view wanted) const {
   const auto found =

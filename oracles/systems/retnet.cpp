@@ -184,7 +184,9 @@ std::vector<Operator> retnet_operators() {
                       NormalisedRetention::signature};
   evaluate_with<NormalisedRetention>(normalised);
   // The parallel form is one square of scores, which no header of costs counts.
-  normalised.cost = [](const Call& call, const Signature&) { return call.chunk > 0 ? retention_cost(call) : Cost{}; };
+  normalised.cost = [](const Call& call, const Signature&) {
+    return call.chunk > 0 ? retention_cost(call) : Cost{};
+  };
   Operator recurrence{"normalised_retention_recurrence",
                       "S <- S gamma sqrt(s'/s) + k v^T / sqrt(s), s = gamma s' + 1, o = S^T q",
                       kWidths,

@@ -14,7 +14,7 @@ struct Rotation {
       throw Error("pairs=" + std::to_string(pairs) + ": a head of d=" + std::to_string(d) +
                   " columns has at most " + std::to_string(d / 2) + " pairs");
     }
-    const std::vector<Index> x = {call.tokens, call.at("H") * d};
+    const Extents x = {call.tokens, call.at("H") * d};
     return {{{"x", Axis::tokens, x, Content::activation},
              {"cosine", Axis::tokens, {call.tokens, pairs}, Content::cosine},
              {"sine", Axis::tokens, {call.tokens, pairs}, Content::sine}},

@@ -14,8 +14,9 @@ namespace samestate {
 
 /// Values of sizes by name. The names are not copied: they are those of the rows of systems, which live as long
 /// as the program. Dendritic attention has the most sizes, ten.
-using Sizes = boost::container::flat_map<std::string_view, Index, std::less<>,
-                                         boost::container::static_vector<std::pair<std::string_view, Index>, 12>>;
+using Sizes =
+    boost::container::flat_map<std::string_view, Index, std::less<>,
+                               boost::container::static_vector<std::pair<std::string_view, Index>, 12>>;
 
 /// The extents of a tensor.
 using Extents = boost::container::static_vector<Index, 6>;

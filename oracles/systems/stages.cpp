@@ -132,7 +132,7 @@ Stage stage_of(std::string_view name, const Operator& op, const Call& layer, std
   return {name, &op, std::move(call), std::move(reads), std::move(writes)};
 }
 
-TensorSpec of_tokens(const Call& call, std::string name, std::vector<Index> of_token, Content content) {
+TensorSpec of_tokens(const Call& call, std::string name, Extents of_token, Content content) {
   of_token.insert(of_token.begin(), call.tokens);
   return {std::move(name), Axis::tokens, std::move(of_token), content};
 }

@@ -67,7 +67,7 @@ template <class Form>
 
 /// A tensor [T, ...] with `of_token` elements per token. With Content::strength it is in fp32 (input_format):
 /// a tap whose kernels keep the value that the reference may store, or a number that is not a measured value.
-[[nodiscard]] TensorSpec of_tokens(const Call& call, std::string name, std::vector<Index> of_token,
+[[nodiscard]] TensorSpec of_tokens(const Call& call, std::string name, Extents of_token,
                                    Content content = Content::activation);
 
 /// y = W x, the projection used in every layer; sizes In and Out: x [T, In], weight [Out, In] -> y [T, Out].

@@ -1,5 +1,7 @@
 #include "harness/captured/captured_heads.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <numbers>
 
