@@ -60,7 +60,8 @@ TEST(Edges, AreReadFromCaseAndData) {
 CaseResult passing(const Case& c) {
   CaseResult f;
   f.judgement.verdict = Verdict::pass;
-  f.edges = edges_of(c);
+  // Edges are read from the data, which takes minutes for the largest cases; the smaller ones reach them all.
+  if (c.T * c.B * c.Hv * (c.dk + c.dv) <= 10000) f.edges = edges_of(c);
   return f;
 }
 
