@@ -105,9 +105,9 @@ preset=judge
 folder="build/$preset"
 
 # Minutes of processor time of a build without compiler cache: the compilers' seconds in build.ninja's log, added up.
-what='the judge' work=20
-[[ "$preset" == judge ]] || what='the whole command' work=32
-[[ "$cuda" == OFF ]] || what="$what and the CUDA kernels" work=$((work + 11))
+what='the judge' work=13
+[[ "$preset" == judge ]] || what='the whole command' work=19
+[[ "$cuda" == OFF ]] || what="$what and the CUDA kernels" work=$((work + 6))
 say "1. build $what in $folder: about $work minutes of processor time, $(((work + jobs - 1) / jobs)) min with $jobs idle cores; a minute where a compiler cache has it all"
 if [[ -n "$build_only" ]]; then
   say '2. no gate (--build-only)'

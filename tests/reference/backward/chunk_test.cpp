@@ -48,7 +48,7 @@ class ChunkedBackward : public testing::Test {
     const HeadCotangents<Scalar> d = cotangents(T).template cast<Scalar>();
     const auto whole = test::gradient_tensors<System>(recurrent_backward<System>(x, d));
     const auto chunks = test::gradient_tensors<System>(chunked_backward<System>(x, d, chunk));
-    return test::worst(test::cast<Decimal50>(chunks), test::cast<Decimal50>(whole));
+    return test::worst(test::cast<Decimal100>(chunks), test::cast<Decimal100>(whole));
   }
 };
 using ChunkSystems = testing::Types<GatedDeltaRule, DeltaRule, Retention, LinearAttention>;
@@ -66,8 +66,8 @@ TYPED_TEST(ChunkedBackward, IsTheDerivativeOfTheForwardPass) {
 TYPED_TEST(ChunkedBackward, IsTheRecurrenceForEveryChunk) {
   for (const Index chunk : {1, 4, 11, 64}) {
     EXPECT_LE(this->template distance<double>(11, chunk), 1e-15) << chunk;
-    EXPECT_LE(this->template distance<Decimal50>(11, chunk), 1e-45) << chunk;
-    EXPECT_LE(this->template distance<Decimal50>(70, chunk), 1e-45) << chunk;
+    EXPECT_LE(this->template distance<Decimal100>(11, chunk), 1e-90) << chunk;
+    EXPECT_LE(this->template distance<Decimal100>(70, chunk), 1e-90) << chunk;
   }
 }
 
@@ -98,9 +98,9 @@ TYPED_TEST(ChunkedBackward, WhatPassesAPointIsMissed) {
   const auto x = this->sequence().template cast<Losing>();
   const auto d = this->cotangents(11).template cast<Losing>();
   const auto values = [](const Tensors<Losing>& from) {
-    Tensors<Decimal50> out;
+    Tensors<Decimal100> out;
     for (const Matrix<Losing>& m : from)
-      out.push_back(m.unaryExpr([](const Losing& e) { return e.value(); }).template cast<Decimal50>());
+      out.push_back(m.unaryExpr([](const Losing& e) { return e.value(); }).template cast<Decimal100>());
     return out;
   };
   const auto gradients = [&](const PointRow* lost) {
@@ -109,7 +109,7 @@ TYPED_TEST(ChunkedBackward, WhatPassesAPointIsMissed) {
     RoundingPoint<Losing>::lost = nullptr;
     return out;
   };
-  const Tensors<Decimal50> right = gradients(nullptr);
+  const Tensors<Decimal100> right = gradients(nullptr);
   int met = 0;
   for (const PointRow& row : points::chunk_backward.rows) {
     const bool has = (delta || !of_delta.contains(row.name)) && (gated || !of_decay.contains(row.name)) &&
@@ -159,7 +159,7 @@ TEST(ChunkedBackward, SurvivesAReset) {
   const auto whole = test::gradient_tensors<GatedDeltaRule>(recurrent_backward<GatedDeltaRule>(x, d));
   for (const Index chunk : {1, 4, 5, 12}) {
     const auto chunks = test::gradient_tensors<GatedDeltaRule>(chunked_backward<GatedDeltaRule>(x, d, chunk));
-    EXPECT_LE(test::worst(test::cast<Decimal50>(chunks), test::cast<Decimal50>(whole)), 2e-15) << chunk;
+    EXPECT_LE(test::worst(test::cast<Decimal100>(chunks), test::cast<Decimal100>(whole)), 2e-15) << chunk;
   }
   d.o.topRows(6).setZero();
   EXPECT_EQ(chunked_backward<GatedDeltaRule>(x, d, 4).initial_state, Matrix<double>::Zero(4, 3));

@@ -144,8 +144,8 @@ TEST(HeadsBackward, ChunkedIsRecurrent) {
       heads, d, [](const auto& s, const auto& c) { return chunked_backward_parts<GatedDeltaRule>(s, c, 3); },
       true);
   // Both have errors of their own, and the norm's backward pass cancels the larger part of dk.
-  EXPECT_LE(test::worst(test::cast<Decimal50>(tensors_of(chunked_form)),
-                        test::cast<Decimal50>(tensors_of(recurrent_form))),
+  EXPECT_LE(test::worst(test::cast<Decimal100>(tensors_of(chunked_form)),
+                        test::cast<Decimal100>(tensors_of(recurrent_form))),
             2e-15);
 }
 

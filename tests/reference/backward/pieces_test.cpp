@@ -32,7 +32,7 @@ using Like = Tensors<ScalarOf<List>>;
 
 TEST(PiecesBackward, Activations) {
   for (const double at : {-745.0, -30.0, -1.5, 0.0, 0.7, 30.0}) {
-    const DualNumber<Decimal50> x(Decimal50(at), Decimal50(1));
+    const DualNumber<Decimal100> x(Decimal100(at), Decimal100(1));
     const double logistic_expected = static_cast<double>(logistic(x).derivative());
     const double silu_expected = static_cast<double>(silu(x).derivative());
     EXPECT_NEAR(logistic_slope(at), logistic_expected, 4e-16 * std::abs(logistic_expected)) << at;
