@@ -202,8 +202,8 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
     judge_without_points(judgement, of, actual, seed, policy, asked);
   } else if (judgement.verdict != Verdict::fail && !same && asked.drawn(judgement.verdict)) {
     const auto drawn = [&](const SoftmaxOrder& order) {
-      return judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual, policy, {},
-                           order);
+      return judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual, policy,
+                           {}, order);
     };
     Judgement of_order = drawn(softmax);
     // The accepted twin may take the weights in another order than the kernel: a weight just below 1 differs by a

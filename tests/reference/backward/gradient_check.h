@@ -197,8 +197,8 @@ void expect_gradients(const GradientCheck<Forward>& check, const Backward& backw
                          check.template directions<double>(backward),
                          check.template differences<double>(backward)};
   const double of100[] = {check.template elements<Decimal100>(backward),
-                         check.template directions<Decimal100>(backward),
-                         check.template differences<Decimal100>(backward)};
+                          check.template directions<Decimal100>(backward),
+                          check.template differences<Decimal100>(backward)};
   const char* ways[] = {"elements", "directions", "differences"};
   const int call = testing::UnitTest::GetInstance()->current_test_info()->result()->test_property_count() / 6;
   for (int i = 0; i < 3; ++i) {
