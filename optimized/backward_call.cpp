@@ -15,7 +15,8 @@ using checks::require_writable;
 
 /// A cotangent or a gradient [.., rows of contiguous elements].
 template <class T>
-void require_tensor(const std::string& name, const View<T, 4>& view, const std::array<std::int64_t, 4>& shape) {
+void require_tensor(const std::string& name, const View<T, 4>& view,
+                    const std::array<std::int64_t, 4>& shape) {
   require_shape(name, view, shape, true);
   require_rows(name, view);
 }
@@ -26,7 +27,8 @@ BackwardArguments backward_arguments_of(const KernelCall& call) {
   if (call.setting("backward") != 1.0)
     throw Error("the call's setting backward is " + std::to_string(call.setting("backward")) +
                 "; a backward kernel needs 1, call the forward kernel instead");
-  if (!call.cuts.empty()) throw Error("the call has cuts; the backward kernels run on one rank, leave cuts empty");
+  if (!call.cuts.empty())
+    throw Error("the call has cuts; the backward kernels run on one rank, leave cuts empty");
   KernelCall forward = call;
   forward.set("backward", 0.0);
   forward.outputs.clear();
@@ -66,10 +68,12 @@ Sizes checked_sizes(const BackwardArguments& a) {
   return s;
 }
 
-std::string unsupported_reason(const System& system, const BackwardArguments& arguments, const Contract& contract) {
+std::string unsupported_reason(const System& system, const BackwardArguments& arguments,
+                               const Contract& contract) {
   const std::string name(system.name);
   if (!system.decay && arguments.d_g.present()) return name + " has no decay; leave d.g absent";
-  if (!system.delta && arguments.d_beta.present()) return name + " has no write strength; leave d.beta absent";
+  if (!system.delta && arguments.d_beta.present())
+    return name + " has no write strength; leave d.beta absent";
   return unsupported_reason(system, arguments.forward, contract);
 }
 

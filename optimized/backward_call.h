@@ -18,11 +18,11 @@ struct BackwardArguments {
   Arguments forward;                   ///< inputs and settings; its outputs are absent
   View<const float, 4> d_o;            ///< [B, T, Hv, dv]; if absent, 0
   View<const float, 4> d_final_state;  ///< [N, Hv, dk, dv]; if absent, 0
-  View<float, 4> d_q, d_k;             ///< [B, T, Hk, dk], of q and k as they are given; this and those below: if absent, not
-                                       ///< wanted
-  View<float, 4> d_v;                  ///< [B, T, Hv, dv]
-  View<float, 3> d_g, d_beta;          ///< [B, T, Hv]
-  View<float, 4> d_initial_state;      ///< [N, Hv, dk, dv]; it exists whether or not an initial state is given
+  // The gradients; one that is absent is not wanted.
+  View<float, 4> d_q, d_k;         ///< [B, T, Hk, dk], of q and k as they are given
+  View<float, 4> d_v;              ///< [B, T, Hv, dv]
+  View<float, 3> d_g, d_beta;      ///< [B, T, Hv]
+  View<float, 4> d_initial_state;  ///< [N, Hv, dk, dv]; it exists whether or not an initial state is given
 };
 
 /// The call with its tensors by name. Views are those of the call, whose offsets have to outlive the result. Throws Error
@@ -40,12 +40,12 @@ struct BackwardArguments {
 
 /// One value head of one sequence. Rows of absent tensors have no data.
 struct BackwardHead {
-  Head forward;                      ///< its inputs
-  Rows<const float> d_o;             ///< [tokens, dv]
-  Rows<const float> d_final_state;   ///< [dk, dv]
-  Rows<float> d_v;                   ///< [tokens, dv]
-  Rows<float> d_g, d_beta;           ///< [tokens, 1]
-  Rows<float> d_initial_state;       ///< [dk, dv]
+  Head forward;                     ///< its inputs
+  Rows<const float> d_o;            ///< [tokens, dv]
+  Rows<const float> d_final_state;  ///< [dk, dv]
+  Rows<float> d_v;                  ///< [tokens, dv]
+  Rows<float> d_g, d_beta;          ///< [tokens, 1]
+  Rows<float> d_initial_state;      ///< [dk, dv]
 };
 
 /// One key head of one sequence with its value heads, in their order: d_q and d_k are sums over them.

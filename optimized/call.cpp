@@ -49,7 +49,8 @@ Sizes checked_inputs(const Arguments& a) {
   require_shape<const float, 4>("v", a.v, {s.batch, s.tokens, s.value_heads, s.dv}, false);
   require_shape<const float, 3>("g", a.g, {s.batch, s.tokens, s.value_heads}, true);
   require_shape<const float, 3>("beta", a.beta, {s.batch, s.tokens, s.value_heads}, true);
-  require_shape<const float, 4>("initial_state", a.initial_state, {s.sequences, s.value_heads, s.dk, s.dv}, true);
+  require_shape<const float, 4>("initial_state", a.initial_state, {s.sequences, s.value_heads, s.dk, s.dv},
+                                true);
   require_rows("q", a.q);
   require_rows("k", a.k);
   require_rows("v", a.v);

@@ -42,7 +42,8 @@ struct Sizes {
 [[nodiscard]] Sizes checked_inputs(const Arguments& arguments);
 
 /// The key head that serves a value head.
-[[nodiscard]] std::int64_t key_head_of(const Arguments& arguments, const Sizes& sizes, std::int64_t value_head);
+[[nodiscard]] std::int64_t key_head_of(const Arguments& arguments, const Sizes& sizes,
+                                       std::int64_t value_head);
 
 /// The number of tokens of the longest sequence.
 [[nodiscard]] std::int64_t longest_sequence(const Arguments& arguments, const Sizes& sizes);

@@ -1,7 +1,12 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <stdexcept>
@@ -23,8 +28,8 @@ using Values = std::map<std::string, std::vector<float>, std::less<>>;
 inline constexpr float kUnwritten = 12345.0F;
 
 struct BackwardCall {
-  std::string system;  ///< of the forward pass
-  Call forward;        ///< inputs and settings; an empty tensor is absent
+  std::string system;                     ///< of the forward pass
+  Call forward;                           ///< inputs and settings; an empty tensor is absent
   std::vector<float> d_o, d_final_state;  ///< absent if empty
   Values gradients = {};                  ///< by the names of their tensors: q, k, v, g, beta, initial_state
 
@@ -69,21 +74,23 @@ struct BackwardCall {
     const std::vector<std::int64_t> key = {B, T, Hk, dk}, value = {B, T, Hv, dv}, gate = {B, T, Hv, 1},
                                     state = {N, Hv, dk, dv};
     // Tensors of q's and v's shape have to be there even if they hold nothing, since they say the sizes.
-    out.inputs = {tensor("q", forward.q, key, TensorRole::input), tensor("k", forward.k, key, TensorRole::input),
+    out.inputs = {tensor("q", forward.q, key, TensorRole::input),
+                  tensor("k", forward.k, key, TensorRole::input),
                   tensor("v", forward.v, value, TensorRole::input)};
     input("g", forward.g, gate), input("beta", forward.beta, gate);
     input("initial_state", forward.initial_state, state);
     input("d.o", d_o, value), input("d.final_state", d_final_state, state);
     for (const std::string& name : names()) {
-      const auto& shape = name == "initial_state"          ? state
-                          : name == "v"                    ? value
-                          : name == "q" || name == "k"     ? key
-                                                           : gate;
+      const auto& shape = name == "initial_state"      ? state
+                          : name == "v"                ? value
+                          : name == "q" || name == "k" ? key
+                                                       : gate;
       std::int64_t count = 1;
       for (const std::int64_t extent : shape) count *= extent;
       gradients[name].assign(static_cast<std::size_t>(count), kUnwritten);
       static const std::map<std::string, std::string, std::less<>> kOutputs = {
-          {"q", "d.q"}, {"k", "d.k"}, {"v", "d.v"}, {"g", "d.g"}, {"beta", "d.beta"}, {"initial_state", "d.initial_state"}};
+          {"q", "d.q"}, {"k", "d.k"},       {"v", "d.v"},
+          {"g", "d.g"}, {"beta", "d.beta"}, {"initial_state", "d.initial_state"}};
       out.outputs.push_back(tensor(kOutputs.find(name)->second, gradients[name], shape, TensorRole::output));
     }
     if (!forward.shape.offsets.empty())
@@ -112,7 +119,8 @@ inline BackwardCall make_backward_call(std::string_view system, const Shape& sha
   fill(out.d_o, static_cast<std::size_t>(shape.B * shape.T) * out.columns("v"));
   fill(out.d_final_state, out.forward.initial_state.size());
   for (std::size_t i = 0; i < out.d_o.size(); ++i) {
-    if (!out.owned(static_cast<std::int64_t>(i / out.columns("v")))) out.d_o[i] = std::numeric_limits<float>::quiet_NaN();
+    if (!out.owned(static_cast<std::int64_t>(i / out.columns("v"))))
+      out.d_o[i] = std::numeric_limits<float>::quiet_NaN();
   }
   return out;
 }
@@ -130,13 +138,16 @@ inline const CallKernel& backward_kernel(std::string_view system, std::string_vi
 using Inputs = std::map<std::string, std::vector<double>, std::less<>>;
 
 inline Inputs inputs_of(const BackwardCall& x) {
-  const auto wide = [](const std::vector<float>& from) { return std::vector<double>(from.begin(), from.end()); };
+  const auto wide = [](const std::vector<float>& from) {
+    return std::vector<double>(from.begin(), from.end());
+  };
   const Call& f = x.forward;
   Inputs out{{"q", wide(f.q)}, {"k", wide(f.k)}, {"v", wide(f.v)}, {"g", wide(f.g)}, {"beta", wide(f.beta)}};
   const Shape& s = f.shape;
-  out["initial_state"] = f.initial_state.empty()
-                             ? std::vector<double>(static_cast<std::size_t>(f.sequences() * s.Hv * s.dk * s.dv))
-                             : wide(f.initial_state);
+  out["initial_state"] =
+      f.initial_state.empty()
+          ? std::vector<double>(static_cast<std::size_t>(f.sequences() * s.Hv * s.dk * s.dv))
+          : wide(f.initial_state);
   return out;
 }
 
@@ -144,7 +155,8 @@ inline Inputs inputs_of(const BackwardCall& x) {
 inline double loss_of(const BackwardCall& x, const Inputs& in, std::int64_t n, std::int64_t h) {
   const auto [B, T, Hk, Hv, dk, dv, offsets] = x.forward.shape;
   const bool delta = has_delta(x.system);
-  const std::vector<double>&q = in.at("q"), &k = in.at("k"), &v = in.at("v"), &g = in.at("g"), &beta = in.at("beta");
+  const std::vector<double>&q = in.at("q"), &k = in.at("k"), &v = in.at("v"), &g = in.at("g"),
+        &beta = in.at("beta");
   const std::int64_t begin = offsets.empty() ? n * T : offsets[static_cast<std::size_t>(n)];
   const std::int64_t end = offsets.empty() ? (n + 1) * T : offsets[static_cast<std::size_t>(n) + 1];
   const std::int64_t key_head = x.forward.head_map == HeadMap::interleaved ? h / (Hv / Hk) : h % Hk;
@@ -170,18 +182,21 @@ inline double loss_of(const BackwardCall& x, const Inputs& in, std::int64_t n, s
         S[l * dv + c] += rk * k[row * dk + l] * u;
         out += S[l * dv + c] * rq * q[row * dk + l];
       }
-      if (!x.d_o.empty()) loss += static_cast<double>(x.forward.scale) * out * static_cast<double>(x.d_o[at * dv + c]);
+      if (!x.d_o.empty())
+        loss += static_cast<double>(x.forward.scale) * out * static_cast<double>(x.d_o[at * dv + c]);
     }
   }
   if (!x.d_final_state.empty()) {
-    for (std::int64_t i = 0; i < dk * dv; ++i) loss += S[i] * static_cast<double>(x.d_final_state[(n * Hv + h) * dk * dv + i]);
+    for (std::int64_t i = 0; i < dk * dv; ++i)
+      loss += S[i] * static_cast<double>(x.d_final_state[(n * Hv + h) * dk * dv + i]);
   }
   return loss;
 }
 
 /// The gradients by central differences; rows that no sequence owns have kUnwritten.
 inline Inputs differences_of(const BackwardCall& x) {
-  const std::int64_t N = x.forward.sequences(), Hv = x.forward.shape.Hv, Hk = x.forward.shape.Hk, T = x.forward.shape.T;
+  const std::int64_t N = x.forward.sequences(), Hv = x.forward.shape.Hv, Hk = x.forward.shape.Hk,
+                     T = x.forward.shape.T;
   const auto& offsets = x.forward.shape.offsets;
   const Inputs at = inputs_of(x);
   Inputs moved = at, out;
@@ -189,16 +204,18 @@ inline Inputs differences_of(const BackwardCall& x) {
     std::vector<double>& gradient = out[name];
     for (std::size_t i = 0; i < at.at(name).size(); ++i) {
       const bool state = name == "initial_state";
-      const auto row = static_cast<std::int64_t>(i / (state ? at.at(name).size() / static_cast<std::size_t>(N) : x.columns(name)));
+      const auto row = static_cast<std::int64_t>(
+          i / (state ? at.at(name).size() / static_cast<std::size_t>(N) : x.columns(name)));
       if (!state && !x.owned(row)) {
         gradient.push_back(static_cast<double>(kUnwritten));
         continue;
       }
       // Only sequences that own the element see it, and only heads that read it.
       const auto sees = [&](std::int64_t n, std::int64_t h) {
-        const std::size_t columns = state ? at.at(name).size() / static_cast<std::size_t>(N) : x.columns(name);
-        const auto head = static_cast<std::int64_t>(i % columns / (columns / static_cast<std::size_t>(
-                                                                                name == "q" || name == "k" ? Hk : Hv)));
+        const std::size_t columns =
+            state ? at.at(name).size() / static_cast<std::size_t>(N) : x.columns(name);
+        const auto head = static_cast<std::int64_t>(
+            i % columns / (columns / static_cast<std::size_t>(name == "q" || name == "k" ? Hk : Hv)));
         const std::int64_t key_head = x.forward.head_map == HeadMap::interleaved ? h / (Hv / Hk) : h % Hk;
         if ((name == "q" || name == "k" ? key_head : h) != head) return false;
         if (state) return n == row;
@@ -221,6 +238,43 @@ inline Inputs differences_of(const BackwardCall& x) {
     }
   }
   return out;
+}
+
+const inline std::vector<std::string> kSystems = {"gated_delta_rule", "delta_rule", "retention",
+                                                  "linear_attention"};
+const inline std::vector<std::string> kForms = {"recurrent", "chunked"};
+
+/// Chunks of 4 tokens leave a tail.
+const inline Shape kDense{.B = 2, .T = 11, .Hk = 2, .Hv = 4, .dk = 5, .dv = 3};
+
+/// fp32 of such sizes is within this distance of double, in the 2-norm; a lost term is at 1e-3 or more.
+inline constexpr double kNear = 5e-6;
+
+inline void for_each_form(
+    const std::function<void(const std::string& system, const std::string& form)>& body) {
+  for (const std::string& system : kSystems) {
+    for (const std::string& form : kForms) body(system, form);
+  }
+}
+
+/// The gradients of a copy of the call.
+inline Values run_backward(BackwardCall x, std::string_view form, const Contract& contract = {}) {
+  const Outcome outcome = backward_kernel(x.system, form).run(x.call(), contract);
+  EXPECT_EQ(outcome.kind, Outcome::Kind::ran) << outcome.reason;
+  return std::move(x.gradients);
+}
+
+template <class Expected>
+void expect_near(const Values& got, const Expected& expected, double limit, const std::string& where) {
+  for (const auto& [name, values] : expected)
+    EXPECT_LE(relative_error(got.at(name), values), limit) << where << ": d." << name;
+}
+
+/// Bit for bit, also in the sign of a zero.
+inline void expect_same(const Values& got, const Values& expected, const std::string& where) {
+  const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
+  for (const auto& [name, values] : expected)
+    EXPECT_TRUE(std::ranges::equal(got.at(name), values, {}, bits, bits)) << where << ": d." << name;
 }
 
 }  // namespace samestate::testing

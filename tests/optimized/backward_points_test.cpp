@@ -36,8 +36,12 @@ struct RoundingPoint<Rounding> {
     return true;
   }
   static bool rounds_operands(Point point) { return multiplies && &point.row() != left_out; }
-  static Rounding stored(const Rounding& x) { return Rounding(static_cast<double>(cpu::to_bf16(static_cast<float>(x.value())))); }
-  static Rounding operand(const Rounding& x) { return Rounding(static_cast<double>(cpu::to_tf32(static_cast<float>(x.value())))); }
+  static Rounding stored(const Rounding& x) {
+    return Rounding(static_cast<double>(cpu::to_bf16(static_cast<float>(x.value()))));
+  }
+  static Rounding operand(const Rounding& x) {
+    return Rounding(static_cast<double>(cpu::to_tf32(static_cast<float>(x.value()))));
+  }
   static Rounding shift(const Rounding& x) { return x; }
 };
 
@@ -68,7 +72,9 @@ class LeavingOut : public cpu::ChunkedBackward {
   }
 
  private:
-  [[nodiscard]] bool left_out(BackwardPoint point) const { return left_out_ != nullptr && *left_out_ == point; }
+  [[nodiscard]] bool left_out(BackwardPoint point) const {
+    return left_out_ != nullptr && *left_out_ == point;
+  }
   const BackwardPoint* left_out_;
 };
 
@@ -84,20 +90,49 @@ NamedPoint named(BackwardPoint point, Point of, bool of_delta = false) {
   return {point, &of.row(), use != PointUse::product, use != PointUse::stored, of_delta};
 }
 
-#define SAMESTATE_POINT(name, ...) named(BackwardPoint::name, points::chunk_backward[#name] __VA_OPT__(, ) __VA_ARGS__)
-const std::vector<NamedPoint> kPoints = {
-    SAMESTATE_POINT(key_products, true), SAMESTATE_POINT(T, true), SAMESTATE_POINT(beta_v, true), SAMESTATE_POINT(beta_k, true),
-    SAMESTATE_POINT(U, true), SAMESTATE_POINT(W, true), SAMESTATE_POINT(state_operand), SAMESTATE_POINT(read_by_W, true),
-    SAMESTATE_POINT(v_new), SAMESTATE_POINT(v_decayed), SAMESTATE_POINT(state), SAMESTATE_POINT(scores), SAMESTATE_POINT(P),
-    SAMESTATE_POINT(dv_local), SAMESTATE_POINT(dh_operand), SAMESTATE_POINT(dv_carried), SAMESTATE_POINT(dv_new),
-    SAMESTATE_POINT(q_decayed), SAMESTATE_POINT(dh_of_W, true), SAMESTATE_POINT(dw, true), SAMESTATE_POINT(dS_score),
-    SAMESTATE_POINT(dq_of_state), SAMESTATE_POINT(dq_of_scores), SAMESTATE_POINT(dq_head), SAMESTATE_POINT(dk_of_state),
-    SAMESTATE_POINT(dk_of_scores), SAMESTATE_POINT(dk_head), SAMESTATE_POINT(dT, true), SAMESTATE_POINT(dT_T, true),
-    SAMESTATE_POINT(dA, true), SAMESTATE_POINT(dv_of_T, true), SAMESTATE_POINT(dk_of_T, true), SAMESTATE_POINT(dk_of_A, true),
-    SAMESTATE_POINT(dk_of_A_transposed, true), SAMESTATE_POINT(beta_key, true), SAMESTATE_POINT(dk_correction, true),
-    SAMESTATE_POINT(dv), named(BackwardPoint::group_sum, points::head_gradients["group_sum"]),
-    named(BackwardPoint::dk, points::head_gradients["dk"], true), named(BackwardPoint::y, points::l2norm_backward["y"]),
-    named(BackwardPoint::dy, points::l2norm_backward["dy"])};
+#define SAMESTATE_POINT(name, ...) \
+  named(BackwardPoint::name, points::chunk_backward[#name] __VA_OPT__(, ) __VA_ARGS__)
+const std::vector<NamedPoint> kPoints = {SAMESTATE_POINT(key_products, true),
+                                         SAMESTATE_POINT(T, true),
+                                         SAMESTATE_POINT(beta_v, true),
+                                         SAMESTATE_POINT(beta_k, true),
+                                         SAMESTATE_POINT(U, true),
+                                         SAMESTATE_POINT(W, true),
+                                         SAMESTATE_POINT(state_operand),
+                                         SAMESTATE_POINT(read_by_W, true),
+                                         SAMESTATE_POINT(v_new),
+                                         SAMESTATE_POINT(v_decayed),
+                                         SAMESTATE_POINT(state),
+                                         SAMESTATE_POINT(scores),
+                                         SAMESTATE_POINT(P),
+                                         SAMESTATE_POINT(dv_local),
+                                         SAMESTATE_POINT(dh_operand),
+                                         SAMESTATE_POINT(dv_carried),
+                                         SAMESTATE_POINT(dv_new),
+                                         SAMESTATE_POINT(q_decayed),
+                                         SAMESTATE_POINT(dh_of_W, true),
+                                         SAMESTATE_POINT(dw, true),
+                                         SAMESTATE_POINT(dS_score),
+                                         SAMESTATE_POINT(dq_of_state),
+                                         SAMESTATE_POINT(dq_of_scores),
+                                         SAMESTATE_POINT(dq_head),
+                                         SAMESTATE_POINT(dk_of_state),
+                                         SAMESTATE_POINT(dk_of_scores),
+                                         SAMESTATE_POINT(dk_head),
+                                         SAMESTATE_POINT(dT, true),
+                                         SAMESTATE_POINT(dT_T, true),
+                                         SAMESTATE_POINT(dA, true),
+                                         SAMESTATE_POINT(dv_of_T, true),
+                                         SAMESTATE_POINT(dk_of_T, true),
+                                         SAMESTATE_POINT(dk_of_A, true),
+                                         SAMESTATE_POINT(dk_of_A_transposed, true),
+                                         SAMESTATE_POINT(beta_key, true),
+                                         SAMESTATE_POINT(dk_correction, true),
+                                         SAMESTATE_POINT(dv),
+                                         named(BackwardPoint::group_sum, points::head_gradients["group_sum"]),
+                                         named(BackwardPoint::dk, points::head_gradients["dk"], true),
+                                         named(BackwardPoint::y, points::l2norm_backward["y"]),
+                                         named(BackwardPoint::dy, points::l2norm_backward["dy"])};
 #undef SAMESTATE_POINT
 
 /// The reference on a call of one dense sequence, by the names of the inputs.
@@ -105,11 +140,14 @@ template <class System>
 Inputs reference_of(const BackwardCall& x) {
   const auto [B, T, Hk, Hv, dk, dv, offsets] = x.forward.shape;
   // [T, H, D] -> [H] of [T, D]; a missing tensor is `other` everywhere.
-  const auto heads = [T = T](const std::vector<float>& from, std::int64_t H, std::int64_t D, double other = 0) {
-    std::vector<Matrix<Rounding>> out(static_cast<std::size_t>(H), Matrix<Rounding>::Constant(T, D, Rounding(other)));
+  const auto heads = [T = T](const std::vector<float>& from, std::int64_t H, std::int64_t D,
+                             double other = 0) {
+    std::vector<Matrix<Rounding>> out(static_cast<std::size_t>(H),
+                                      Matrix<Rounding>::Constant(T, D, Rounding(other)));
     for (std::size_t i = 0; i < from.size(); ++i) {
       const auto at = static_cast<std::int64_t>(i);
-      out[static_cast<std::size_t>(at / D % H)](at / (D * H), at % D) = Rounding(static_cast<double>(from[i]));
+      out[static_cast<std::size_t>(at / D % H)](at / (D * H), at % D) =
+          Rounding(static_cast<double>(from[i]));
     }
     return out;
   };
@@ -117,12 +155,18 @@ Inputs reference_of(const BackwardCall& x) {
     std::vector<Matrix<Rounding>> out(static_cast<std::size_t>(Hv), Matrix<Rounding>(dk, dv));
     for (std::size_t i = 0; i < from.size(); ++i) {
       const auto at = static_cast<std::int64_t>(i);
-      out[static_cast<std::size_t>(at / (dk * dv))](at / dv % dk, at % dv) = Rounding(static_cast<double>(from[i]));
+      out[static_cast<std::size_t>(at / (dk * dv))](at / dv % dk, at % dv) =
+          Rounding(static_cast<double>(from[i]));
     }
     return out;
   };
-  Heads<Rounding> in{heads(x.forward.q, Hk, dk), heads(x.forward.k, Hk, dk), heads(x.forward.v, Hv, dv), {}, {},
-                     states(x.forward.initial_state), key_heads_of(Hk, Hv, x.forward.head_map),
+  Heads<Rounding> in{heads(x.forward.q, Hk, dk),
+                     heads(x.forward.k, Hk, dk),
+                     heads(x.forward.v, Hv, dv),
+                     {},
+                     {},
+                     states(x.forward.initial_state),
+                     key_heads_of(Hk, Hv, x.forward.head_map),
                      Rounding(static_cast<double>(x.forward.scale))};
   for (const auto& g : heads(x.forward.g, Hv, 1)) in.g.emplace_back(g.col(0));
   for (const auto& beta : heads(x.forward.beta, Hv, 1, 1)) in.beta.emplace_back(beta.col(0));
@@ -130,14 +174,18 @@ Inputs reference_of(const BackwardCall& x) {
   const auto d_o = heads(x.d_o, Hv, dv), d_state = states(x.d_final_state);
   for (std::size_t h = 0; h < d_o.size(); ++h) d.push_back({d_o[h], d_state[h]});
   const HeadsGradients<Rounding> got = heads_backward(
-      in, d, [&](const auto& head, const auto& of) { return chunked_backward_parts<System>(head, of, x.forward.chunk); },
+      in, d,
+      [&](const auto& head, const auto& of) {
+        return chunked_backward_parts<System>(head, of, x.forward.chunk);
+      },
       x.forward.l2norm);
 
   Inputs out;
   const auto tokens = [&, T = T](const std::string& name, const auto& list) {
     for (std::int64_t t = 0; t < T; ++t) {
       for (const auto& head : list) {
-        for (Index c = 0; c < (head.size() == 0 ? 0 : head.cols()); ++c) out[name].push_back(head(t, c).value());
+        for (Index c = 0; c < (head.size() == 0 ? 0 : head.cols()); ++c)
+          out[name].push_back(head(t, c).value());
       }
     }
   };
@@ -159,11 +207,13 @@ double distance(const Values& got, const Inputs& expected) {
 template <class System>
 void expect_points(const cpu::System& system, const Contract& contract, bool stores) {
   for (const bool l2norm : {false, true}) {
-    BackwardCall x = testing::make_backward_call(system.name, {.B = 1, .T = 13, .Hk = 1, .Hv = 2, .dk = 8, .dv = 6}, 5);
+    BackwardCall x =
+        testing::make_backward_call(system.name, {.B = 1, .T = 13, .Hk = 1, .Hv = 2, .dk = 8, .dv = 6}, 5);
     x.forward.l2norm = l2norm;
     x.forward.scale = 0.375F;
     Contract fp32_ends = contract;
-    fp32_ends.output = Format::fp32;  // the reference does not mark what is written after the l2norm's gradient
+    fp32_ends.output =
+        Format::fp32;  // the reference does not mark what is written after the l2norm's gradient
     const auto kernel = [&](const BackwardPoint* left_out) {
       const auto make = [&](const auto&... of) { return std::make_unique<LeavingOut>(of..., left_out); };
       EXPECT_EQ(cpu::run_chunked_backward_with(make, system, x.call(), fp32_ends).kind, Outcome::Kind::ran);
@@ -190,7 +240,8 @@ void expect_points(const cpu::System& system, const Contract& contract, bool sto
       const bool again = (p.point == BackwardPoint::dv && !system.delta) || p.point == BackwardPoint::dy;
       if (again) continue;
       EXPECT_GT(distance(without, marked), 3 * distance(all, marked)) << system.name << " " << p.row->name;
-      EXPECT_GT(distance(all, unmarked), 3 * distance(without, unmarked)) << system.name << " " << p.row->name;
+      EXPECT_GT(distance(all, unmarked), 3 * distance(without, unmarked))
+          << system.name << " " << p.row->name;
     }
   }
 }
@@ -202,7 +253,9 @@ void expect_points_of_all(const Contract& contract, bool stores) {
   expect_points<LinearAttention>(cpu::LINEAR_ATTENTION, contract, stores);
 }
 
-TEST(BackwardPoints, BfloatsAreStoredWhereTheReferenceStoresThem) { expect_points_of_all(testing::bf16(), true); }
+TEST(BackwardPoints, BfloatsAreStoredWhereTheReferenceStoresThem) {
+  expect_points_of_all(testing::bf16(), true);
+}
 
 TEST(BackwardPoints, OperandsAreRoundedWhereTheReferenceRoundsThem) {
   Contract tf32;

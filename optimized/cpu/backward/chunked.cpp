@@ -34,7 +34,8 @@ void copy_rounded(const Block& x, Format format, Block& to) {
 
 }  // namespace
 
-ChunkedBackward::ChunkedBackward(const System& system, const BackwardArguments& arguments, const Contract& contract)
+ChunkedBackward::ChunkedBackward(const System& system, const BackwardArguments& arguments,
+                                 const Contract& contract)
     : system_(system), arguments_(arguments.forward), contract_(contract), unit_(MatrixUnit::of(contract)) {}
 
 Format ChunkedBackward::format_at(BackwardPoint point) const {
@@ -53,7 +54,9 @@ Format ChunkedBackward::format_at(BackwardPoint point) const {
   return sixteen ? contract_.input : Format::fp32;
 }
 
-void ChunkedBackward::multiply(const Block& a, const Block& b, Block& c, BackwardPoint) const { product(unit_, a, b, c); }
+void ChunkedBackward::multiply(const Block& a, const Block& b, Block& c, BackwardPoint) const {
+  product(unit_, a, b, c);
+}
 
 void ChunkedBackward::multiply_by_transposed(const Block& a, const Block& b, Block& c, BackwardPoint point) {
   transpose(b, transposed_);
@@ -226,7 +229,8 @@ void ChunkedBackward::next_state() {
   store(operand_, BackwardPoint::v_decayed);
   multiply_transposed(K_, operand_, product_, BackwardPoint::state);
   const float carried = from_start_[L_ - 1];
-  for (std::int64_t i = 0; i < S_.size(); ++i) S_.values[i] = std::fma(carried, S_.values[i], product_.values[i]);
+  for (std::int64_t i = 0; i < S_.size(); ++i)
+    S_.values[i] = std::fma(carried, S_.values[i], product_.values[i]);
 }
 
 void ChunkedBackward::load_cotangent(const BackwardHead& head, std::int64_t first) {
@@ -335,7 +339,8 @@ void ChunkedBackward::key_correction() {
 }
 
 void ChunkedBackward::key_through_W() {
-  for (std::int64_t i = 0; i < L_; ++i) add_row(decayed_beta_[i], of_W_.row(i), dK_correction_.row(i), of_W_.stride);
+  for (std::int64_t i = 0; i < L_; ++i)
+    add_row(decayed_beta_[i], of_W_.row(i), dK_correction_.row(i), of_W_.stride);
 }
 
 void ChunkedBackward::key_through_A_rows() {
@@ -349,22 +354,31 @@ void ChunkedBackward::key_through_A_columns() {
   add_block(product_, dK_through_A_);
 }
 
-float ChunkedBackward::beta_through_U(std::int64_t i) const { return dot_rows(of_U_.row(i), V_.row(i), V_.stride); }
+float ChunkedBackward::beta_through_U(std::int64_t i) const {
+  return dot_rows(of_U_.row(i), V_.row(i), V_.stride);
+}
 
 float ChunkedBackward::beta_through_W(std::int64_t i) const {
   return from_start_[i] * dot_rows(of_W_.row(i), K_.row(i), K_.stride);
 }
 
-float ChunkedBackward::beta_through_A(std::int64_t i) const { return dot_rows(of_A_.row(i), K_.row(i), K_.stride); }
+float ChunkedBackward::beta_through_A(std::int64_t i) const {
+  return dot_rows(of_A_.row(i), K_.row(i), K_.stride);
+}
 
-float ChunkedBackward::gate_of_query(std::int64_t i) const { return dot_rows(Q_.row(i), dQ_.row(i), Q_.stride); }
+float ChunkedBackward::gate_of_query(std::int64_t i) const {
+  return dot_rows(Q_.row(i), dQ_.row(i), Q_.stride);
+}
 
-float ChunkedBackward::gate_of_key(std::int64_t i) const { return dot_rows(K_.row(i), dK_.row(i), K_.stride); }
+float ChunkedBackward::gate_of_key(std::int64_t i) const {
+  return dot_rows(K_.row(i), dK_.row(i), K_.stride);
+}
 
 float ChunkedBackward::gate_of_last_token() {
   float carried = 0.0F;
   product_.resize(S_.rows, S_.columns);
-  for (std::int64_t i = 0; i < S_.size(); ++i) product_.values[i] = S_operand_.values[i] * D_operand_.values[i];
+  for (std::int64_t i = 0; i < S_.size(); ++i)
+    product_.values[i] = S_operand_.values[i] * D_operand_.values[i];
   store(product_, BackwardPoint::dG_last);
   for (std::int64_t l = 0; l < S_.rows; ++l) carried += sum_row(product_.row(l), product_.stride);
   round_values(&carried, &carried, 1, format_at(BackwardPoint::dG_last));
@@ -437,15 +451,16 @@ void ChunkedBackward::write_keys(const Rows<const float>& x, Block& gradient, co
     float* const row = gradient.row(t);
     if (arguments_.l2norm) {
       x.load(t, 0, gradient.columns, operand_.row(0));
-      l2_normalise_back(operand_.row(0), row, gradient.columns, format_at(BackwardPoint::y), format_at(BackwardPoint::dy));
+      l2_normalise_back(operand_.row(0), row, gradient.columns, format_at(BackwardPoint::y),
+                        format_at(BackwardPoint::dy));
     }
     round_values(row, row, gradient.columns, contract_.output);
     to.store(t, 0, gradient.columns, row);
   }
 }
 
-Outcome run_chunked_backward_with(const MakeChunkedBackward& make, const System& system, const KernelCall& call,
-                                  const Contract& contract) {
+Outcome run_chunked_backward_with(const MakeChunkedBackward& make, const System& system,
+                                  const KernelCall& call, const Contract& contract) {
   const BackwardArguments arguments = backward_arguments_of(call);
   const Sizes sizes = checked_sizes(arguments);
   std::string reason = refused_chunk(arguments.forward, sizes);

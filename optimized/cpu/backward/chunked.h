@@ -110,9 +110,9 @@ class ChunkedBackward {
   void forward_chunk(const BackwardHead& head, std::int64_t chunk);
   virtual void load_chunk(const BackwardHead& head, std::int64_t first, std::int64_t length);
   virtual void decays();
-  virtual void inverse();           ///< K K^T and T
-  virtual void corrected_values();  ///< beta V, beta e^G K, W and N
-  virtual void next_state();        ///< S_ after the chunk
+  virtual void inverse();                            ///< K K^T and T
+  virtual void corrected_values();                   ///< beta V, beta e^G K, W and N
+  virtual void next_state();                         ///< S_ after the chunk
   void mask(Block& x, std::int64_t diagonal) const;  ///< x o E for j < i + diagonal, and zero elsewhere
 
   // The gradients that pass through scores and state.
@@ -120,17 +120,17 @@ class ChunkedBackward {
   virtual void value_cotangents();                                            ///< dN
   virtual void score_cotangents();                                            ///< dP
   virtual void query_gradient();                                              ///< dQ
-  virtual void key_gradient();                                                ///< dK' and its part from the state
-  virtual void state_cotangent();                                             ///< D of the chunk before
+  virtual void key_gradient();     ///< dK' and its part from the state
+  virtual void state_cotangent();  ///< D of the chunk before
 
   // Those that pass through T and A, the delta correction.
-  virtual void inverse_cotangent();       ///< dW and dM
-  virtual void correction_products();     ///< T^T dN, T^T dW and dM K
-  virtual void value_gradient();          ///< dV
-  void key_correction();                  ///< the part of dK through T and A
-  virtual void key_through_W();           ///< beta e^G (T^T dW)
-  virtual void key_through_A_rows();      ///< beta dM K
-  virtual void key_through_A_columns();   ///< dM^T (beta K)
+  virtual void inverse_cotangent();      ///< dW and dM
+  virtual void correction_products();    ///< T^T dN, T^T dW and dM K
+  virtual void value_gradient();         ///< dV
+  void key_correction();                 ///< the part of dK through T and A
+  virtual void key_through_W();          ///< beta e^G (T^T dW)
+  virtual void key_through_A_rows();     ///< beta dM K
+  virtual void key_through_A_columns();  ///< dM^T (beta K)
   [[nodiscard]] virtual float beta_through_U(std::int64_t i) const;
   [[nodiscard]] virtual float beta_through_W(std::int64_t i) const;
   [[nodiscard]] virtual float beta_through_A(std::int64_t i) const;
@@ -154,24 +154,24 @@ class ChunkedBackward {
   const Contract& contract_;
   MatrixUnit unit_;
 
-  std::int64_t L_ = 0;               ///< number of tokens in this chunk
-  Block Q_, K_, V_;                  ///< [L, dk], [L, dk], [L, dv]
-  std::vector<float> G_, beta_;      ///< [L]
+  std::int64_t L_ = 0;                      ///< number of tokens in this chunk
+  Block Q_, K_, V_;                         ///< [L, dk], [L, dk], [L, dv]
+  std::vector<float> G_, beta_;             ///< [L]
   std::vector<float> from_start_, to_end_;  ///< [L] e^G and e^{G_C - G}
-  std::vector<float> decayed_beta_;  ///< [L] beta e^G
-  std::vector<char> reset_;          ///< [L] whether the token forgets the state
-  Block E_;                          ///< [L, L] decays between tokens on and below the diagonal
-  Block S_, S_operand_;              ///< [dk, dv] the state before the chunk
+  std::vector<float> decayed_beta_;         ///< [L] beta e^G
+  std::vector<char> reset_;                 ///< [L] whether the token forgets the state
+  Block E_;                                 ///< [L, L] decays between tokens on and below the diagonal
+  Block S_, S_operand_;                     ///< [dk, dv] the state before the chunk
   Block KK_, T_, beta_v_, beta_k_, W_;
-  Block written_, N_;                ///< [L, dv] N, and as an operand
-  Block D_, D_operand_;              ///< [dk, dv] the cotangent of the state after the chunk
-  Block dO_, dN_;                    ///< [L, dv]
-  Block dP_;                         ///< [L, L]
-  Block dQ_, dK_, dK_of_state_;      ///< [L, dk]
-  Block dW_, dM_;                    ///< [L, dk], [L, L]
-  Block of_U_, of_W_, of_A_;         ///< T^T dN [L, dv], T^T dW and dM K [L, dk]
-  Block dV_, dK_correction_, dK_through_A_;  ///< [L, dv], [L, dk], [L, dk]
-  std::vector<float> dG_;            ///< [L]
+  Block written_, N_;                          ///< [L, dv] N, and as an operand
+  Block D_, D_operand_;                        ///< [dk, dv] the cotangent of the state after the chunk
+  Block dO_, dN_;                              ///< [L, dv]
+  Block dP_;                                   ///< [L, L]
+  Block dQ_, dK_, dK_of_state_;                ///< [L, dk]
+  Block dW_, dM_;                              ///< [L, dk], [L, L]
+  Block of_U_, of_W_, of_A_;                   ///< T^T dN [L, dv], T^T dW and dM K [L, dk]
+  Block dV_, dK_correction_, dK_through_A_;    ///< [L, dv], [L, dk], [L, dk]
+  std::vector<float> dG_;                      ///< [L]
   Block dQ_sum_, dK_sum_, dK_correction_sum_;  ///< [tokens, dk] over the value heads so far
   Block product_, operand_, transposed_;       ///< scratch
 

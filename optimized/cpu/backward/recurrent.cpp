@@ -19,7 +19,8 @@ namespace {
 /// Evaluates one key head of one sequence.
 class ReverseRecurrence {
  public:
-  ReverseRecurrence(const System& system, const Sizes& sizes, const BackwardArguments& arguments, const Contract& contract)
+  ReverseRecurrence(const System& system, const Sizes& sizes, const BackwardArguments& arguments,
+                    const Contract& contract)
       : system_(system),
         arguments_(arguments.forward),
         contract_(contract),
@@ -34,7 +35,8 @@ class ReverseRecurrence {
 
   void run(const BackwardGroup& group) {
     const Head& first = group.heads.front().forward;
-    for (std::vector<float>* x : {&d_q_, &d_k_}) x->assign(static_cast<std::size_t>(first.tokens * key_width_), 0.0F);
+    for (std::vector<float>* x : {&d_q_, &d_k_})
+      x->assign(static_cast<std::size_t>(first.tokens * key_width_), 0.0F);
     for (const BackwardHead& head : group.heads) run_head(head);
     write_keys(first.q, first.tokens, d_q_, group.d_q);
     write_keys(first.k, first.tokens, d_k_, group.d_k);
@@ -75,7 +77,8 @@ class ReverseRecurrence {
   void write_value(const float* before) {
     std::copy(v_.begin(), v_.end(), e_.begin());
     if (system_.delta) {
-      for (std::int64_t l = 0; l < dk_; ++l) add_row(-(decay_ * k_[l]), before + l * width_, e_.data(), width_);
+      for (std::int64_t l = 0; l < dk_; ++l)
+        add_row(-(decay_ * k_[l]), before + l * width_, e_.data(), width_);
     }
     for (std::int64_t c = 0; c < width_; ++c) u_[c] = system_.delta ? beta_ * e_[c] : e_[c];
   }
@@ -89,8 +92,10 @@ class ReverseRecurrence {
     load_token(head, t);
     write_value(before);
     load_key(head.forward.q, t, dk_, arguments_.l2norm, Format::fp32, q_.data());
-    if (head.d_o.data) head.d_o.load(t, 0, dv_, d_o_.data());
-    else std::fill(d_o_.begin(), d_o_.end(), 0.0F);
+    if (head.d_o.data)
+      head.d_o.load(t, 0, dv_, d_o_.data());
+    else
+      std::fill(d_o_.begin(), d_o_.end(), 0.0F);
 
     std::fill(d_u_.begin(), d_u_.end(), 0.0F);
     for (std::int64_t l = 0; l < dk_; ++l) {
@@ -125,7 +130,8 @@ class ReverseRecurrence {
   }
 
   /// Writes the sums over the group as gradients of q or k as they are given.
-  void write_keys(const Rows<const float>& x, std::int64_t tokens, std::vector<float>& gradient, const Rows<float>& to) {
+  void write_keys(const Rows<const float>& x, std::int64_t tokens, std::vector<float>& gradient,
+                  const Rows<float>& to) {
     if (!to.data) return;
     for (std::int64_t t = 0; t < tokens; ++t) {
       float* const row = gradient.data() + t * key_width_;
@@ -141,15 +147,16 @@ class ReverseRecurrence {
   const System& system_;
   const Arguments& arguments_;
   const Contract& contract_;
-  std::int64_t dk_, dv_, key_width_, width_;  ///< sizes, and their multiples of kLanes that rows are padded to with zeros
+  std::int64_t dk_, dv_, key_width_,
+      width_;  ///< sizes, and their multiples of kLanes that rows are padded to with zeros
 
   StateSweep sweep_;
-  std::vector<float> S_, D_;                ///< [dk, width] the initial state, and the cotangent of the state
-  std::vector<float> d_q_, d_k_;            ///< [tokens, key_width] sums over the value heads so far
-  float decay_ = 1.0F, beta_ = 1.0F;        ///< this and those below: of one token
-  std::vector<float> q_, k_;                ///< [key_width]
+  std::vector<float> S_, D_;          ///< [dk, width] the initial state, and the cotangent of the state
+  std::vector<float> d_q_, d_k_;      ///< [tokens, key_width] sums over the value heads so far
+  float decay_ = 1.0F, beta_ = 1.0F;  ///< this and those below: of one token
+  std::vector<float> q_, k_;          ///< [key_width]
   std::vector<float> v_, d_o_, e_, u_, d_u_, d_v_;  ///< [width]
-  std::vector<float> R_, after_;            ///< [width] one row of the decayed state and of the state after the token
+  std::vector<float> R_, after_;  ///< [width] one row of the decayed state and of the state after the token
 };
 
 }  // namespace

@@ -15,7 +15,8 @@ class StateSweep {
   /// Calls reverse(i, before) for i = steps - 1, ..., 0. advance(i, before, after) makes the state after step i. A state is
   /// `size` floats; `first` is the one before step 0, which is copied before any step is evaluated.
   template <class Advance, class Reverse>
-  void run(std::int64_t steps, std::int64_t size, const float* first, const Advance& advance, const Reverse& reverse) {
+  void run(std::int64_t steps, std::int64_t size, const float* first, const Advance& advance,
+           const Reverse& reverse) {
     if (steps == 0) return;
     auto stride = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(steps))));
     stride = std::max<std::int64_t>(stride, 1);
