@@ -56,6 +56,8 @@ Format ChunkedBackward::format_at(BackwardPoint point) const {
 
 void ChunkedBackward::multiply(const Block& a, const Block& b, Block& c, BackwardPoint) const {
   product(unit_, a, b, c);
+  // The padding of b is zero, which times an infinity is no zero in that of c, and sums along rows would see it.
+  for (std::int64_t i = 0; i < c.rows; ++i) std::fill(c.row(i) + c.columns, c.row(i) + c.stride, 0.0F);
 }
 
 void ChunkedBackward::multiply_by_transposed(const Block& a, const Block& b, Block& c, BackwardPoint point) {

@@ -27,8 +27,8 @@
 /// and the gradient of the initial state stay in fp32. States before chunks are kept about sqrt(T / chunk) chunks apart.
 namespace samestate::cpu {
 
-/// The places where the chunked backward pass stores a result or multiplies matrices. Products alone are marked, as are
-/// results that stay in fp32.
+/// The places where the chunked backward pass stores a result or multiplies matrices. At a point with "a product" nothing is
+/// stored, and points with "fp32" are never rounded by this kernel; a class that derives from it may round there.
 enum class BackwardPoint : std::uint8_t {
   key_products,        ///< K K^T, a product
   T,                   ///< the inverse, as the forward pass saves it
@@ -66,12 +66,12 @@ enum class BackwardPoint : std::uint8_t {
   dk_of_A_transposed,  ///< dM^T (beta K), a product
   beta_key,            ///< beta K
   dk_correction,       ///< the part of dK through W, and then its sum with that through A
-  dG_last,             ///< S o D, and its sum; fp32, as are the next ones
-  dG_of_A,             ///< dM o beta K K^T
-  dG,                  ///< the gradients of the sums of g
-  dg,                  ///< as it is written
-  dbeta,               ///< as it is written
-  d_initial_state,     ///< as it is written
+  dG_last,             ///< S o D, and its sum; fp32
+  dG_of_A,             ///< dM o beta K K^T; fp32
+  dG,                  ///< the gradients of the sums of g; fp32
+  dg,                  ///< as it is written; fp32
+  dbeta,               ///< as it is written; fp32
+  d_initial_state,     ///< as it is written; fp32
   dv,                  ///< dV of a value head
   group_sum,           ///< a sum over the value heads of a key head, if it has several
   dk,                  ///< dK' plus its correction
