@@ -65,6 +65,7 @@ struct BackwardCall {
       CallTensor t{.name = name, .role = role, .shape = std::move(shape)};
       t.stride.assign(t.shape.size(), 1);
       for (std::size_t d = t.shape.size(); d-- > 1;) t.stride[d - 1] = t.stride[d] * t.shape[d];
+      x.reserve(1);  // a tensor of no elements is there
       t.data = x.data();
       return t;
     };
