@@ -249,7 +249,7 @@ const inline std::vector<std::string> kForms = {"recurrent", "chunked"};
 const inline Shape kDense{.B = 2, .T = 11, .Hk = 2, .Hv = 4, .dk = 5, .dv = 3};
 
 /// fp32 of such sizes is within this distance of double, in the 2-norm; a lost term is at 1e-3 or more.
-inline constexpr double kNear = 5e-6;
+inline constexpr double kNear = 1e-6;
 
 inline void for_each_form(
     const std::function<void(const std::string& system, const std::string& form)>& body) {

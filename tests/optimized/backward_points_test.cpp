@@ -22,30 +22,32 @@
 
 namespace samestate {
 
-/// A double whose reference rounds as a kernel does: results to bf16, or operands to tf32.
+/// A double whose reference rounds as a kernel does: results to a 16-bit format, or operands to tf32.
 using Rounding = DualNumber<double>;
 
 template <>
 struct RoundingPoint<Rounding> {
   static constexpr bool rounds = true;
-  static inline bool stores = false, multiplies = false;
+  static inline float (*result)(float) = nullptr;    ///< rounds results, if it is not null
+  static inline float (*operands)(float) = nullptr;  ///< rounds operands of products, if it is not null
   static inline const PointRow* left_out = nullptr;
   /// dg, dbeta and the gradient of the initial state stay in fp32, with what leads to them.
   static bool rounds_at(Point point) {
-    if (!stores || &point.row() == left_out) return false;
+    if (result == nullptr || &point.row() == left_out) return false;
     for (const char* exact : {"dG_last", "dG_of_A", "dG", "dg", "dbeta", "d_initial_state"}) {
       if (point.row().name == exact) return false;
     }
     return true;
   }
-  static bool rounds_operands(Point point) { return multiplies && &point.row() != left_out; }
-  static Rounding stored(const Rounding& x) {
-    return Rounding(static_cast<double>(cpu::to_bf16(static_cast<float>(x.value()))));
-  }
-  static Rounding operand(const Rounding& x) {
-    return Rounding(static_cast<double>(cpu::to_tf32(static_cast<float>(x.value()))));
-  }
+  static bool rounds_operands(Point point) { return operands != nullptr && &point.row() != left_out; }
+  static Rounding stored(const Rounding& x) { return rounded(x, result); }
+  static Rounding operand(const Rounding& x) { return rounded(x, operands); }
   static Rounding shift(const Rounding& x) { return x; }
+
+ private:
+  static Rounding rounded(const Rounding& x, float (*round)(float)) {
+    return Rounding(static_cast<double>(round(static_cast<float>(x.value()))));
+  }
 };
 
 namespace {
@@ -208,7 +210,7 @@ double distance(const Values& got, const Inputs& expected) {
 
 /// Adds the points that change a gradient to `met`. Every point is left out by the kernel, by the reference and by both: those that agree on it are near each other.
 template <class System>
-void expect_points(const cpu::System& system, const Contract& contract, bool stores,
+void expect_points(const cpu::System& system, const Contract& contract, bool stores, float (*round)(float),
                    std::set<BackwardPoint>& met) {
   for (const bool l2norm : {false, true}) {
     BackwardCall x =
@@ -224,8 +226,8 @@ void expect_points(const cpu::System& system, const Contract& contract, bool sto
       return x.gradients;
     };
     const auto reference = [&](const PointRow* left_out) {
-      Marks::stores = stores;
-      Marks::multiplies = !stores;
+      Marks::result = stores ? round : nullptr;
+      Marks::operands = stores ? nullptr : round;
       Marks::left_out = left_out;
       return reference_of<System>(x);
     };
@@ -250,12 +252,12 @@ void expect_points(const cpu::System& system, const Contract& contract, bool sto
   }
 }
 
-void expect_points_of_all(const Contract& contract, bool stores) {
+void expect_points_of_all(const Contract& contract, bool stores, float (*round)(float)) {
   std::set<BackwardPoint> met;
-  expect_points<GatedDeltaRule>(cpu::GATED_DELTA_RULE, contract, stores, met);
-  expect_points<DeltaRule>(cpu::DELTA_RULE, contract, stores, met);
-  expect_points<Retention>(cpu::RETENTION, contract, stores, met);
-  expect_points<LinearAttention>(cpu::LINEAR_ATTENTION, contract, stores, met);
+  expect_points<GatedDeltaRule>(cpu::GATED_DELTA_RULE, contract, stores, round, met);
+  expect_points<DeltaRule>(cpu::DELTA_RULE, contract, stores, round, met);
+  expect_points<Retention>(cpu::RETENTION, contract, stores, round, met);
+  expect_points<LinearAttention>(cpu::LINEAR_ATTENTION, contract, stores, round, met);
   for (const NamedPoint& p : kPoints) {
     // The cotangents of a norm were stored before, as sums of a group or of two parts.
     const bool matters = (stores ? p.stored : p.product) && p.point != BackwardPoint::dy;
@@ -263,14 +265,17 @@ void expect_points_of_all(const Contract& contract, bool stores) {
   }
 }
 
-TEST(BackwardPoints, BfloatsAreStoredWhereTheReferenceStoresThem) {
-  expect_points_of_all(testing::bf16(), true);
+TEST(BackwardPoints, ResultsAreStoredWhereTheReferenceStoresThem) {
+  expect_points_of_all(testing::bf16(), true, cpu::to_bf16);
+  Contract fp16 = testing::bf16();
+  fp16.input = Format::fp16;
+  expect_points_of_all(fp16, true, cpu::to_fp16);
 }
 
 TEST(BackwardPoints, OperandsAreRoundedWhereTheReferenceRoundsThem) {
   Contract tf32;
   tf32.qk = Format::tf32;
-  expect_points_of_all(tf32, false);
+  expect_points_of_all(tf32, false, cpu::to_tf32);
 }
 
 }  // namespace
