@@ -1,11 +1,14 @@
 /// The chunked backward kernels round where the reference marks its rounding points, and nowhere else.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "optimized/cpu/backward/chunked.h"
+#include "optimized/cpu/products.h"
 #include "optimized/cpu/rounding.h"
 #include "reference/backward/chunk.h"
 #include "reference/backward/heads.h"
@@ -19,30 +22,32 @@
 
 namespace samestate {
 
-/// A double whose reference rounds as a kernel does: results to bf16, or operands to tf32.
+/// A double whose reference rounds as a kernel does: results to a 16-bit format, or operands to tf32.
 using Rounding = DualNumber<double>;
 
 template <>
 struct RoundingPoint<Rounding> {
   static constexpr bool rounds = true;
-  static inline bool stores = false, multiplies = false;
+  static inline float (*result)(float) = nullptr;    ///< rounds results, if it is not null
+  static inline float (*operands)(float) = nullptr;  ///< rounds operands of products, if it is not null
   static inline const PointRow* left_out = nullptr;
   /// dg, dbeta and the gradient of the initial state stay in fp32, with what leads to them.
   static bool rounds_at(Point point) {
-    if (!stores || &point.row() == left_out) return false;
+    if (result == nullptr || &point.row() == left_out) return false;
     for (const char* exact : {"dG_last", "dG_of_A", "dG", "dg", "dbeta", "d_initial_state"}) {
       if (point.row().name == exact) return false;
     }
     return true;
   }
-  static bool rounds_operands(Point point) { return multiplies && &point.row() != left_out; }
-  static Rounding stored(const Rounding& x) {
-    return Rounding(static_cast<double>(cpu::to_bf16(static_cast<float>(x.value()))));
-  }
-  static Rounding operand(const Rounding& x) {
-    return Rounding(static_cast<double>(cpu::to_tf32(static_cast<float>(x.value()))));
-  }
+  static bool rounds_operands(Point point) { return operands != nullptr && &point.row() != left_out; }
+  static Rounding stored(const Rounding& x) { return rounded(x, result); }
+  static Rounding operand(const Rounding& x) { return rounded(x, operands); }
   static Rounding shift(const Rounding& x) { return x; }
+
+ private:
+  static Rounding rounded(const Rounding& x, float (*round)(float)) {
+    return Rounding(static_cast<double>(round(static_cast<float>(x.value()))));
+  }
 };
 
 namespace {
@@ -203,9 +208,10 @@ double distance(const Values& got, const Inputs& expected) {
   return worst;
 }
 
-/// Every point is left out by the kernel, by the reference and by both: those that agree on it are near each other.
+/// Adds the points that change a gradient to `met`. Every point is left out by the kernel, by the reference and by both: those that agree on it are near each other.
 template <class System>
-void expect_points(const cpu::System& system, const Contract& contract, bool stores) {
+void expect_points(const cpu::System& system, const Contract& contract, bool stores, float (*round)(float),
+                   std::set<BackwardPoint>& met) {
   for (const bool l2norm : {false, true}) {
     BackwardCall x =
         testing::make_backward_call(system.name, {.B = 1, .T = 13, .Hk = 1, .Hv = 2, .dk = 8, .dv = 6}, 5);
@@ -220,8 +226,8 @@ void expect_points(const cpu::System& system, const Contract& contract, bool sto
       return x.gradients;
     };
     const auto reference = [&](const PointRow* left_out) {
-      Marks::stores = stores;
-      Marks::multiplies = !stores;
+      Marks::result = stores ? round : nullptr;
+      Marks::operands = stores ? nullptr : round;
       Marks::left_out = left_out;
       return reference_of<System>(x);
     };
@@ -236,9 +242,9 @@ void expect_points(const cpu::System& system, const Contract& contract, bool sto
       const Values without = kernel(&p.point);
       const Inputs unmarked = reference(p.row);
       EXPECT_LE(distance(without, unmarked), near) << system.name << " " << p.row->name;
-      // Values that are stored twice lose nothing where they are stored first.
-      const bool again = (p.point == BackwardPoint::dv && !system.delta) || p.point == BackwardPoint::dy;
-      if (again) continue;
+      // Where a value is stored at the next point again, leaving one out changes nothing.
+      if (unmarked == marked) continue;
+      met.insert(p.point);
       EXPECT_GT(distance(without, marked), 3 * distance(all, marked)) << system.name << " " << p.row->name;
       EXPECT_GT(distance(all, unmarked), 3 * distance(without, unmarked))
           << system.name << " " << p.row->name;
@@ -246,21 +252,30 @@ void expect_points(const cpu::System& system, const Contract& contract, bool sto
   }
 }
 
-void expect_points_of_all(const Contract& contract, bool stores) {
-  expect_points<GatedDeltaRule>(cpu::GATED_DELTA_RULE, contract, stores);
-  expect_points<DeltaRule>(cpu::DELTA_RULE, contract, stores);
-  expect_points<Retention>(cpu::RETENTION, contract, stores);
-  expect_points<LinearAttention>(cpu::LINEAR_ATTENTION, contract, stores);
+void expect_points_of_all(const Contract& contract, bool stores, float (*round)(float)) {
+  std::set<BackwardPoint> met;
+  expect_points<GatedDeltaRule>(cpu::GATED_DELTA_RULE, contract, stores, round, met);
+  expect_points<DeltaRule>(cpu::DELTA_RULE, contract, stores, round, met);
+  expect_points<Retention>(cpu::RETENTION, contract, stores, round, met);
+  expect_points<LinearAttention>(cpu::LINEAR_ATTENTION, contract, stores, round, met);
+  for (const NamedPoint& p : kPoints) {
+    // The cotangents of a norm were stored before, as sums of a group or of two parts.
+    const bool matters = (stores ? p.stored : p.product) && p.point != BackwardPoint::dy;
+    EXPECT_EQ(met.contains(p.point), matters) << p.row->name;
+  }
 }
 
-TEST(BackwardPoints, BfloatsAreStoredWhereTheReferenceStoresThem) {
-  expect_points_of_all(testing::bf16(), true);
+TEST(BackwardPoints, ResultsAreStoredWhereTheReferenceStoresThem) {
+  expect_points_of_all(testing::bf16(), true, cpu::to_bf16);
+  Contract fp16 = testing::bf16();
+  fp16.input = Format::fp16;
+  expect_points_of_all(fp16, true, cpu::to_fp16);
 }
 
 TEST(BackwardPoints, OperandsAreRoundedWhereTheReferenceRoundsThem) {
   Contract tf32;
   tf32.qk = Format::tf32;
-  expect_points_of_all(tf32, false);
+  expect_points_of_all(tf32, false, cpu::to_tf32);
 }
 
 }  // namespace

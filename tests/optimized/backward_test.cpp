@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "optimized/cpu/backward/chunked.h"
+#include "optimized/cpu/products.h"
 #include "optimized/cpu/rounding.h"
 #include "tests/optimized/backward_call.h"
 #include "tests/optimized/contracts.h"
@@ -59,7 +60,7 @@ TEST(BackwardKernels, EveryChunkGivesTheGradientsOfTheRecurrence) {
       const Values expected = run_backward(x, "recurrent");
       for (const std::int64_t chunk : {1, 2, 7, 16, 33, 64, 1000}) {
         x.forward.chunk = chunk;
-        expect_near(run_backward(x, "chunked"), expected, 1e-5, system + " chunk " + std::to_string(chunk));
+        expect_near(run_backward(x, "chunked"), expected, 3e-6, system + " chunk " + std::to_string(chunk));
       }
     }
   }
@@ -259,9 +260,10 @@ TEST(BackwardKernels, AContractRoundsWhatItNames) {
         EXPECT_TRUE(rounded_to(bf16.at(name), cpu::to_bf16)) << where << ": d." << name;
         EXPECT_FALSE(rounded_to(exact.at(name), cpu::to_bf16)) << where << ": d." << name;
       }
-      if (has_decay(system)) EXPECT_FALSE(rounded_to(bf16.at("g"), cpu::to_bf16)) << where;
-      if (has_delta(system)) EXPECT_FALSE(rounded_to(bf16.at("beta"), cpu::to_bf16)) << where;
-      EXPECT_FALSE(rounded_to(bf16.at("initial_state"), cpu::to_bf16)) << where;
+      for (const std::string name : {"g", "beta", "initial_state"}) {
+        EXPECT_TRUE(!bf16.contains(name) || !rounded_to(bf16.at(name), cpu::to_bf16))
+            << where << ": d." << name;
+      }
       expect_near(bf16, exact, 3e-2, where);
       if (form == "recurrent") continue;
       const Values on_unit = run_backward(x, form, tf32);
