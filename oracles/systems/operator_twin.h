@@ -110,8 +110,7 @@ struct TwinJudgement {
   SoftmaxOrder softmax;  ///< the order of the twin under which it passes
 };
 
-/// Compares the kernel with the nearest twins. An element beyond the twin's bound fails, unless it is exact
-/// to working precision. An output also fails
+/// Compares the kernel with the nearest twins. An element beyond the twin's bound fails. An output also fails
 /// if it has at least kOperatorTwinLeast rows, counted by how many elements carry their errors, and its share
 /// of roundings that differ from the twin's exceeds the limit: the largest of kOperatorTwinShare,
 /// kOperatorTwinRows rows altogether, and kOperatorTwinSpread times the largest share among twins whose sums
