@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -272,6 +273,33 @@ TEST(BackwardKernels, AContractRoundsWhatItNames) {
         EXPECT_GT(relative_error(on_unit.at(name), exact.at(name)), 1e-5) << where << name;
     }
   });
+}
+
+TEST(BackwardKernels, TheRecurrenceKeepsTheFormatOfTheState) {
+  Contract contract;
+  contract.state = Format::bf16;
+  const Values got = run_backward(make_backward_call("retention", kDense, 4), "recurrent", contract);
+  for (const float x : got.at("initial_state")) EXPECT_EQ(cpu::to_bf16(x), x);
+}
+
+// A score that overflows reaches dq and dk of its two tokens, and their dg, with the sign that it has.
+TEST(BackwardKernels, AnOverflowStaysWithItsTokens) {
+  BackwardCall x = make_backward_call("retention", {.B = 1, .T = 2, .Hk = 1, .Hv = 1, .dk = 1, .dv = 1}, 2);
+  x.forward.q = x.forward.k = {1.0F, 1.0F};
+  x.forward.v = {300.0F, 0.0F};
+  x.forward.g = {0.0F, 0.0F};
+  x.forward.scale = 1.0F;
+  x.forward.initial_state.clear();
+  x.d_o = {0.0F, 300.0F};
+  x.d_final_state.clear();
+  Contract fp16;
+  fp16.input = fp16.output = Format::fp16;
+  const Values got = run_backward(x, "chunked", fp16);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(got.at("q"), (std::vector<float>{0.0F, kInfinity}));
+  EXPECT_EQ(got.at("k"), (std::vector<float>{kInfinity, 0.0F}));
+  EXPECT_EQ(got.at("v"), (std::vector<float>{300.0F, 300.0F}));
+  EXPECT_EQ(got.at("g")[1], kInfinity);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ Format ChunkedBackward::format_at(BackwardPoint point) const {
 
 void ChunkedBackward::multiply(const Block& a, const Block& b, Block& c, BackwardPoint) const {
   product(unit_, a, b, c);
-  // The padding of b is zero, which times an infinity is no zero in that of c, and sums along rows would see it.
+  // An infinity times the padding of b, which is zero, is NaN, and sums along the rows of c would see it.
   for (std::int64_t i = 0; i < c.rows; ++i) std::fill(c.row(i) + c.columns, c.row(i) + c.stride, 0.0F);
 }
 
@@ -409,7 +409,7 @@ void ChunkedBackward::sum_gates() {
   round_values(dG_.data(), dG_.data(), L_, format_at(BackwardPoint::dG));
   float sum = 0.0F;
   for (std::int64_t i = L_; i-- > 0;) {
-    // What happens at a reset or later does not depend on the decays up to it: the sum is exactly zero.
+    // Nothing at a reset or after it depends on the decays up to it: the sum is exactly zero.
     sum = reset_[i] != 0 ? 0.0F : sum + dG_[i];
     dG_[i] = sum;
   }

@@ -91,7 +91,7 @@ class ChunkedBackward {
   void run(const BackwardGroup& group);
 
  protected:
-  // What is rounded, and how matrices are multiplied.
+  // Rounding, and products of matrices.
   /// The format that a result is stored in at a point.
   [[nodiscard]] virtual Format format_at(BackwardPoint point) const;
   /// c = a b.
@@ -143,7 +143,7 @@ class ChunkedBackward {
   virtual void gate_through_A();
   virtual void sum_gates();  ///< dg from dG, in place
 
-  // What leaves a chunk, and the sums over the group.
+  // Outputs of a chunk, and the sums over the group.
   virtual void write_values(const BackwardHead& head, std::int64_t first);
   virtual void add_to_group(const Block& part, std::int64_t first, Block& sum) const;
   virtual void finish_keys(const BackwardGroup& group);
@@ -159,7 +159,7 @@ class ChunkedBackward {
   std::vector<float> G_, beta_;             ///< [L]
   std::vector<float> from_start_, to_end_;  ///< [L] e^G and e^{G_C - G}
   std::vector<float> decayed_beta_;         ///< [L] beta e^G
-  std::vector<char> reset_;                 ///< [L] whether the token forgets the state
+  std::vector<char> reset_;                 ///< [L] 1 for a token that forgets the state
   Block E_;                                 ///< [L, L] decays between tokens on and below the diagonal
   Block S_, S_operand_;                     ///< [dk, dv] the state before the chunk
   Block KK_, T_, beta_v_, beta_k_, W_;
