@@ -188,7 +188,7 @@ int run_gate(GateOptions options) {
   of_plan.filter = filter_of(options.filter);
   SubjectLog log(options.plugins);
   KernelTable table = kernel_table(options.plugins, of_plan.filter, options.plan.strict);
-  of_plan.kernel = kernels_asked(of_plan.kernel, table, of_plan.system, of_plan.device);
+  of_plan.kernel = kernels_asked(of_plan.kernel, table, of_plan.system, of_plan.device, of_plan.filter);
   std::unique_ptr<Devices> devices;
   if (!options.list && (of_plan.device != "cpu" || !options.devices.empty()))
     devices = devices_of(options.devices, table,

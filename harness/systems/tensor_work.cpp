@@ -19,7 +19,7 @@ WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, Index token
   Call one;
   one.form = row.forms.front().name;
   one.tokens = tokens;
-  one.parameters = c.parameters;
+  one.parameters = system.parameters(c);
   Signature all;
   try {
     all = row.signature(one);
