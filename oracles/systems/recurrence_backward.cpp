@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "oracles/systems/explicit_chunk.h"
 #include "oracles/systems/family.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"

@@ -117,7 +117,11 @@ struct ForwardChunk {
   explicit ForwardChunk(Sequence<Scalar> chunk) : x(std::move(chunk)) {
     constexpr const PointTable& at = points::chunk_backward;
     const Index L = x.tokens();
-    if constexpr (!System::gated) x.g.setZero();
+    if constexpr (System::gated) {
+      x.g = cumulative_decay(x.g);
+    } else {
+      x.g.setZero();
+    }
     E = decay_between(x.g);
     from_start = decay_from_start(x.g);
     to_end = E.row(L - 1).transpose();
