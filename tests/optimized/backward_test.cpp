@@ -98,8 +98,10 @@ TEST(BackwardKernels, AResetPassesNothingBack) {
       const Values got = run_backward(x, form);
       // The sums of g reach -512 in chunks, where their spacing is 3e-5.
       expect_near(got, differences_of(x), form == "chunked" ? 3e-5 : kNear, system + " " + form);
+      // In chunks dg is a sum of terms that cancel there; all else is as exact as the decay, which is zero.
+      const float rounding = form == "chunked" ? 1e-5F : 0.0F;
       for (const std::size_t t : {4U, 6U, 7U, 10U})
-        EXPECT_EQ(got.at("g")[t], 0.0F) << system << " " << form << " " << t;
+        EXPECT_LE(std::fabs(got.at("g")[t]), rounding) << system << " " << form << " " << t;
       // Other cotangents from the reset on: not a bit of the gradients before it changes.
       BackwardCall other = x;
       for (std::size_t i = 18; i < other.d_o.size(); ++i) other.d_o[i] *= -3.0F;
@@ -108,12 +110,9 @@ TEST(BackwardKernels, AResetPassesNothingBack) {
       EXPECT_EQ(changed.at("initial_state"), got.at("initial_state"));
       for (const std::string& name : x.names()) {
         if (name == "initial_state") continue;
-        const auto end = [&](const Values& of) {
-          return of.at(name).begin() + static_cast<std::int64_t>(6 * x.columns(name));
-        };
-        EXPECT_EQ(std::vector<float>(changed.at(name).begin(), end(changed)),
-                  std::vector<float>(got.at(name).begin(), end(got)))
-            << system << " " << form << ": d." << name;
+        for (std::size_t i = 0; i < 6 * x.columns(name); ++i)
+          EXPECT_LE(std::fabs(changed.at(name)[i] - got.at(name)[i]), name == "g" ? rounding : 0.0F)
+              << system << " " << form << ": d." << name << " " << i;
         EXPECT_NE(changed.at(name), got.at(name));
       }
     }
