@@ -20,8 +20,9 @@
 ///   dV = beta T^T dN;  dK = dK' + beta e^G (T^T dW) + beta dM K + dM^T (beta K)
 ///   dbeta = (T^T dN) . V + e^G (T^T dW) . K + (dM K) . K, row by row
 ///   dG = Q . dQ - K . dK' + (row - column sums of dM o beta K K^T) + beta e^G (T^T dW) . K; at the last token also
-///        e^{G_C} <S, D> and the sum of e^{G_C - G} K . (N D^T);  dg_t = sum_{i >= t} dG_i, up to the next reset.
-/// Without a delta term N = V, dV = dN, and nothing goes through T. The decays are e^x within one ulp under every contract.
+///        e^{G_C} <S, D> and the sum of e^{G_C - G} K . (N D^T);  dg_t = sum_{i >= t} dG_i.
+/// Without a delta term N = V, dV = dN, and nothing goes through T. Behind a reset, e^g = 0, these dG cancel, so its dg is 0
+/// up to their rounding, as in other kernels of this form; every other gradient before it is independent of what follows. The decays are e^x within one ulp under every contract.
 /// Under a contract with 16-bit inputs a value is rounded to that format where BackwardPoint says so, and under tf32 the
 /// matrix unit rounds the operands of every product; sums, the carried state and D, and everything that leads to dg, dbeta
 /// and the gradient of the initial state stay in fp32. States before chunks are kept about sqrt(T / chunk) chunks apart.
@@ -91,7 +92,7 @@ class ChunkedBackward {
   void run(const BackwardGroup& group);
 
  protected:
-  // What is rounded, and how matrices are multiplied.
+  // Rounding, and products of matrices.
   /// The format that a result is stored in at a point.
   [[nodiscard]] virtual Format format_at(BackwardPoint point) const;
   /// c = a b.
@@ -143,7 +144,7 @@ class ChunkedBackward {
   virtual void gate_through_A();
   virtual void sum_gates();  ///< dg from dG, in place
 
-  // What leaves a chunk, and the sums over the group.
+  // Outputs of a chunk, and the sums over the group.
   virtual void write_values(const BackwardHead& head, std::int64_t first);
   virtual void add_to_group(const Block& part, std::int64_t first, Block& sum) const;
   virtual void finish_keys(const BackwardGroup& group);
@@ -159,7 +160,6 @@ class ChunkedBackward {
   std::vector<float> G_, beta_;             ///< [L]
   std::vector<float> from_start_, to_end_;  ///< [L] e^G and e^{G_C - G}
   std::vector<float> decayed_beta_;         ///< [L] beta e^G
-  std::vector<char> reset_;                 ///< [L] whether the token forgets the state
   Block E_;                                 ///< [L, L] decays between tokens on and below the diagonal
   Block S_, S_operand_;                     ///< [dk, dv] the state before the chunk
   Block KK_, T_, beta_v_, beta_k_, W_;
