@@ -201,7 +201,8 @@ class Gradients(Subject):
         leaves = {name: y.detach().requires_grad_() for name, y in x.items()}
         with torch.enable_grad():
             o, state = self._evaluate(torch, leaves, request, lengths, wants_state)
-        outputs = [(name, y, d) for name, y, d in (("o", o, d_o), ("final_state", state, d_state)) if d is not None]
+        # With a cotangent of zeros for o, an input that only o depends on has a gradient of zeros and not None.
+        outputs = [("o", o, d_o)] + ([("final_state", state, d_state)] if wants_state else [])
         for name, y, _ in outputs:
             if not isinstance(y, torch.Tensor):
                 raise ReturnError(f"{name} is a {type(y).__qualname__}, expected a tensor of torch")
@@ -210,7 +211,8 @@ class Gradients(Subject):
                                   "(torch.no_grad, detach, or a kernel without a backward pass)")
         names = list(leaves)
         grads = torch.autograd.grad([y for _, y, _ in outputs], [leaves[n] for n in names],
-                                    [d.reshape(y.shape).to(y.dtype) for _, y, d in outputs], allow_unused=True)
+                                    [torch.zeros_like(y) if d is None else d.reshape(y.shape).to(y.dtype) for _, y, d in outputs],
+                                    allow_unused=True)
         return dict(zip(names, grads))
 
     def _of(self, ops, x, request, lengths, wants_state, d_o, d_state):
