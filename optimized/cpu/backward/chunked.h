@@ -21,8 +21,9 @@
 ///   dbeta = (T^T dN) . V + e^G (T^T dW) . K + (dM K) . K, row by row
 ///   dG = Q . dQ - K . dK' + (row - column sums of dM o beta K K^T) + beta e^G (T^T dW) . K; at the last token also
 ///        e^{G_C} <S, D> and the sum of e^{G_C - G} K . (N D^T);  dg_t = sum_{i >= t} dG_i.
-/// Without a delta term N = V, dV = dN, and nothing goes through T. Behind a reset, e^g = 0, these dG cancel, so its dg is 0
-/// up to their rounding, as in other kernels of this form; every other gradient before it is independent of what follows. The decays are e^x within one ulp under every contract.
+/// Without a delta term N = V, dV = dN, and nothing goes through T. From a reset on, e^g = 0, the dG of its chunk add up to
+/// zero, so its dg is 0 up to their rounding, as in other kernels of this form; the other gradients of the tokens before it do
+/// not depend on what follows. The decays are e^x within one ulp under every contract.
 /// Under a contract with 16-bit inputs a value is rounded to that format where BackwardPoint says so, and under tf32 the
 /// matrix unit rounds the operands of every product; sums, the carried state and D, and everything that leads to dg, dbeta
 /// and the gradient of the initial state stay in fp32. States before chunks are kept about sqrt(T / chunk) chunks apart.
