@@ -85,7 +85,7 @@ enum class BackwardPoint : std::uint8_t {
 /// class that derives from it can change one.
 class ChunkedBackward {
  public:
-  ChunkedBackward(const System& system, const BackwardArguments& arguments, const Contract& contract);
+  ChunkedBackward(const calls::System& system, const BackwardArguments& arguments, const Contract& contract);
   virtual ~ChunkedBackward() = default;
   ChunkedBackward(const ChunkedBackward&) = delete;
   ChunkedBackward& operator=(const ChunkedBackward&) = delete;
@@ -151,7 +151,7 @@ class ChunkedBackward {
   virtual void finish_keys(const BackwardGroup& group);
   void write_keys(const Rows<const float>& x, Block& gradient, const Rows<float>& to);
 
-  const System& system_;
+  const calls::System& system_;
   const Arguments& arguments_;  ///< those of the forward pass
   const Contract& contract_;
   MatrixUnit unit_;
@@ -182,14 +182,14 @@ class ChunkedBackward {
 
 /// Makes the object that evaluates the heads of one thread.
 using MakeChunkedBackward = std::function<std::unique_ptr<ChunkedBackward>(
-    const System& system, const BackwardArguments& arguments, const Contract& contract)>;
+    const calls::System& system, const BackwardArguments& arguments, const Contract& contract)>;
 
 /// Runs a call with the tensors of calls::BackwardArguments. Throws Error if the views are inconsistent (checked_sizes) or
 /// chunk < 1.
-[[nodiscard]] Outcome run_chunked_backward_with(const MakeChunkedBackward& make, const System& system,
+[[nodiscard]] Outcome run_chunked_backward_with(const MakeChunkedBackward& make, const calls::System& system,
                                                 const KernelCall& call, const Contract& contract);
 
-template <const System& system>
+template <const calls::System& system>
 [[nodiscard]] Outcome run_chunked_backward(const KernelCall& call, const Contract& contract) {
   const auto make = [](const auto&... arguments) { return std::make_unique<ChunkedBackward>(arguments...); };
   return run_chunked_backward_with(make, system, call, contract);

@@ -118,7 +118,7 @@ struct GatesInSixteenBits : ChunkedBackward {
 };
 
 /// What runs a call of the right kernel's kind.
-using Run = std::function<Outcome(const cpu::System&, const KernelCall&, const Contract&)>;
+using RunCall = std::function<Outcome(const cpu::System&, const KernelCall&, const Contract&)>;
 
 template <class Fault>
 Outcome run_with(const cpu::System& system, const KernelCall& call, const Contract& contract) {
@@ -154,7 +154,7 @@ struct Fault {
   const char* name;
   const char* summary;
   unsigned systems;
-  Run run;
+  RunCall run;
   std::vector<std::string> contracts = {"fp32", "bf16"};
 };
 
