@@ -206,10 +206,13 @@ class Gradients(Subject):
         for name, y, _ in outputs:
             if not isinstance(y, torch.Tensor):
                 raise ReturnError(f"{name} is a {type(y).__qualname__}, expected a tensor of torch")
-            if not y.requires_grad:
+            if not y.requires_grad and y.numel() > 0:
                 raise ReturnError(f"{name} has no gradient: its grad_fn is None, so the function computes outside of autograd "
                                   "(torch.no_grad, detach, or a kernel without a backward pass)")
+        outputs = [one for one in outputs if one[1].requires_grad]
         names = list(leaves)
+        if not outputs:
+            return {}
         grads = torch.autograd.grad([y for _, y, _ in outputs], [leaves[n] for n in names],
                                     [torch.zeros_like(y) if d is None else d.reshape(y.shape).to(y.dtype) for _, y, d in outputs],
                                     allow_unused=True)
