@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
+#include "fuzz/plan/ordinary_calls.h"
 #include "harness/cases/keys.h"
 #include "harness/cases/system.h"
 
@@ -60,6 +62,30 @@ std::string interpreted_text(std::span<const Case> cases, const KernelTable& tab
   return fmt::format("an interpreter runs {}: {} small calls, about {:.0f} minute{} on {} thread{}",
                      fmt::join(names, ", "), calls, std::max(minutes, 1.0), minutes < 1.5 ? "" : "s", threads,
                      threads == 1 ? "" : "s");
+}
+
+std::string long_plan_text(std::span<const Case> cases, const KernelTable& table, int threads,
+                           std::string_view instead) {
+  double all = 0.0, longest = 0.0;
+  const Case* dearest = nullptr;
+  for (const Case& c : cases) {
+    const double seconds = seconds_of_call(*table.choose(Resolved(c)).named, c);
+    if (!std::isfinite(seconds)) continue;
+    all += seconds;
+    if (seconds > longest) longest = seconds, dearest = &c;
+  }
+  const double seconds = std::max(all / std::max(threads, 1), longest);
+  if (dearest == nullptr || seconds <= kLongPlan) return "";
+  const auto text = [](double of) {
+    return of >= 5400.0 ? fmt::format("{:.1f} hours", of / 3600.0)
+           : of >= 90.0 ? fmt::format("{:.0f} minutes", of / 60.0)
+                        : fmt::format("{:.0f} s", std::max(of, 1.0));
+  };
+  return fmt::format(
+      "judging the {} case{} of this plan takes about {} on {} thread{}, and the longest alone {}: {}; {}, "
+      "--max-cases or --budget make it shorter",
+      cases.size(), cases.size() == 1 ? "" : "s", text(seconds), threads, threads == 1 ? "" : "s",
+      text(longest), format_case(*dearest), instead);
 }
 
 }  // namespace samestate
