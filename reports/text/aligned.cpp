@@ -64,9 +64,7 @@ std::string row_text(const std::vector<std::string>& row, const std::vector<std:
       line += cell;
       if (i + 1 < cells.size()) line.append(width[i] + kGap - std::min(width[i], columns_of(cell)), ' ');
     }
-    // Spaces that fill a column whose text has ended are removed from the end of a line; rows that fit stay
-    // as they were.
-    if (height > 1) line.erase(line.find_last_not_of(' ') + 1);
+    line.erase(line.find_last_not_of(' ') + 1);  // spaces that fill a column whose text has ended
     text += line + '\n';
   }
   return text;
@@ -80,7 +78,7 @@ std::string named_values(const std::vector<std::string>& names, const std::vecto
   std::string text;
   for (std::size_t i = first; i < row.size(); ++i) {
     if (row[i].empty() || row[i] == "-") continue;
-    text += fmt::format("{}{}{}{}", text.empty() ? "" : "; ", names[i], names[i].empty() ? "" : " ", row[i]);
+    text += fmt::format("{}{}{}{}", text.empty() ? "" : "; ", names[i], names[i].empty() ? "" : ": ", row[i]);
   }
   return text;
 }

@@ -101,6 +101,11 @@ TEST(KernelPlan, ALongPlanIsAnnouncedWithWhatTakesLongest) {
   EXPECT_NE(text.find("minutes on 2 threads"), std::string::npos) << text;
   EXPECT_NE(long_plan_text(cases, table(), 1, "").find(" on 1 thread,"), std::string::npos);
   EXPECT_EQ(long_plan_text(cases, table(), 1000, ""), "") << "no case alone takes as long";
+  // Wide keys make the maps of chunks dear: one such case took 100 s.
+  const std::vector<Case> wide(20,
+                               parse_case("v1 gated_delta_rule chunk=53 T=3 dk=12345 dv=15 state=random"));
+  EXPECT_NE(long_plan_text(wide, table(), 2, "").find("22 minutes on 2 threads"), std::string::npos)
+      << long_plan_text(wide, table(), 2, "");
 }
 
 // The calls that took longest in Triton 3.9 (seconds): the estimate is within a factor of four.

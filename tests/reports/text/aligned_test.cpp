@@ -73,10 +73,10 @@ TEST(Aligned, SeveralColumnsGoBelowWithTheirNames) {
   EXPECT_EQ(aligned(table, 38),
             "kernel                 case\n"
             "cpu.one.chunked        bf16 B1 T64\n"
-            "    median 1.25 ms; verdict pass\n"
+            "    median: 1.25 ms; verdict: pass\n"
             "cpu.another.recurrent  fp32 B1 T64\n"
-            "    median 2 ms; device 1980 MHz (held\n"
-            "    by power); verdict fail\n");
+            "    median: 2 ms; device: 1980 MHz\n"
+            "    (held by power); verdict: fail\n");
   for (std::size_t width = 26; width < 120; ++width) {
     const std::string text = aligned(table, width);
     EXPECT_LE(longest_line(text), width) << text;
