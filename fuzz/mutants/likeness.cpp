@@ -135,8 +135,16 @@ Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds) {
     return std::pair(x.second->form != form, x.first) < std::pair(y.second->form != form, y.first);
   });
   std::set<std::string_view> named;
+  // Of bf16_state and bf16_state_in_bf16, which is the same fault in a kernel that promises less, one is enough.
+  const auto is_named = [&](const Mutant& m) {
+    return std::ranges::any_of(named, [&](std::string_view fault) {
+      return m.fault == fault || m.fault.starts_with(std::string(fault) + "_in_");
+    });
+  };
   for (const auto& [rest, m] : alike) {
-    if (out.mutants.size() < kMost && named.insert(m->fault).second) out.mutants.push_back(m);
+    if (out.mutants.size() == kMost || is_named(*m)) continue;
+    named.insert(m->fault);
+    out.mutants.push_back(m);
   }
   return out;
 }

@@ -68,19 +68,20 @@ std::string interpreted_text(std::span<const Case> cases, const KernelTable& tab
 namespace {
 
 /// Seconds of one core for what System::work leaves out, because plans have keys of at most 1,030 channels: the map of a
-/// chunk of the delta rules is a product of dk x dk matrices. Measured with keys of 1,024 to 12,345 channels, for the
-/// heads that are held to their bounds however long one takes.
+/// chunk of the delta rules is a product of dk x dk matrices. Measured with keys of 1,024 to 12,345 channels.
 double seconds_of_wide_keys(const KernelRow& kernel, const Case& c) {
   constexpr double kOfProduct = 0.07e-9;  // times dk^3
   const System& system = *kernel.system;
   if (!system.of_family() || !system.has(Property::delta) || c.form == "recurrent" || c.chunk <= 0)
     return 0.0;
-  const auto chunks_of = [&](Index tokens) { return (tokens + c.chunk - 1) / c.chunk; };
-  Index chunks = 0;
-  for (const Index length : c.lengths) chunks += chunks_of(length);
-  if (c.lengths.empty()) chunks = c.B * chunks_of(system.form(c.form)->decodes ? c.prefill : c.T);
-  const auto heads = static_cast<double>(std::min<Index>(c.Hv, kGatePolicy.fewest_heads));
-  return kOfProduct * std::pow(static_cast<double>(c.dk), 3) * static_cast<double>(chunks) * heads;
+  // So few heads are held to their bounds, of all sequences together.
+  const Index sequences = c.lengths.empty() ? c.B : std::ssize(c.lengths);
+  const auto heads = static_cast<double>(std::min<Index>(sequences * c.Hv, kGatePolicy.fewest_heads));
+  const Index longest = !c.lengths.empty()             ? *std::ranges::max_element(c.lengths)
+                        : system.form(c.form)->decodes ? c.prefill
+                                                       : c.T;
+  const auto chunks = static_cast<double>((longest + c.chunk - 1) / c.chunk);
+  return kOfProduct * std::pow(static_cast<double>(c.dk), 3) * chunks * heads;
 }
 
 }  // namespace
@@ -98,6 +99,9 @@ std::string long_plan_text(std::span<const Case> cases, const KernelTable& table
   }
   const double seconds = std::max(all / std::max(threads, 1), longest);
   if (dearest == nullptr || seconds <= kLongPlan) return "";
+  constexpr std::size_t kShown = 120;  // a packed line may have hundreds of lengths
+  std::string line = format_case(*dearest);
+  if (line.size() > kShown) line = line.substr(0, kShown) + "..";
   const auto text = [](double of) {
     return of >= 5400.0 ? fmt::format("{:.1f} hours", of / 3600.0)
            : of >= 90.0 ? fmt::format("{:.0f} minutes", of / 60.0)
@@ -107,7 +111,7 @@ std::string long_plan_text(std::span<const Case> cases, const KernelTable& table
       "judging the {} case{} of this plan takes about {} on {} thread{}, and the longest alone {}: {}; {}, "
       "--max-cases or --budget make it shorter",
       cases.size(), cases.size() == 1 ? "" : "s", text(seconds), threads, threads == 1 ? "" : "s",
-      text(longest), format_case(*dearest), instead);
+      text(longest), line, instead);
 }
 
 }  // namespace samestate
