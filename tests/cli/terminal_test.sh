@@ -94,7 +94,8 @@ longest="$(grep -v '^Ceilings' out | LC_ALL=C.UTF-8 wc -L)"
 [[ $longest -gt 20 && $longest -le 80 ]] || complain "a line of $longest columns"
 if command -v script >/dev/null; then
   script -qec "stty cols 60; TERM=dumb '$samestate' gate --device cpu --system retention --where T=..0 --max-cases 20" typed >/dev/null </dev/null
-  longest="$(tr -d '\r' <typed | grep -vE '^Script|samestate repro|^samestate: ' | LC_ALL=C.UTF-8 wc -L)"
+  longest="$(tr '\r' '\n' <typed | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' | grep -vE '^Script|samestate repro|^samestate: |worst ratio' |
+    LC_ALL=C.UTF-8 wc -L)"
   [[ $longest -gt 30 && $longest -le 60 ]] || complain "the summary of a gate has $longest columns of 60"
   "$samestate" list laws >plain
   script -qec "stty cols 100; '$samestate' list laws" typed >/dev/null </dev/null
