@@ -73,8 +73,10 @@ std::vector<Meaning> meanings_of(const std::string& name) {
   if (name.find('+') != name.npos) {
     const Contract& c = contract_named(name);
     std::vector<std::string> changes;
-    for (const std::string_view switched : switched_points(c.name))
-      changes.push_back(fmt::format("{}:fp32 ({})", switched, require_point(switched).row().means));
+    for (const std::string_view switched : switched_points(c.name)) {
+      const Point point = require_point(switched);
+      changes.push_back(fmt::format("{}:{} ({})", switched, switched_value(c, point), point.row().means));
+    }
     for (const ContractPoint& point : contract_points()) {
       if (c.name.find("+" + std::string(point.name) + ":") != c.name.npos)
         changes.push_back(fmt::format("{}:{} ({})", point.name, point.value(c), point.means));

@@ -202,7 +202,7 @@ int run_gate(GateOptions options) {
   of_plan.filter = filter_of(options.filter);
   SubjectLog log(options.plugins);
   KernelTable table = kernel_table(options.plugins, of_plan.filter, options.plan.strict);
-  of_plan.kernel = kernels_asked(of_plan.kernel, table, of_plan.system, of_plan.device);
+  of_plan.kernel = kernels_asked(of_plan.kernel, table, of_plan.system, of_plan.device, of_plan.filter);
   const std::vector<const KernelRow*> wanted =
       wanted_kernels(table, of_plan.system, of_plan.device, of_plan.kernel);
   std::unique_ptr<Devices> devices;

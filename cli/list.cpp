@@ -76,7 +76,9 @@ Listing list_points() {
     out.rows.push_back(
         {point.name(), std::string(rounds[static_cast<std::size_t>(point.row().use)]),
          joined(systems_of(point)),
-         point.row().of.empty() ? means : fmt::format("{} Goes with {}.", means, point.row().of)});
+         fmt::format("{}{}{}", means,
+                     point.row().of.empty() ? "" : fmt::format(" Goes with {}.", point.row().of),
+                     point.row().only_if_named ? " Kept in fp32 unless a contract names the point." : "")});
   }
   return out;
 }
@@ -92,7 +94,8 @@ Listing list_contract_points() {
     for (const Point& point : named_points()) {
       const Format format = format_at(c.contract, point.row().use);
       if (format != Format::none)
-        out.rows.push_back({c.contract.name, point.name(), std::string(name_of(format)),
+        out.rows.push_back({c.contract.name, point.name(),
+                            std::string(name_of(point.row().only_if_named ? Format::fp32 : format)),
                             fmt::format("fp32 {}", name_of(format)), std::string(point.row().means)});
     }
   }

@@ -105,6 +105,7 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
                             const Contract& contract) { return given_of(conventions, contract); },
             formats_of(d.conventions));
         if (d.interpreted) table.interpreted(d.name);
+        if (d.only_asked) table.only_asked(d.name);
       }
     } catch (const Error& error) {
       throw Error(fmt::format("{} {}: {}", subject ? "subject" : "plugin", plugin, error.what()));
@@ -128,10 +129,12 @@ KernelTable kernel_table(const std::vector<std::string>& plugins, const CaseFilt
 }
 
 std::string kernels_asked(const std::string& asked, const KernelTable& table, const std::string& system,
-                          const std::string& device) {
+                          const std::string& device, const CaseFilter& filter) {
   if (!asked.empty()) return asked;
+  const bool by_pass = std::ranges::count(filter.conditions(), "pass", &KeyCondition::key) > 0;
   std::vector<std::string_view> all, kept;
   for (const KernelRow& row : table.added()) {
+    if (row.only_asked && !by_pass && system.empty()) continue;
     all.emplace_back(row.name);
     if (is_among(system, row.system->name) && (device.empty() || row.device == device))
       kept.emplace_back(row.name);

@@ -22,7 +22,8 @@ namespace samestate::cli {
 /// kernels of plugins and subjects, because users who bring a kernel ask about it, and of these the ones of `system`
 /// and `device` if there are any; else all. An empty text means every kernel.
 [[nodiscard]] std::string kernels_asked(const std::string& asked, const KernelTable& table,
-                                        const std::string& system, const std::string& device);
+                                        const std::string& system, const std::string& device,
+                                        const CaseFilter& filter);
 
 /// Returns the case with the kernel of --plugin or --subject that computes it if its line names none, because users who
 /// bring a kernel ask about that one. Unchanged if nothing was brought. Throws Error that names the kernels if several

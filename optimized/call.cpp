@@ -3,54 +3,18 @@
 #include <array>
 #include <cstddef>
 
+#include "optimized/call_checks.h"
 #include "reference/error.h"
 
 namespace samestate::calls {
+
+using checks::require;
+using checks::require_rows;
+using checks::require_shape;
+using checks::require_writable;
+using checks::text;
+
 namespace {
-
-void require(bool holds, const std::string& message) {
-  if (!holds) throw Error(message);
-}
-
-template <std::size_t Rank>
-std::string text(const std::array<std::int64_t, Rank>& shape) {
-  std::string list = "[";
-  for (std::size_t d = 0; d < Rank; ++d) list += (d ? ", " : "") + std::to_string(shape[d]);
-  return list + "]";
-}
-
-/// A tensor that holds elements needs memory; an optional one may be absent.
-template <class T, std::size_t Rank>
-void require_shape(const std::string& name, const View<T, Rank>& view,
-                   const std::array<std::int64_t, Rank>& shape, bool optional) {
-  if (!view.present()) {
-    std::int64_t count = 1;
-    for (const std::int64_t extent : shape) count *= extent;
-    return require(optional || count == 0, name + " is absent; it must be " + text(shape));
-  }
-  require(view.shape == shape, name + " is " + text(view.shape) + "; q, v and the sequences make it " +
-                                   text(shape) + "; pass that shape");
-}
-
-template <class T, std::size_t Rank>
-void require_writable(const std::string& name, const View<T, Rank>& view) {
-  // No element of an empty tensor is written, so none is written twice.
-  if (view.present() && view.size() == 0) return;
-  for (std::size_t d = 0; d < Rank; ++d) {
-    require(!view.present() || view.shape[d] <= 1 || view.stride[d] != 0,
-            name + " has stride 0 in dimension " + std::to_string(d) + " of extent " +
-                std::to_string(view.shape[d]) +
-                "; an output may not be broadcast, give it memory of its own");
-  }
-}
-
-/// The elements of a row must be contiguous (optimized/kernel.h).
-template <class T>
-void require_rows(const std::string& name, const View<T, 4>& view) {
-  require(!view.present() || view.size() == 0 || view.shape[3] == 1 || view.stride[3] == 1,
-          name + " has stride " + std::to_string(view.stride[3]) +
-              " in its last dimension; it must be 1, pass a copy");
-}
 
 void require_sequences(const View<const std::int64_t, 1>& offsets, std::int64_t batch, std::int64_t tokens) {
   require(batch == 1,
@@ -66,31 +30,9 @@ void require_sequences(const View<const std::int64_t, 1>& offsets, std::int64_t 
   }
 }
 
-/// Returns the rows of one head: dimension 1 of a [B, T, H, D] view, starting at token `first`.
-template <class T>
-Rows<T> rows_of(const View<T, 4>& view, std::int64_t batch, std::int64_t first, std::int64_t head) {
-  if (!view.present()) return {};
-  return {view.data + batch * view.stride[0] + first * view.stride[1] + head * view.stride[2], view.stride[1],
-          view.stride[3]};
-}
-
-Rows<const float> rows_of(const View<const float, 3>& view, std::int64_t batch, std::int64_t first,
-                          std::int64_t head) {
-  if (!view.present()) return {};
-  return {view.data + batch * view.stride[0] + first * view.stride[1] + head * view.stride[2], view.stride[1],
-          1};
-}
-
-/// Returns the [dk, dv] matrix of one head of a [N, Hv, dk, dv] view.
-template <class T>
-Rows<T> state_of(const View<T, 4>& view, std::int64_t sequence, std::int64_t head) {
-  if (!view.present()) return {};
-  return {view.data + sequence * view.stride[0] + head * view.stride[1], view.stride[2], view.stride[3]};
-}
-
 }  // namespace
 
-Sizes checked_sizes(const Arguments& a) {
+Sizes checked_inputs(const Arguments& a) {
   const Sizes s{a.q.shape[0], a.q.shape[1], a.q.shape[2], a.v.shape[2],
                 a.q.shape[3], a.v.shape[3], a.sequences()};
   require(s.batch >= 0 && s.tokens >= 0, "q is " + text(a.q.shape) + "; batch and tokens must be at least 0");
@@ -107,15 +49,20 @@ Sizes checked_sizes(const Arguments& a) {
   require_shape<const float, 4>("v", a.v, {s.batch, s.tokens, s.value_heads, s.dv}, false);
   require_shape<const float, 3>("g", a.g, {s.batch, s.tokens, s.value_heads}, true);
   require_shape<const float, 3>("beta", a.beta, {s.batch, s.tokens, s.value_heads}, true);
-  require_shape<float, 4>("o", a.o, {s.batch, s.tokens, s.value_heads, s.dv}, false);
-  const std::array<std::int64_t, 4> state{s.sequences, s.value_heads, s.dk, s.dv};
-  require_shape("initial_state", a.initial_state, state, true);
-  require_shape("final_state", a.final_state, state, true);
+  require_shape<const float, 4>("initial_state", a.initial_state, {s.sequences, s.value_heads, s.dk, s.dv},
+                                true);
   require_rows("q", a.q);
   require_rows("k", a.k);
   require_rows("v", a.v);
-  require_rows("o", a.o);
   require_rows("initial_state", a.initial_state);
+  return s;
+}
+
+Sizes checked_sizes(const Arguments& a) {
+  const Sizes s = checked_inputs(a);
+  require_shape<float, 4>("o", a.o, {s.batch, s.tokens, s.value_heads, s.dv}, false);
+  require_shape<float, 4>("final_state", a.final_state, {s.sequences, s.value_heads, s.dk, s.dv}, true);
+  require_rows("o", a.o);
   require_rows("final_state", a.final_state);
   require_writable("o", a.o);
   require_writable("final_state", a.final_state);
@@ -124,6 +71,11 @@ Sizes checked_sizes(const Arguments& a) {
           "final_state shares the memory of initial_state with other strides " + text(a.final_state.stride) +
               " against " + text(a.initial_state.stride) + "; in place needs the same strides");
   return s;
+}
+
+std::int64_t key_head_of(const Arguments& a, const Sizes& sizes, std::int64_t value_head) {
+  return a.head_map == HeadMap::interleaved ? value_head / (sizes.value_heads / sizes.key_heads)
+                                            : value_head % sizes.key_heads;
 }
 
 std::int64_t longest_sequence(const Arguments& a, const Sizes& sizes) {
@@ -149,24 +101,25 @@ std::string unsupported_reason(const System& system, const Arguments& arguments,
   return {};
 }
 
+SequenceTokens tokens_of(const Arguments& a, const Sizes& sizes, std::int64_t sequence) {
+  if (!a.cu_seqlens.present()) return {sequence, 0, sizes.tokens};
+  const std::int64_t first = a.cu_seqlens(sequence);
+  return {0, first, a.cu_seqlens(sequence + 1) - first};
+}
+
 Head head_of(const Arguments& a, const Sizes& sizes, std::int64_t sequence, std::int64_t value_head) {
-  const bool packed = a.cu_seqlens.present();
-  const std::int64_t batch = packed ? 0 : sequence;
-  const std::int64_t first = packed ? a.cu_seqlens(sequence) : 0;
-  const std::int64_t end = packed ? a.cu_seqlens(sequence + 1) : sizes.tokens;
-  const std::int64_t key_head = a.head_map == HeadMap::interleaved
-                                    ? value_head / (sizes.value_heads / sizes.key_heads)
-                                    : value_head % sizes.key_heads;
+  const SequenceTokens tokens = tokens_of(a, sizes, sequence);
+  const std::int64_t key_head = key_head_of(a, sizes, value_head);
   Head head;
-  head.tokens = end - first;
+  head.tokens = tokens.count;
   head.dk = sizes.dk;
   head.dv = sizes.dv;
-  head.q = rows_of(a.q, batch, first, key_head);
-  head.k = rows_of(a.k, batch, first, key_head);
-  head.v = rows_of(a.v, batch, first, value_head);
-  head.g = rows_of(a.g, batch, first, value_head);
-  head.beta = rows_of(a.beta, batch, first, value_head);
-  head.o = rows_of(a.o, batch, first, value_head);
+  head.q = rows_of(a.q, tokens, key_head);
+  head.k = rows_of(a.k, tokens, key_head);
+  head.v = rows_of(a.v, tokens, value_head);
+  head.g = rows_of(a.g, tokens, value_head);
+  head.beta = rows_of(a.beta, tokens, value_head);
+  head.o = rows_of(a.o, tokens, value_head);
   head.initial_state = state_of(a.initial_state, sequence, value_head);
   head.final_state = state_of(a.final_state, sequence, value_head);
   return head;

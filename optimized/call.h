@@ -38,6 +38,13 @@ struct Sizes {
 /// cu_seqlens that do not ascend within [0, T].
 [[nodiscard]] Sizes checked_sizes(const Arguments& arguments);
 
+/// The same for a call whose outputs are other tensors than o and final_state, which are not read.
+[[nodiscard]] Sizes checked_inputs(const Arguments& arguments);
+
+/// The key head that serves a value head.
+[[nodiscard]] std::int64_t key_head_of(const Arguments& arguments, const Sizes& sizes,
+                                       std::int64_t value_head);
+
 /// The number of tokens of the longest sequence.
 [[nodiscard]] std::int64_t longest_sequence(const Arguments& arguments, const Sizes& sizes);
 
@@ -69,6 +76,36 @@ struct Rows {
     for (std::int64_t c = 0; c < count; ++c) to[c * stride] = from[c];
   }
 };
+
+/// Where the tokens of a sequence are: rows [first, first + count) of the batch.
+struct SequenceTokens {
+  std::int64_t batch, first, count;
+};
+
+[[nodiscard]] SequenceTokens tokens_of(const Arguments& arguments, const Sizes& sizes, std::int64_t sequence);
+
+/// The rows of one head of a [B, T, H, D] view, from `tokens.first` on; absent if the view is.
+template <class T>
+[[nodiscard]] Rows<T> rows_of(const View<T, 4>& view, const SequenceTokens& tokens, std::int64_t head) {
+  if (!view.present()) return {};
+  return {view.data + tokens.batch * view.stride[0] + tokens.first * view.stride[1] + head * view.stride[2],
+          view.stride[1], view.stride[3]};
+}
+
+/// The same for a [B, T, H] view, whose rows hold one element.
+template <class T>
+[[nodiscard]] Rows<T> rows_of(const View<T, 3>& view, const SequenceTokens& tokens, std::int64_t head) {
+  if (!view.present()) return {};
+  return {view.data + tokens.batch * view.stride[0] + tokens.first * view.stride[1] + head * view.stride[2],
+          view.stride[1], 1};
+}
+
+/// The [dk, dv] matrix of one head of a [N, Hv, dk, dv] view; absent if the view is.
+template <class T>
+[[nodiscard]] Rows<T> state_of(const View<T, 4>& view, std::int64_t sequence, std::int64_t head) {
+  if (!view.present()) return {};
+  return {view.data + sequence * view.stride[0] + head * view.stride[1], view.stride[2], view.stride[3]};
+}
 
 /// One value head of one sequence, with the key head that serves it.
 struct Head {

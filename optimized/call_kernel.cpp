@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "optimized/cpu/backward/kernels.h"
+
 namespace samestate {
 namespace {
 
@@ -118,6 +120,7 @@ std::span<const CallKernel> call_kernels() {
   static const std::vector<CallKernel> kTable = [] {
     std::vector<CallKernel> rows = by_calls(kernels());
     for (CallKernel& row : by_calls(operator_kernels())) rows.push_back(std::move(row));
+    for (CallKernel& row : cpu::backward_kernels()) rows.push_back(std::move(row));
     return rows;
   }();
   return kTable;

@@ -72,7 +72,7 @@ template <class Rows>
   return out;
 }
 
-/// The table of this build: kernels(), followed by operator_kernels().
+/// The table of this build: kernels(), followed by operator_kernels() and the backward kernels.
 [[nodiscard]] std::span<const CallKernel> call_kernels();
 
 }  // namespace samestate

@@ -332,7 +332,7 @@ Contract parse_contract(Text text, std::span<const Contract> bases) {
   if (const std::string no = uncovered(c); !no.empty()) fail(text, no);
   within(text, [&] {
     for (const auto& [point, value] : switched) {
-      if (switches(c, point, value)) c.name += fmt::format("+{}:fp32", point.name());
+      if (switches(c, point, value)) c.name += fmt::format("+{}:{}", point.name(), switched_value(c, point));
     }
   });
   return c;
@@ -364,8 +364,9 @@ std::string format_contract(const Contract& c, std::span<const Contract> bases) 
   std::string text(base);
   for (const Text name : switched_points(c.name)) {
     // A point at which these formats round nothing cannot be switched.
-    if (format_at(c, require_point(name).row().use) != Format::none)
-      least->push_back(fmt::format("{}:fp32", name));
+    const Point point = require_point(name);
+    if (format_at(c, point.row().use) != Format::none)
+      least->push_back(fmt::format("{}:{}", name, switched_value(c, point)));
   }
   std::sort(least->begin(), least->end());
   for (const std::string& change : *least) text += "+" + change;

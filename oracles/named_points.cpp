@@ -135,7 +135,7 @@ std::vector<std::string_view> switched_points(std::string_view contract) {
   return out;
 }
 
-const SkippedPoints* unstored_points(const Contract& contract) {
+const SkippedPoints* switched_by(const Contract& contract) {
   const std::vector<std::string_view> names = switched_points(contract.name);
   if (names.empty()) return nullptr;
   static std::mutex mutex;
@@ -174,12 +174,16 @@ bool switches(const Contract& contract, Point point, std::string_view text) {
         product ? "it is a product, whose operands a tf32 unit rounds; take a contract of tf32"
                 : "what is stored there has the format of the input; take a contract of bf16 or fp16"));
   }
-  if (text == name_of(Format::fp32)) return true;
-  if (text == name_of(format)) return false;
-  throw Error(
-      fmt::format("{}:{}: no such value; {} takes fp32, where a kernel rounds nothing there, or {}, as "
-                  "the contract has it",
-                  point.name(), text, point.name(), name_of(format)));
+  const bool fp32 = text == name_of(Format::fp32);
+  if (fp32 || text == name_of(format)) return fp32 != point.row().only_if_named;
+  throw Error(fmt::format(
+      "{}:{}: no such value; {} takes fp32, where a kernel rounds nothing there, or {}; this contract has {}",
+      point.name(), text, point.name(), name_of(format),
+      name_of(point.row().only_if_named ? Format::fp32 : format)));
+}
+
+std::string_view switched_value(const Contract& contract, Point point) {
+  return name_of(point.row().only_if_named ? format_at(contract, point.row().use) : Format::fp32);
 }
 
 }  // namespace samestate

@@ -32,10 +32,14 @@ namespace samestate {
 /// Full names of the points that a contract's text switches, in the order of the text.
 [[nodiscard]] std::vector<std::string_view> switched_points(std::string_view contract);
 
-/// The points at which a contract rounds nothing although its formats would, including those that are the
-/// same point in another order of evaluation or in a stage. Null if there are none. The set lives as long as
-/// the process. Throws Error if the contract's name contains an unknown point.
-[[nodiscard]] const SkippedPoints* unstored_points(const Contract& contract);
+/// The points that a contract's text switches, including those that are the same point in another order of
+/// evaluation or in a stage: it rounds nothing there although its formats would, or rounds where kernels keep
+/// fp32 (PointRow::only_if_named). Null if there are none. The set lives as long as the process. Throws Error
+/// if the contract's name contains an unknown point.
+[[nodiscard]] const SkippedPoints* switched_by(const Contract& contract);
+
+/// The value of a point in a contract that switches it, as the contract's text has it.
+[[nodiscard]] std::string_view switched_value(const Contract& contract, Point point);
 
 /// Full names of the points that a text may have meant: those with that name in any table, or else those that
 /// are near by edit distance or contain it.
@@ -45,8 +49,8 @@ namespace samestate {
 /// none.
 [[nodiscard]] Point require_point(std::string_view name);
 
-/// Reads `text` as the value of a point in a contract: true if it switches the point off (fp32), false if it
-/// is the format to which the contract rounds there anyway. Throws Error that says what is allowed for any
+/// Reads `text` as the value of a point in a contract: true if it switches the point, false if it is what the
+/// contract has there anyway. A point takes fp32 and the format to which the contract rounds. Throws Error that says what is allowed for any
 /// other text, and if the contract rounds nothing there.
 [[nodiscard]] bool switches(const Contract& contract, Point point, std::string_view text);
 

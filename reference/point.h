@@ -37,6 +37,8 @@ struct PointRow {
   /// The full name of the point that this one corresponds to in another order of evaluation or in a stage of
   /// a layer. A contract that switches that point switches this one too.
   std::string_view of = {};
+  /// Kernels keep fp32 here: a contract rounds at the point only if its text switches it on.
+  bool only_if_named = false;
 };
 
 class Point;

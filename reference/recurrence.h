@@ -153,6 +153,13 @@ template <class Scalar>
   return E;
 }
 
+/// g as a kernel has it that takes decays as differences of one cumulative sum: g itself, since differences of an exact
+/// sum are the sums in between. Scalars that carry an error overload it.
+template <class Scalar>
+[[nodiscard]] Vector<Scalar> cumulative_decay(const Vector<Scalar>& g) {
+  return g;
+}
+
 /// exp(G_i), the decay from the chunk's start through token i. g: [L] -> [L].
 template <class Scalar>
 [[nodiscard]] Vector<Scalar> decay_from_start(const Vector<Scalar>& g) {

@@ -209,7 +209,7 @@ bool KeyCondition::holds(const Case& c, std::string_view kernel) const {
       return x && v.least <= *x && *x <= v.most;
     });
   };
-  if (key == "system") return is(c.system);
+  if (key == "system") return is(c.system) || is(forward_name(c.system));
   if (key == "kernel") return is(kernel.empty() ? std::string_view(c.kernel) : kernel);
   if (const auto own = c.parameters.find(key); own != c.parameters.end())
     return is(std::to_string(own->second));

@@ -67,7 +67,8 @@ Case parse_case(std::string_view line) {
     throw Error(
         "case line names no system: write 'v1 SYSTEM key=value ...'; `samestate list systems` shows them");
   }
-  const System& system = system_named(parts[1]);
+  const bool backward = std::ranges::find(parts, "pass=backward") != parts.end() && !is_backward(parts[1]);
+  const System& system = backward ? backward_of(parts[1]) : system_named(parts[1]);
   Case c = system.standard();
   std::set<std::string_view> seen;
   for (std::size_t i = 2; i < parts.size(); ++i) {
@@ -103,7 +104,7 @@ Case parse_case(std::string_view line) {
 
 std::string format_case(const Case& c) {
   const System& system = system_named(c.system);
-  std::string out = "v1 " + c.system;
+  std::string out = fmt::format("v1 {}", forward_name(c.system));
   const auto put = [&](std::string_view key, std::string_view value) {
     if (!value.empty()) out += fmt::format(" {}={}", key, value);
   };
@@ -122,6 +123,17 @@ std::string format_case(const Case& c) {
     put(key.name, key.print(c));
   }
   return out;
+}
+
+const System& backward_of(std::string_view name) {
+  const std::string wanted = std::string(system_named(name).name).append(kBackward);
+  std::vector<std::string_view> known;
+  for (const System* one : systems()) {
+    if (one->name == wanted) return *one;
+    if (is_backward(one->name)) known.push_back(forward_name(one->name));
+  }
+  throw Error(fmt::format("pass=backward: the gradients of {} are not judged yet; systems with gradients: {}", name,
+                          fmt::join(known, ", ")));
 }
 
 std::vector<std::int64_t> offsets_of(const Case& c) {

@@ -15,10 +15,13 @@ namespace samestate {
 /// The cuts of packed and decoded calls in the form that divides value heads: even cuts of these.
 inline constexpr std::string_view kCutHeads = "heads";
 
+/// What the names of systems that give gradients end with: a line writes `pass=backward` instead.
+inline constexpr std::string_view kBackward = ".backward";
+
 /// Everything that determines one run, including its data: the unit of reproduction (DESIGN 6). A member's
 /// initial value is the default of its key, which the canonical line omits.
 struct Case {
-  std::string system;  ///< a system of the table of systems
+  std::string system;  ///< a system of the table of systems; of pass=backward, with kBackward at its end
   std::string form =
       "chunked";  ///< recurrent, chunked, parallel, sequence_parallel, head_parallel, decode, packed
   std::int64_t chunk = 64;   ///< chunked; in decode and packed, 0 uses the recurrent kernel
@@ -45,6 +48,8 @@ struct Case {
   std::string final_state = "apart";  ///< where it is written: apart, none or in_place (FinalState)
   /// packed: tokens before the first and after the last sequence that belong to no sequence.
   std::int64_t lead = 0, slack = 0;
+  std::string cotangent = "both";     ///< pass=backward: the cotangents that are given, of both outputs or of one
+  std::string cotangents = "normal";  ///< pass=backward: their values (cotangent_kinds)
   bool repeat = false;  ///< each call is made after others on the same memory, and twice
   bool taps = false;    ///< a layer's kernel hands out the tensors between its stages, as far as it supports
                         ///< that
@@ -56,6 +61,13 @@ struct Case {
 
   bool operator==(const Case&) const = default;
 };
+
+/// True if a line of the system of that name has pass=backward.
+[[nodiscard]] inline bool is_backward(std::string_view system) { return system.ends_with(kBackward); }
+/// The name of the system whose equation the passes share, as a line has it.
+[[nodiscard]] inline std::string_view forward_name(std::string_view system) {
+  return is_backward(system) ? system.substr(0, system.size() - kBackward.size()) : system;
+}
 
 /// The number of sequences of the case: those of a packed batch, else the batch.
 [[nodiscard]] inline std::int64_t sequences_of(const Case& c) {

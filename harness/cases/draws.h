@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "harness/cases/counter.h"
 
@@ -76,6 +77,10 @@ struct FamilyDraws {
   bool (*idle)(const BatchSource& source,
                const Coordinates& at) = normal::idle;  ///< a no-op: q = k = v = 0, beta = 0, g = 0
 };
+
+/// The ways in which the cotangents of a backward pass are drawn, the usual one first: normal numbers; the outputs
+/// themselves; ones, as the sum of an output has them; numbers times 1e-4 or 30; one element that is 1 among zeros.
+[[nodiscard]] const std::vector<std::string_view>& cotangent_kinds();
 
 /// True for offsets that are weights of a norm of queries or keys, recognised by name.
 [[nodiscard]] inline bool is_head_norm(std::string_view tensor) {

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "harness/cases/draws.h"
 #include "harness/cases/layout.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
@@ -106,6 +107,12 @@ using Text = std::string_view;
 const std::vector<Key>& table() {
   using enum KeyOf;
   static const std::vector<Key> rows = {
+      {"pass", passes,
+       [](Case& c, Text v) {
+         const bool backward = one_of("pass", v, {"forward", "backward"}) == "backward";
+         c.system = std::string(forward_name(c.system)).append(backward ? kBackward : "");
+       },
+       [](const Case& c) { return std::string(is_backward(c.system) ? "backward" : "forward"); }, nothing},
       {"form", every, [](Case& c, Text v) { c.form = v; }, text<&Case::form>, nothing},
       {"chunk", every, [](Case& c, Text v) { extent<&Case::chunk, 0>("chunk", c, v); }, text<&Case::chunk>,
        nothing},
@@ -117,7 +124,7 @@ const std::vector<Key>& table() {
        [](const Case& c) { return std::string(c.cached ? "1" : "0"); },
        [](const Case& c) { return with<&Case::cached>(c, false); }},
       {"ranks",
-       family,
+       family_forward,
        [](Case& c, Text v) { c.ranks = whole_number("ranks", v, 1, kMostRanks); },
        text<&Case::ranks>,
        [](const Case& c) { return with<&Case::ranks>(c, 1, 2, 3); },
@@ -126,7 +133,7 @@ const std::vector<Key>& table() {
        {"1", "2", "3", "7"},
        2},
       {"cuts",
-       family,
+       family_forward,
        [](Case& c, Text v) {
          c.cuts = one_of("cuts", v, {"even", "drawn", kCutHeads});
        },
@@ -237,6 +244,24 @@ const std::vector<Key>& table() {
        true,
        {"none", "random"},
        1},
+      {"cotangent",
+       backward,
+       [](Case& c, Text v) {
+         c.cotangent = one_of("cotangent", v, {"both", "o", "state"});
+       },
+       text<&Case::cotangent>,
+       [](const Case& c) { return with<&Case::cotangent>(c, "both", "o"); },
+       true,
+       {"o", "state"},
+       4},
+      {"cotangents",
+       backward,
+       [](Case& c, Text v) { c.cotangents = one_of("cotangents", v, cotangent_kinds()); },
+       text<&Case::cotangents>,
+       [](const Case& c) { return with<&Case::cotangents>(c, "normal"); },
+       true,
+       {cotangent_kinds().begin() + 1, cotangent_kinds().end()},
+       5},
       {"layout",
        every,
        [](Case& c, Text v) { (void)layout_named(v), c.layout = v; },
@@ -246,7 +271,7 @@ const std::vector<Key>& table() {
        {layout_names().begin() + 1, layout_names().end()},
        4},
       {"final",
-       family,
+       family_forward,
        [](Case& c, Text v) { (void)final_state_named(v), c.final_state = v; },
        text<&Case::final_state>,
        [](const Case& c) { return with<&Case::final_state>(c, standard().final_state); },
@@ -320,19 +345,10 @@ const Key* key_named(std::string_view name) {
   return nullptr;
 }
 
-std::vector<std::string_view> common_keys(bool layer, bool packed) {
+std::vector<std::string_view> keys_of(std::initializer_list<KeyOf> those) {
   std::vector<std::string_view> names;
   for (const Key& key : table()) {
-    if (key.of == KeyOf::every || (layer && key.of == KeyOf::layers) || (packed && key.of == KeyOf::packed))
-      names.push_back(key.name);
-  }
-  return names;
-}
-
-std::vector<std::string_view> family_keys() {
-  std::vector<std::string_view> names;
-  for (const Key& key : table()) {
-    if (key.of != KeyOf::layers) names.push_back(key.name);
+    if (key.of == KeyOf::every || std::ranges::find(those, key.of) != those.end()) names.push_back(key.name);
   }
   return names;
 }

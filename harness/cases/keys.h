@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,9 +10,10 @@
 
 namespace samestate {
 
-/// Which case lines have a key: those of every system, of the recurrent family only, of systems with packed
-/// batches, or of layers whose stages are judged.
-enum class KeyOf { every, family, packed, layers };
+/// Which case lines have a key: those of every system; of the recurrent family, in its forward pass only or in
+/// both; of backward passes, or of systems that have one; of systems with packed batches; or of layers whose
+/// stages are judged.
+enum class KeyOf { every, family_forward, family, backward, passes, packed, layers };
 
 /// Everything that is known of one key of the case line; a new key is a row here.
 struct Key {
@@ -42,10 +44,8 @@ struct Key {
 /// Null if there is none of that name.
 [[nodiscard]] const Key* key_named(std::string_view name);
 
-/// The keys of a system of named tensors, and those of the recurrent family, in canonical order. `layer`: its
-/// stages are judged; `packed`: it has packed batches.
-[[nodiscard]] std::vector<std::string_view> common_keys(bool layer = false, bool packed = false);
-[[nodiscard]] std::vector<std::string_view> family_keys();
+/// The keys that belong to `every` system or to one of these, in canonical order.
+[[nodiscard]] std::vector<std::string_view> keys_of(std::initializer_list<KeyOf> those);
 
 /// Sets the keys of a part of a line, such as "dk=3 dv=70", in the case, including sizes that only its system
 /// has. Throws Error for what does not parse; Resolved decides if the result is a valid case.

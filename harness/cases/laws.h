@@ -27,7 +27,8 @@ enum class Property {
   key_heads,  ///< a key head serves one value head or several
   linear,     ///< o and the final state are linear in v and the initial state
   decay,      ///< reads the decay g
-  delta       ///< reads beta, and subtracts what the state holds for a key before it writes
+  delta,      ///< reads beta, and subtracts what the state holds for a key before it writes
+  gradients   ///< gives the gradients of a recurrence for the cotangents of its outputs
 };
 
 /// A set of properties.

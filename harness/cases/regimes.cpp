@@ -401,6 +401,11 @@ double log_rate(const Counter& own, const Coordinates& at) {
 
 }  // namespace normal
 
+const std::vector<std::string_view>& cotangent_kinds() {
+  static const std::vector<std::string_view> kinds{"normal", "output", "ones", "tiny", "large", "basis"};
+  return kinds;
+}
+
 std::span<const Regime> regimes() { return kRegimes; }
 
 std::span<const Regime> tensor_regimes() { return kTensorRegimes; }

@@ -219,6 +219,13 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
   chunk = form->whole ? std::max<Index>(c.T, 1) : form->chunked ? c.chunk : 0;
 }
 
+double scale_of(const Case& c, const Regime& regime) {
+  const double root = 1.0 / std::sqrt(static_cast<double>(c.dk));
+  const double usual =
+      regime.exact ? std::exp2(std::round(std::log2(root))) : static_cast<double>(static_cast<float>(root));
+  return c.scale.value_or(usual);
+}
+
 Ranks Resolved::ranks() const { return {c.ranks, c.cuts == "drawn", c.seed, divides_heads() ? c.Hv : 0}; }
 
 Path Resolved::path(Index tokens) const {

@@ -45,6 +45,10 @@ struct Resolved {
 /// and values of an attention) and carries no state, so that the calls before it need not be made.
 [[nodiscard]] bool gets_cache(const System& system, const Case& c);
 
+/// The factor of the outputs of a recurrence in the case: its own, or else dk^-1/2 in fp32, for which a regime whose
+/// numbers are exact has the next power of two.
+[[nodiscard]] double scale_of(const Case& c, const Regime& regime);
+
 /// nullopt if the line is not a valid case.
 [[nodiscard]] std::optional<Resolved> resolved(const Case& c);
 [[nodiscard]] bool possible(const Case& c);

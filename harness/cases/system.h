@@ -147,4 +147,7 @@ class System {
 /// The system of that name. Throws Error that lists the names.
 [[nodiscard]] const System& system_named(std::string_view name);
 
+/// The system that gives the gradients of the system of that name. Throws Error that lists those with gradients.
+[[nodiscard]] const System& backward_of(std::string_view name);
+
 }  // namespace samestate

@@ -374,6 +374,11 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
     case TensorChange::pool:
       out.patterns.push_back(of_nobodys_rows(trace.tensor_law));
       break;
+    case TensorChange::cotangents:
+      out.patterns.push_back(
+          "a cotangent, or the gradient of the state between tokens, is lost, counted twice or reaches tokens that it does "
+          "not belong to");
+      break;
     case TensorChange::packing:
       out.patterns.push_back("a sequence's result depends on what is packed before or behind it");
       break;

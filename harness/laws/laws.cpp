@@ -118,6 +118,22 @@ constexpr std::array kRows = {
         .on_tensors = {tensors::pool, {kTwoSlots}},
         // These are pools as in serving: one token per request, and states with models' widths.
         .planned = {"B=2 T=1 law=pool", "T=1 dk=128 dv=128 law=pool", "T=3 dk=64 law=pool"}},
+    Law{.name = "split",
+        .ids = "P-09",
+        .says = "a sequence that is cut anywhere, with the gradient of the state handed back, gives the gradients of one "
+                "call",
+        .needs = gradients,
+        .on_tensors = {tensors::backward_split, {kTwoTokens}}},
+    Law{.name = "causality",
+        .ids = "P-07",
+        .says = "gradients from a token on do not depend on the cotangents of outputs before it",
+        .needs = gradients,
+        .on_tensors = {tensors::backward_causality, {kTwoTokens}}},
+    Law{.name = "linearity",
+        .ids = "P-18",
+        .says = "gradients are linear in the cotangents",
+        .needs = gradients,
+        .on_tensors = {tensors::backward_linearity, {kOneToken}}},
     Law{.name = "packing",
         .ids = "M27 M37",
         .says = "sequences of different lengths end to end give the same as each alone",
@@ -141,6 +157,7 @@ constexpr std::array kWords = {
     PropertyWords{decay, "decay", "it reads a decay"},
     PropertyWords{delta, "delta rule",
                   "it reads beta, and removes what the state holds for a key before it writes"},
+    PropertyWords{gradients, "gradients", "it gives the gradients of a recurrence for cotangents of its outputs"},
 };
 
 template <class Subject>

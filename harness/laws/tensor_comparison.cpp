@@ -18,20 +18,24 @@ void Comparison::begin(Change change, std::string first, std::string second, Ind
   if (trace_) trace_->push_back({change, std::move(first), std::move(second), place, {}, {}});
 }
 
-void Comparison::add(Index b, const std::string& name, Index rows, const Side& first, const Side& second) {
+void Comparison::add(Index b, const std::string& name, Index rows, const Side& first, const Side& second,
+                     Index begin) {
   const Matrix<double>& x = get(first.outputs, name);
   const Matrix<double>& y = get(second.outputs, name);
   const Matrix<double>& tolerance_x = get(first.oracle.tolerance, name);
   const Matrix<double>& tolerance_y = get(second.oracle.tolerance, name);
   if (trace_) {
+    const auto kept = [&](const Matrix<double>& all) {
+      return begin == 0 ? all : Matrix<double>(all.middleRows(begin, rows - begin));
+    };
     trace_->back().pairs.push_back({name,
                                     b,
-                                    rows,
-                                    {x, get(first.oracle.exact, name), tolerance_x},
-                                    {y, get(second.oracle.exact, name), tolerance_y}});
+                                    rows - begin,
+                                    {kept(x), kept(get(first.oracle.exact, name)), kept(tolerance_x)},
+                                    {kept(y), kept(get(second.oracle.exact, name)), kept(tolerance_y)}});
   }
   const bool points = first.oracle.points || second.oracle.points;
-  for (Index i = 0; i < rows; ++i) {
+  for (Index i = begin; i < rows; ++i) {
     double squares = 0.0, bounds = 0.0, largest = 0.0;  // sums over the row
     for (Index j = 0; j < x.cols(); ++j) {
       const double bound = tolerance_x(i, j) + tolerance_y(i, j);

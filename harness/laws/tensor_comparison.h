@@ -29,9 +29,9 @@ class Comparison {
 
   /// Names the two runs in words; `place` is as in TensorLawComparison. Call it before the first add.
   void begin(Change change, std::string first, std::string second, Index place = -1);
-  /// Compares the rows [0, rows) of an output of sequence b in the two runs, within the sum of their
+  /// Compares the rows [begin, rows) of an output of sequence b in the two runs, within the sum of their
   /// tolerances.
-  void add(Index b, const std::string& name, Index rows, const Side& first, const Side& second);
+  void add(Index b, const std::string& name, Index rows, const Side& first, const Side& second, Index begin = 0);
   /// Returns the combined judgement; `what` says in words what was compared.
   [[nodiscard]] Judgement take(const std::string& what);
 
@@ -57,6 +57,9 @@ class Comparison {
                                                      const std::vector<CaseTensor>& inputs,
                                                      const std::vector<Index>& cuts);
 
+/// Returns cuts near the beginning, in the middle and at the end of a sequence.
+[[nodiscard]] std::vector<Index> cuts_worth_trying(Index tokens, Index chunk);
+
 /// Returns the case with B sequences of T tokens.
 [[nodiscard]] Resolved resized(const Resolved& r, std::int64_t B, std::int64_t T);
 
@@ -80,5 +83,16 @@ class Comparison {
 
 /// M27, M37: packed sequences of different lengths give the same as each of them alone.
 [[nodiscard]] Judgement packing(const TensorSubject& s);
+
+/// Gradients of a sequence that is cut anywhere, where the second part hands the gradient of the state between them
+/// back to the first, are those of one call.
+[[nodiscard]] Judgement backward_split(const TensorSubject& s);
+
+/// Gradients from a token on do not depend on the cotangents of outputs before it.
+[[nodiscard]] Judgement backward_causality(const TensorSubject& s);
+
+/// Gradients are linear in the cotangents: they double with them, and those of both outputs are the sum of those of
+/// each.
+[[nodiscard]] Judgement backward_linearity(const TensorSubject& s);
 
 }  // namespace samestate::tensor_laws_detail

@@ -10,9 +10,7 @@
 /// element, within the sum of their running errors (BOUNDS 10.2): an error common to both runs passes here,
 /// but not against the oracle.
 namespace samestate::tensor_laws_detail {
-namespace {
 
-/// Returns cuts near the beginning, in the middle and at the end of a sequence.
 std::vector<Index> cuts_worth_trying(Index tokens, Index chunk) {
   const Index c = chunk > 0 ? chunk : 8;
   std::set<Index> cuts;
@@ -21,8 +19,6 @@ std::vector<Index> cuts_worth_trying(Index tokens, Index chunk) {
   }
   return {cuts.begin(), cuts.end()};
 }
-
-}  // namespace
 
 Judgement split(const TensorSubject& s) {
   Comparison comparison(s.trace);

@@ -48,7 +48,8 @@ Dtype ContractDtypes::of(const CallTensor& tensor, bool output, const Contract& 
   if (spec == specs.end()) return Dtype::fp32;
   if (spec->second.axis == Axis::state) return dtype_of(contract.state);
   if (!output) return dtype_of(input_format(spec->second, contract));
-  return spec->second.axis == Axis::tokens ? dtype_of(contract.output) : Dtype::fp32;
+  return spec->second.axis == Axis::tokens && !is_of_gate(spec->second) ? dtype_of(contract.output)
+                                                                        : Dtype::fp32;
 }
 
 ContractCall::ContractCall(const KernelCall& call, const Contract& contract, const ContractDtypes& dtypes)

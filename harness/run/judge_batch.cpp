@@ -25,13 +25,6 @@
 namespace samestate {
 namespace {
 
-double default_scale(const Resolved& r) {
-  const double root = 1.0 / std::sqrt(static_cast<double>(r.c.dk));
-  // A power of two keeps integers exact.
-  if (r.regime->exact) return std::exp2(std::round(std::log2(root)));
-  return static_cast<double>(static_cast<float>(root));
-}
-
 void keep_worst(std::optional<Judgement>& worst, Judgement j) {
   if (worst) {
     merge(*worst, j);
@@ -428,7 +421,7 @@ BatchShape batch_shape_of(const Resolved& r) {
                    c.dv,
                    {},
                    c.heads,
-                   c.scale.value_or(default_scale(r)),
+                   scale_of(c, *r.regime),
                    c.l2norm,
                    c.state == "random"};
   if (!c.lengths.empty()) {

@@ -56,6 +56,10 @@ inline constexpr double kPlainShare = 0.04;
 inline constexpr double kTensorLawFactor = 5.0;
 /// A look at drawn roundings in addition to the worst case.
 inline constexpr double kSampledFactor = 2.0;
+/// A backward pass: its reference keeps and makes again what the forward pass makes once.
+inline constexpr double kBackwardFactor = 2.0;
+/// The same in fp32, where the gradients' sums cancel, so that most of its runs are in doubt and drawn.
+inline constexpr double kBackwardDrawnFactor = 16.0;
 /// The stages of a layer, which together evaluate the layer once more.
 inline constexpr double kStagesFactor = 2.0;
 /// Multiplications in a unit of work; most cases are far below it.

@@ -382,6 +382,11 @@ void KernelTable::interpreted(std::string_view name) {
   std::ranges::find(all_, name, &KernelRow::name)->interpreted = true;
 }
 
+void KernelTable::only_asked(std::string_view name) {
+  (void)row_named(name);
+  std::ranges::find(all_, name, &KernelRow::name)->only_asked = true;
+}
+
 void KernelTable::compiled_for(std::string_view name, std::vector<std::string> keys) {
   const KernelRow& row = row_named(name);
   for (const std::string_view key : keys)

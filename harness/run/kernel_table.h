@@ -51,6 +51,7 @@ struct KernelRow {
   Companion companion = {};            ///< for the recurrent family; without a name for others
   /// For named tensors: the formats of inputs that are not in the contract's format.
   std::map<std::string, Format, std::less<>> formats = {};
+  bool only_asked = false;   ///< plans try it only where a filter asks for it (--where pass=backward, --system)
   bool interpreted = false;  ///< an interpreter runs it statement by statement, so plans give it small calls
 };
 
@@ -175,6 +176,8 @@ class KernelTable {
                 std::map<std::string, Format, std::less<>> formats = {});
   /// Says that an interpreter runs this added kernel.
   void interpreted(std::string_view name);
+  /// Says that plans try this added kernel only where they are asked for it.
+  void only_asked(std::string_view name);
   /// Sets the keys for which an added kernel is compiled anew. Throws Error as converts does.
   void compiled_for(std::string_view name, std::vector<std::string> keys);
   /// For all added rows: the options that a printed command needs besides the line (KernelRow::options).

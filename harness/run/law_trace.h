@@ -72,7 +72,7 @@ struct TensorLawPair {
 
 struct TensorLawComparison {
   /// In what the second run is another than the first.
-  enum class Change { calls, future, order, history, slots, packing, pool };
+  enum class Change { calls, future, order, history, slots, packing, pool, cotangents };
   Change change = Change::calls;
   std::string first, second;  ///< the two runs, in words
   Index place = -1;           ///< the token before which calls are cut or from which on tokens changed

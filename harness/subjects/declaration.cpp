@@ -133,9 +133,12 @@ Declaration declaration_of(const Json& object, std::size_t number) {
     } else if (key == "conventions") {
       out.conventions = conventions_of(value, of);
       for (const auto& [said, what] : value.items()) out.said.push_back(said);
-    } else if (key == "strided" || key == "interpreted" || key == "packed") {
+    } else if (key == "strided" || key == "interpreted" || key == "packed" || key == "only_asked") {
       if (!value.is_boolean()) refuse(of, fmt::format("\"{}\" is true or false", key));
-      (key == "strided" ? out.strided : key == "packed" ? out.packed : out.interpreted) = value.get<bool>();
+      (key == "strided"       ? out.strided
+       : key == "packed"      ? out.packed
+       : key == "interpreted" ? out.interpreted
+                              : out.only_asked) = value.get<bool>();
     } else if (key == "memory") {
       out.device_memory = one_of(kMemories, value, of, key);
     } else if (key == "about") {

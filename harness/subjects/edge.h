@@ -11,7 +11,7 @@
 #include "harness/run/guarded_tensor.h"
 #include "harness/subjects/declaration.h"
 #include "optimized/kernel.h"
-#include "optimized/operator_kernel.h"
+#include "optimized/kernel_call.h"
 
 /// The boundary between the judge's call and the subject's: copies in both directions, with the conversions
 /// that a declaration names.
@@ -68,8 +68,8 @@ class EdgeCall {
  public:
   /// For the recurrent family. Tensors keep the strides of the call unless axes are merged.
   EdgeCall(const Arguments& call, const Contract& contract, const Declaration& declaration);
-  /// For named tensors.
-  EdgeCall(const OperatorArguments& call, const Contract& contract, const Declaration& declaration);
+  /// For named tensors. Those of a backward pass come in the formats of the forward call's.
+  EdgeCall(const KernelCall& call, const Contract& contract, const Declaration& declaration);
 
   [[nodiscard]] const std::vector<EdgeRegion>& regions() const { return regions_; }
   /// The memory needed to place everything one after another if there are no pages to protect, as on a

@@ -1,5 +1,9 @@
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "harness/cases/system.h"
+#include "harness/run/call_loop.h"
+#include "harness/run/contract_dtypes.h"
 #include "harness/subjects/edge.h"
 #include "harness/subjects/edge_parts.h"
 
@@ -12,7 +16,7 @@ using namespace edge_detail;
 
 }  // namespace
 
-EdgeCall::EdgeCall(const OperatorArguments& call, const Contract& contract, const Declaration& declaration)
+EdgeCall::EdgeCall(const KernelCall& call, const Contract& contract, const Declaration& declaration)
     : keeps_strides_(declaration.strided), null_slot_(declaration.conventions.null_slot) {
   if (null_slot_ != Conventions::NullSlot::minus_one) slots_ = call.parameter(kSlots);
   const bool packed = call.cu_seqlens.present();
@@ -20,12 +24,18 @@ EdgeCall::EdgeCall(const OperatorArguments& call, const Contract& contract, cons
   // Tokens that belong to no sequence are not shown: for named tensors nothing says which of them have
   // tokens.
   const std::int64_t begin = packed ? call.cu_seqlens(0) : 0;
-  const auto put = [&](const auto& of, bool output) {
+  const bool backward = call.setting("backward") != 0.0;
+  // Gradients come in the formats that the forward call has; other named tensors are fp32 unless declared.
+  const std::optional<ContractDtypes> formats =
+      backward ? std::optional<ContractDtypes>(system_named(declaration.system)) : std::nullopt;
+  const auto put = [&](const CallTensor& of, bool output) {
+    const auto said = declaration.conventions.dtypes.find(of.name);
     EdgeTensor x{.name = std::string(of.name),
-                 .dtype = dtype_for(declaration.conventions, of.name, Format::fp32),
+                 .dtype = said != declaration.conventions.dtypes.end() ? said->second
+                          : formats                                    ? formats->of(of, output, contract)
+                                                                       : Dtype::fp32,
                  .shape = of.shape};
-    x.call = {const_cast<float*>(of.data), of.shape,
-              of.stride.empty() ? row_major_strides(of.shape) : of.stride};
+    x.call = elements_of(of);
     if (packed && (of.axis == Axis::tokens || of.axis == Axis::prefix)) {
       x.call = x.call.slice(1, begin, call.cu_seqlens(N));
       x.shape = x.call.shape;
@@ -37,13 +47,13 @@ EdgeCall::EdgeCall(const OperatorArguments& call, const Contract& contract, cons
       add(std::move(x));
   };
   if (null_slot_ == Conventions::NullSlot::none) {
-    const NamedTensor<const float>& slot = call.input(kSlot);
+    const View<const float, 2> slot = call.view<const float, 2>(kSlot);
     for (std::int64_t b = 0; b < call.batch; ++b) {
-      if (slot.data[b * (slot.stride.empty() ? 1 : slot.stride[0])] < 0.0F) without_state_.push_back(b);
+      if (slot(b, 0) < 0.0F) without_state_.push_back(b);
     }
   }
-  for (const NamedTensor<const float>& x : call.inputs) put(x, false);
-  for (const NamedTensor<float>& x : call.outputs) put(x, true);
+  for (const CallTensor& x : call.inputs) put(x, false);
+  for (const CallTensor& x : call.outputs) put(x, true);
   if (packed) {
     EdgeTensor x{
         .name = "cu_seqlens", .dtype = declaration.conventions.offsets, .shape = {N + 1}, .input = true};
@@ -55,10 +65,15 @@ EdgeCall::EdgeCall(const OperatorArguments& call, const Contract& contract, cons
   Json parameters = Json::object();
   for (const auto& [name, value] : call.parameters)
     parameters[std::string(name)] = slots_ > 0 && name == kSlots ? value + 1 : value;
-  head_ = Json{{"type", "run"},           {"contract", contract.name}, {"batch", call.batch},
-               {"tokens", call.tokens},   {"chunk", call.chunk},       {"threads", call.threads},
-               {"parameters", parameters}}
-              .dump();
+  Json head{{"type", "run"},         {"contract", contract.name}, {"batch", call.batch},
+            {"tokens", call.tokens}, {"chunk", call.chunk()},     {"threads", call.threads},
+            {"parameters", parameters}};
+  if (backward) {
+    head["scale"] = call.scale();
+    head["heads"] = call.head_map() == HeadMap::tiled ? "tiled" : "interleaved";
+    head["l2norm"] = call.l2norm();
+  }
+  head_ = head.dump();
 }
 
 EdgeTensor EdgeCall::with_null_slot(EdgeTensor x) const {

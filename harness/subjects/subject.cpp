@@ -326,7 +326,7 @@ Subject subject_rows(Ready ready, SubjectCall call) {
     if (d.device_memory) row.limits.emplace_back("layout != far");
     row.run = [call, d, family](const KernelCall& of, const Contract& contract) {
       if (!family) {
-        EdgeCall edge(operator_arguments_of(of), contract, d);
+        EdgeCall edge(of, contract, d);
         return call(edge, d.name);
       }
       const Arguments a = arguments_of(of);

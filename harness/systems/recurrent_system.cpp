@@ -38,16 +38,20 @@ Properties properties_of(const Family& family) {
   return has;
 }
 
+std::vector<CaseSize> family_sizes() {
+  return {{{"Hk", 1, 1, kLargestExtent, "key heads"}, false, 1, 72},
+          {{"Hv", 1, 1, kLargestExtent, "value heads: each key head serves Hv/Hk of them", "Hk"}, false},
+          {{"dk", 64, 1, kLargestExtent, "width of keys"}, false, 16, 1030},
+          {{"dv", 64, 1, kLargestExtent, "width of values"}, false, 8, 1030}};
+}
+
 RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row) {
   name = row.name;
   equation = row.equation;
   numerics = Numerics::derived_bounds;
   kernel_rows = kFamilyRows;
-  keys = family_keys();
-  sizes = {{{"Hk", 1, 1, kLargestExtent, "key heads"}, false, 1, 72},
-           {{"Hv", 1, 1, kLargestExtent, "value heads: each key head serves Hv/Hk of them", "Hk"}, false},
-           {{"dk", 64, 1, kLargestExtent, "width of keys"}, false, 16, 1030},
-           {{"dv", 64, 1, kLargestExtent, "width of values"}, false, 8, 1030}};
+  keys = keys_of({KeyOf::family_forward, KeyOf::family, KeyOf::passes, KeyOf::packed});
+  sizes = family_sizes();
   forms = {{.name = "chunked", .chunked = true}, {.name = "recurrent"}};
   if (parallel) forms.push_back({.name = "parallel", .whole = true});
   forms.push_back({.name = "sequence_parallel", .chunked = true, .ranked = true});

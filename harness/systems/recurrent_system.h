@@ -46,6 +46,9 @@ class RecurrentSystem final : public System {
 [[nodiscard]] std::vector<CaseTensor> tensors_of(const Resolved& r, Batch batch);
 [[nodiscard]] std::vector<CaseTensor> tensors_of(const Resolved& r, Outputs outputs);
 
+/// The sizes that a case of the family has, in its forward and in its backward pass.
+[[nodiscard]] std::vector<CaseSize> family_sizes();
+
 /// The properties of a system of the family.
 [[nodiscard]] Properties properties_of(const Family& family);
 

@@ -19,7 +19,7 @@ namespace {
 /// Returns the format in which a tensor travels on a device.
 Format output_format(const TensorSpec& spec, const Contract& contract) {
   if (spec.axis == Axis::state) return contract.state;
-  return spec.axis == Axis::tokens ? contract.output : Format::fp32;
+  return spec.axis == Axis::tokens && !is_of_gate(spec) ? contract.output : Format::fp32;
 }
 
 /// Returns the format of matrix products on operands in the contract's input format; none if no rate is

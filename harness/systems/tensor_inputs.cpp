@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "harness/cases/counter.h"
+#include "harness/run/judge_batch.h"
 #include "harness/systems/tensor_system.h"
 #include "oracles/rounding.h"
+#include "oracles/systems/family.h"
 #include "oracles/systems/input_format.h"
 
 namespace samestate {
@@ -93,8 +96,89 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
 
 }  // namespace
 
+namespace {
+
+/// An element of a cotangent of the kind that the case asks for, except for those that are the outputs. The one that
+/// is 1 in `basis` lies anywhere in the tensor, and each sequence has one.
+double cotangent(std::string_view kind, const TensorSpec& spec, const Counter& counter, const Coordinates& at) {
+  if (kind == "ones") return 1.0;
+  if (kind == "basis") {
+    const auto rows = counter.below({at.sequence, 0, 0, -1}, std::max<Index>(spec.rows(), 1));
+    const auto column = counter.below({at.sequence, 0, 0, -2}, spec.columns());
+    const Index each = spec.axis == Axis::tokens ? spec.rows() / std::max<Index>(spec.shape.front(), 1) : 1;
+    return at.token * each + at.head == rows && at.channel == column ? 1.0 : 0.0;
+  }
+  const double size = kind == "tiny" ? 1e-4 : kind == "large" ? 30.0 : 1.0;
+  return size * counter.normal(at);
+}
+
+/// The outputs of the recurrence for the inputs of a case of its backward pass, computed in float64: o and the final
+/// state, as the forward call would have them.
+Outputs forward_outputs(const Batch& batch, const Family& family) {
+  const BatchShape& s = batch.shape;
+  Outputs out;
+  out.o.resize(static_cast<std::size_t>(s.B * s.T * s.Hv * s.dv));
+  out.final_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
+  for (Index n = 0; n < s.sequences(); ++n) {
+    const Index first = s.offsets.empty() ? n * s.T : s.begin(n);
+    for (Index h = 0; h < s.Hv; ++h) {
+      const Trajectory<double> head = family.recurrent(sequence_of(batch, n, h));
+      for (Index t = 0; t < head.o.rows(); ++t) {
+        float* to = out.o.data() + ((first + t) * s.Hv + h) * s.dv;
+        for (Index c = 0; c < s.dv; ++c) to[c] = static_cast<float>(head.o(t, c));
+      }
+      std::ranges::transform(head.state.reshaped<Eigen::RowMajor>(), out.final_state.data() + (n * s.Hv + h) * s.dk * s.dv,
+                             [](double x) { return static_cast<float>(x); });
+    }
+  }
+  return out;
+}
+
+/// The inputs of a backward pass: those of the recurrence's forward call with the same line, and the cotangents.
+std::vector<CaseTensor> backward_inputs(const Resolved& r, const Family& family) {
+  const Case& c = r.c;
+  const Batch batch = batch_of(r, family);
+  const std::map<std::string_view, const std::vector<float>*> forward{
+      {"q", &batch.q}, {"k", &batch.k},       {"v", &batch.v},
+      {"g", &batch.g}, {"beta", &batch.beta}, {"initial_state", &batch.initial_state}};
+  Outputs outputs;
+  if (c.cotangents == "output") outputs = forward_outputs(batch, family);
+  std::vector<CaseTensor> out;
+  for (const TensorSpec& spec : r.system->signature(c).inputs) {
+    CaseTensor tensor{spec, true, input_shape(spec, c), {}, c.lengths};
+    const Format format = input_format(spec, *r.contract);
+    const double largest = largest_finite(format) / kRoom;
+    const auto kept = [&](double x) {
+      return static_cast<float>(format == Format::fp32 ? x : round_to(std::clamp(x, -largest, largest), format));
+    };
+    if (const auto given = forward.find(spec.name); given != forward.end()) {
+      tensor.data = *given->second;
+    } else if (c.cotangents == "output") {
+      tensor.data = spec.axis == Axis::state ? outputs.final_state : outputs.o;
+      for (float& x : tensor.data) x = kept(static_cast<double>(x));
+    } else {
+      const Counter counter(c.seed, c.system + "/" + spec.name);
+      for (Index b = 0; b < sequences_of(c); ++b) {
+        TensorSpec own = spec;
+        if (spec.axis == Axis::tokens) own.shape.front() = tokens_of(c, b);
+        const Index each = spec.axis == Axis::tokens ? own.rows() / std::max<Index>(own.shape.front(), 1) : 1;
+        for (Index i = 0; i < own.rows(); ++i) {
+          for (Index j = 0; j < own.columns(); ++j)
+            tensor.data.push_back(kept(cotangent(c.cotangents, own, counter, {b, i / each, i % each, j})));
+        }
+      }
+    }
+    out.push_back(std::move(tensor));
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
   const Case& c = r.c;
+  if (const Operator* row = find_operator(c.system); row != nullptr && row->family != nullptr)
+    return backward_inputs(r, *row->family);
   const TensorDraws& draws = r.regime->tensors;
   std::vector<CaseTensor> out;
   for (const TensorSpec& spec : r.system->signature(c).inputs) {

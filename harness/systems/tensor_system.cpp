@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -22,6 +23,7 @@
 #include "harness/run/run_case.h"
 #include "harness/systems/judge_tensors.h"
 #include "harness/systems/model_shapes.h"
+#include "harness/systems/recurrent_system.h"
 #include "harness/systems/tensor_inputs.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"
@@ -89,8 +91,29 @@ Properties properties_of(const Operator& row, const Signature& signature, bool p
   put(Property::slots, any([](const TensorSpec& x) { return x.content == Content::slot; }));
   put(Property::token_wise, row.token_wise);
   put(Property::packs, packs);
+  put(Property::gradients, row.family != nullptr);
   return has;
 }
+
+}  // namespace
+
+namespace {
+
+/// The values of the key cotangent, in the order of Cotangent.
+constexpr std::array<std::string_view, 3> kCotangents{"both", "o", "state"};
+
+/// Cases of a backward pass that no key's row gives: heads of both maps, widths on both sides of a tile, models'
+/// widths, every absent tensor, every memory order.
+constexpr std::string_view kBackwardShapes[] = {
+    "Hk=2 Hv=6", "Hk=2 Hv=6 heads=tiled", "Hv=8", "dk=1 dv=1", "dk=3 dv=70", "dk=70 dv=3", "dk=128 dv=128 T=70",
+    "dk=160 dv=96 T=40", "dk=128 dv=128 Hv=2 T=130 chunk=64 l2norm=1", "l2norm=1 regime=tiny_norms", "scale=2",
+    "scale=2 l2norm=1 Hk=2 Hv=4", "cotangent=o state=none", "cotangent=state state=none", "cotangent=state T=1",
+    "T=0", "T=1", "B=3 Hk=2 Hv=4 layout=padded", "B=2 Hk=2 Hv=4 layout=mixed", "B=2 Hk=2 Hv=4 layout=fused",
+    "B=2 Hk=2 Hv=4 layout=permuted", "B=2 Hk=2 Hv=4 layout=sliced", "B=3 Hk=2 Hv=4 layout=far",
+    "form=packed lengths=70,9,0,71,3,66,1,69 dk=32 dv=32 chunk=64"};
+/// Tokens that no longer fit 16 bits, and sequences times heads that do not.
+constexpr std::string_view kBackwardLimits[] = {"dk=2 dv=2 T=65537 chunk=64",
+                                                "dk=2 dv=2 T=2 B=16400 Hk=4 Hv=4 chunk=64"};
 
 }  // namespace
 
@@ -108,13 +131,21 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   const Signature signature = of.signature(least);
   const std::vector<TensorSpec>& tensors = signature.inputs;
   // If tokens are independent, sequences placed one after another count as one.
-  const bool packs =
-      of.streams || (!of.token_wise && std::ranges::all_of(signature.outputs, [](const TensorSpec& x) {
-        return x.axis == Axis::tokens;
-      }));
-  keys = common_keys(stages != nullptr, packs);
-  for (const Parameter& size : of.parameters) sizes.push_back({size});
+  const bool packs = of.streams || of.family != nullptr ||
+                     (!of.token_wise && std::ranges::all_of(signature.outputs, [](const TensorSpec& x) {
+                       return x.axis == Axis::tokens;
+                     }));
+  keys = of.family != nullptr
+             ? keys_of({KeyOf::family, KeyOf::backward, KeyOf::passes, KeyOf::packed})
+             : keys_of({stages != nullptr ? KeyOf::layers : KeyOf::every, packs ? KeyOf::packed : KeyOf::every});
   plan = {.start = "T=21 chunk=8", .law = "B=2 T=13", .seeded = 50};
+  if (of.family != nullptr) {
+    sizes = family_sizes();
+    plan.start = "T=33 chunk=16 state=random";
+    plan.law = "B=2 T=35 Hk=2 Hv=4";
+  } else {
+    for (const Parameter& size : of.parameters) sizes.push_back({size});
+  }
   for (const ModelShape& shape : model_shapes()) {
     if (shape.system != name) continue;
     std::string part = fmt::format("B={} T={}", shape.B, shape.T);
@@ -122,6 +153,8 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
     (shape.once ? plan.limits : plan.models).push_back(std::move(part));
   }
   for (const OperatorForm& form : of.forms) forms.push_back({.name = form.name, .chunked = form.chunked});
+  // The oracle evaluates the recurrence, and a line without a form means chunks, as it does of the forward pass.
+  if (of.family != nullptr) std::ranges::stable_partition(forms, &CaseForm::chunked);
   // Its calls may be of any form and have the chunk of that form.
   if (of.streams) {
     forms.push_back({.name = "decode", .decodes = true});
@@ -148,6 +181,11 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
                    "form=packed lengths=16,17 unowned=0,17",
                    "layout=far form=packed lengths=17,16"};
   }
+  if (of.family != nullptr) {
+    plan.every.push_back("T=70 Hv=2 dk=32 dv=40 chunk=64");
+    std::ranges::copy(kBackwardShapes, std::back_inserter(plan.shapes));
+    for (const std::string_view part : kBackwardLimits) plan.limits.emplace_back(part);
+  }
   const auto any = [&](Content content) {
     return std::ranges::count(tensors, content, &TensorSpec::content) > 0;
   };
@@ -157,7 +195,13 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   const bool trains = any(Content::zeros) || any(Content::no_sum) || any(Content::no_count) ||
                       std::ranges::count(tensors, kStepBias, &TensorSpec::name) > 0;
   const bool counts = any(Content::no_count);
+  for (const Regime& regime : samestate::regimes()) {
+    if (of.family != nullptr && (!regime.gated || of.family->gated) && (!regime.delta || of.family->delta) &&
+        !regime.exact)
+      regimes.push_back(&regime);
+  }
   for (const Regime& regime : tensor_regimes()) {
+    if (of.family != nullptr) break;
     if ((counts || !regime.tensors.long_context) && (masked || !regime.tensors.masked_anywhere) &&
         (rates || !regime.tensors.of_rates) && (head_norms || !regime.tensors.of_head_norms) &&
         (trains || !regime.tensors.trained))
@@ -177,15 +221,43 @@ Call TensorSystem::call(const Case& c, std::string_view native) const {
   call.form = c.form == "decode" || c.form == "packed" ? std::string(native) : c.form;
   call.tokens = c.T;
   call.chunk = c.chunk;
-  call.parameters = c.parameters;
+  call.parameters = parameters(c);
+  if (row.family != nullptr) {
+    const Regime* known = regime(c.regime);
+    call.scale = scale_of(c, known != nullptr ? *known : *regimes.front());
+  }
   return call;
+}
+
+Sizes TensorSystem::parameters(const Case& c) const {
+  if (row.family == nullptr) return c.parameters;
+  const auto given = std::ranges::find(kCotangents, c.cotangent) - kCotangents.begin();
+  return {{"Hk", c.Hk},
+          {"Hv", c.Hv},
+          {"dk", c.dk},
+          {"dv", c.dv},
+          {"tiled", c.heads == HeadMap::tiled ? 1 : 0},
+          {"l2norm", c.l2norm ? 1 : 0},
+          {"state", c.state == "random" ? 1 : 0},
+          {"cotangent", given}};
 }
 
 CallLoop tensor_loop(const Case& c, const Call& call, const std::vector<CaseTensor>& inputs,
                      const std::vector<TensorSpec>& outputs, const std::vector<Index>& cuts) {
   CallLoop loop;
   loop.settings.batch = c.B;
-  for (const auto& [name, value] : call.parameters) loop.settings.parameters.emplace_back(name, value);
+  const bool backward = is_backward(c.system);
+  for (const auto& [name, value] : call.parameters) {
+    const bool setting = backward && (name == "tiled" || name == "l2norm");
+    if (setting) loop.settings.set(name, static_cast<double>(value));
+    const Key* key = key_named(name);
+    if (!backward || (key != nullptr && key->size != nullptr))
+      loop.settings.parameters.emplace_back(name, value);
+  }
+  if (backward) {
+    loop.settings.set("backward", 1.0);
+    loop.settings.set("scale", call.scale);
+  }
   for (const CaseTensor& x : inputs)
     loop.inputs.push_back(
         {x.spec.name, x.spec.axis, x.batched, x.shape, &x.data, {}, x.spec.content == Content::slot});

@@ -56,6 +56,9 @@ class TensorSystem final : public System {
   /// names.
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;
 
+  /// The sizes and settings of a case's calls, by the names of the row's parameters.
+  [[nodiscard]] Sizes parameters(const Case& c) const;
+
   const Operator& row;
 };
 

@@ -19,7 +19,7 @@ WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, Index token
   Call one;
   one.form = row.forms.front().name;
   one.tokens = tokens;
-  one.parameters = c.parameters;
+  one.parameters = system.parameters(c);
   Signature all;
   try {
     all = row.signature(one);
@@ -62,6 +62,7 @@ namespace {
 /// tokens, if a `part` of them is compared with its tolerance.
 double cost_of_sequence(const Case& c, const WorkOfSizes& of, Index tokens, bool decodes, double part,
                         const JudgePolicy& policy) {
+  const bool drawn = has_samples(contract_named(c.contract));
   const double calls =
       decodes ? static_cast<double>((tokens - c.prefill) / c.step) * kTensorOfCallCost * of.tensors : 0.0;
   // The last tokens attend to twice as many tokens as the average one.
@@ -76,8 +77,9 @@ double cost_of_sequence(const Case& c, const WorkOfSizes& of, Index tokens, bool
   // Judging means the runs of a law, or drawn roundings in addition to the worst case, or only the worst
   // case. All stages together cost as much as the layer once more.
   const double looks = (!c.law.empty()                            ? kTensorLawFactor
-                        : has_samples(contract_named(c.contract)) ? kSampledFactor
+                        : drawn                                   ? kSampledFactor
                                                                   : 1.0) *
+                       (!is_backward(c.system) ? 1.0 : drawn ? kBackwardFactor : kBackwardDrawnFactor) *
                        (c.taps ? kStagesFactor : 1.0);
   return looks * (share * (made * of.operations + kTensorElementCost * of.elements) + kSequenceCost + calls) +
          (1.0 - part) * kTensorElementCost / 2 * of.elements;

@@ -64,19 +64,20 @@ Outcome run_chunked_twin(const System& system, const Arguments& arguments, const
 }
 
 Outcome chunked_outcome(const System& system, const Arguments& arguments, const Contract& contract) {
-  const Sizes sizes = checked_sizes(arguments);
+  std::string reason = refused_chunk(arguments, checked_sizes(arguments));
+  if (reason.empty()) reason = unsupported_reason(system, arguments, contract);
+  if (!reason.empty()) return {Outcome::Kind::unsupported, std::move(reason)};
+  return {};
+}
+
+std::string refused_chunk(const Arguments& arguments, const Sizes& sizes) {
   if (arguments.chunk < 1) {
     throw Error("chunk is " + std::to_string(arguments.chunk) + "; the chunked form needs at least 1");
   }
-  if (std::string reason = unsupported_reason(system, arguments, contract); !reason.empty()) {
-    return {Outcome::Kind::unsupported, std::move(reason)};
-  }
   const std::int64_t longest = std::min(arguments.chunk, longest_sequence(arguments, sizes));
-  if (longest > kLongestChunk) {
-    return {Outcome::Kind::unsupported, "a chunk of " + std::to_string(longest) + " tokens; at most " +
-                                            std::to_string(kLongestChunk) + ", take a shorter chunk"};
-  }
-  return {};
+  if (longest <= kLongestChunk) return {};
+  return "a chunk of " + std::to_string(longest) + " tokens; at most " + std::to_string(kLongestChunk) +
+         ", take a shorter chunk";
 }
 
 void run_chunked_heads(const System& system, const Arguments& settings, const Contract& contract,

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <string>
 
 #include "optimized/cpu/layout.h"
 
@@ -24,6 +26,9 @@ template <const System& system>
 /// Returns what run_chunked would return for the call, without running it. Throws Error as it does.
 [[nodiscard]] Outcome chunked_outcome(const System& system, const Arguments& arguments,
                                       const Contract& contract);
+
+/// The reason why no kernel in chunks runs the call; empty if one may. Throws Error for chunk < 1.
+[[nodiscard]] std::string refused_chunk(const Arguments& arguments, const Sizes& sizes);
 
 /// The chunked form, with plain fp32 sums, on `count` heads that are not in the tensors of the call.
 /// `settings` provides the chunk, the threads and which tensors are present, as in a call that

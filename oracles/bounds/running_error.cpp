@@ -9,7 +9,7 @@ RunningModel RunningModel::of(const Contract& contract) {
   RunningModel model;
   model.ex2 = contract.exponential == Exponential::ex2;
   model.operand = unit_operand(contract);
-  model.unstored = unstored_points(contract);
+  model.switched = switched_by(contract);
   // 16-bit operands: values that a kernel keeps between two products have their format. fp32 adds nothing to
   // the working precision.
   if (contract.input != Format::fp32 && contract.input != Format::none && contract.input != Format::fp64) {

@@ -49,7 +49,7 @@ struct RunningModel {
   bool of_twin = false;                     ///< operands are rounded to nearest, or truncated, as in the twin
   bool* rounds = nullptr;                   ///< set if it does
   const SkippedPoints* skipped = nullptr;   ///< for the twin: points that the kernel does not have
-  const SkippedPoints* unstored = nullptr;  ///< points at which the contract rounds nothing
+  const SkippedPoints* switched = nullptr;  ///< points that the contract switches
   bool sums_stored = false;                 ///< for the twin: summed() takes the stored values
   SoftmaxOrder softmax;                     ///< for the twin
 
@@ -410,7 +410,7 @@ struct RoundingPoint<Running> {
   static bool rounds_at(Point point) {
     const RunningModel& model = detail::running_model();
     return (model.skipped == nullptr || !model.skipped->has(point)) &&
-           (model.unstored == nullptr || !model.unstored->has(point));
+           contract_rounds_at(point, model.switched);
   }
   static bool rounds_operands(Point point) {
     return detail::running_model().operand != Format::none && rounds_at(point);

@@ -24,7 +24,7 @@ constexpr int kRoundsToNearest = 32;
 void set_formats(const Contract& contract, SampledModel& model) {
   if (contract.input == Format::bf16 || contract.input == Format::fp16) model.kept = contract.input;
   model.operand = unit_operand(contract);
-  model.unstored = unstored_points(contract);
+  model.switched = switched_by(contract);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ struct SampledModel {
   bool associates_otherwise = false;  ///< q (k v^T) if the form has (q k^T) v, and the reverse
   SoftmaxOrder softmax;
   const SkippedPoints* skipped = nullptr;   ///< points that a kernel leaves out: nothing is rounded there
-  const SkippedPoints* unstored = nullptr;  ///< points at which the contract rounds nothing
+  const SkippedPoints* switched = nullptr;  ///< points that the contract switches
   Planted planted = Planted::none;
 
   /// The n-th sample of a contract, with drawn rounding points.
@@ -127,7 +127,7 @@ namespace detail {
 /// True if this thread's model takes that point. The point counts as reached if there is a `format` to round
 /// to and the contract rounds.
 [[nodiscard]] inline bool takes(SamplingState& state, Point point, Format format) {
-  if (state.model.unstored != nullptr && state.model.unstored->has(point)) return false;
+  if (!contract_rounds_at(point, state.model.switched)) return false;
   if (state.met != nullptr && format != Format::none) state.met->add(point);
   return state.model.skipped == nullptr || !state.model.skipped->has(point);
 }

@@ -26,4 +26,9 @@ struct SkippedPoints {
   }
 };
 
+/// True if a contract that switches these points (null: no point) rounds at this one.
+[[nodiscard]] inline bool contract_rounds_at(Point point, const SkippedPoints* switched) {
+  return (switched != nullptr && switched->has(point)) == point.row().only_if_named;
+}
+
 }  // namespace samestate

@@ -41,12 +41,6 @@ inline constexpr PointRow kExplicitChunkRows[] = {
 inline constexpr PointTable explicit_chunk{"explicit_chunk", PointTier::evaluation, kExplicitChunkRows};
 }  // namespace points
 
-/// g itself: differences of an exact cumulative sum are the sums in between.
-template <class Scalar>
-[[nodiscard]] Vector<Scalar> cumulative_decay(const Vector<Scalar>& g) {
-  return g;
-}
-
 /// The effective g. G_t = fl(G_{t-1} + g_t) makes G_t - G_{t-1} = g_t + d with |d| <= u |G_t|, exactly, so a
 /// difference G_i - G_j is the exact sum of these; its own rounding is at most u times their sum and is
 /// shared out among them. Kernels clamp g at kDecayFloor, which bounds |G_t|.

@@ -13,4 +13,9 @@ namespace samestate {
   return rounded ? contract.input : Format::fp32;
 }
 
+/// True for an output that is a gate's gradient: kernels write it in the gates' format, fp32.
+[[nodiscard]] inline bool is_of_gate(const TensorSpec& output) {
+  return output.content == Content::log_decay || output.content == Content::strength;
+}
+
 }  // namespace samestate

@@ -8,6 +8,7 @@
 #include "oracles/numbers.h"
 #include "oracles/reasons.h"
 #include "oracles/rounding.h"
+#include "oracles/systems/input_format.h"
 #include "oracles/systems/scalars.h"
 
 namespace samestate {
@@ -18,6 +19,16 @@ double output_rounding(double x, double error, Format format) {
   // already counted with the last operation
   if (format == Format::fp32 || format == Format::none) return 0.0;
   return half_ulp(std::abs(x) + error, format);
+}
+
+/// The format in which a kernel writes an output. Gradients of gates have the gates' format, which is fp32, and
+/// those of a state the state's.
+Format output_format(const Operator& op, const Signature& signature, std::string_view name,
+                     const Contract& contract) {
+  const auto spec = std::ranges::find(signature.outputs, name, &TensorSpec::name);
+  if (op.family == nullptr || spec == signature.outputs.end()) return contract.output;
+  if (spec->axis == Axis::state) return contract.state;
+  return is_of_gate(*spec) ? Format::fp32 : contract.output;
 }
 
 /// The sizes and errors of one output over all its elements.
@@ -60,7 +71,9 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
   const RunningScope scope(model);
   const Tensors<Running> running = evaluate<Running>(op.running, op, call, inputs, cuts);
   oracle.points = oracle.points || model.stored_unit > 0.0;
+  const Signature signature = op.signature(call);
   for (const auto& [name, x] : running) {
+    const Format format = output_format(op, signature, name, contract);
     const Matrix<double>& exact = get(oracle.exact, name);
     if (exact.rows() != x.rows() || exact.cols() != x.cols()) {
       throw Error(fmt::format("{}: form {} returns {} as {} x {}, form {} as {} x {}", op.name, call.form,
@@ -72,11 +85,11 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
     for (Index i = 0; i < x.rows(); ++i) {
       for (Index j = 0; j < x.cols(); ++j) {
         const double error = x(i, j).error();
-        tolerance(i, j) = error + output_rounding(exact(i, j), error, contract.output);
+        tolerance(i, j) = error + output_rounding(exact(i, j), error, format);
         // A value without a number in the format is not representable, whether it is known well or not at all
         // (an open choice of experts).
         const double size = std::abs(exact(i, j)) + (std::isfinite(error) ? error : 0.0);
-        if (std::isfinite(exact(i, j)) && !std::isfinite(round_to(size, contract.output))) {
+        if (std::isfinite(exact(i, j)) && !std::isfinite(round_to(size, format))) {
           tolerance(i, j) = kInfinity;
           overflows(i, j) = true;
         }
@@ -85,6 +98,7 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
       }
     }
     oracle.axes.emplace(name, last_axis(op, call, name));
+    oracle.formats.emplace(name, format);
     oracle.tolerance.emplace(name, std::move(tolerance));
     oracle.undecided.emplace(name, std::move(undecided));
     if (overflows.any()) oracle.overflows.emplace(name, std::move(overflows));

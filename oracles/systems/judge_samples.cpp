@@ -236,7 +236,7 @@ std::vector<Tensors<double>> samples_of(const TwinSubject& of, bool every, std::
     Tensors<double> minus;
     for (const auto& [name, x] : values) {
       const Matrix<double> kept =
-          x.unaryExpr([&](const auto& e) { return kept_in(e.value(), of.contract.output); });
+          x.unaryExpr([format = of.oracle.formats.at(name)](const auto& e) { return kept_in(e.value(), format); });
       minus.emplace(name, kept - get(of.oracle.exact, name));
     }
     return minus;

@@ -70,12 +70,18 @@ struct Parameter {
   std::string_view multiple_of = {};  ///< the size that divides it; empty if any value in range is allowed
 };
 
+/// Which cotangents a backward pass gets; the cotangent of the other output is zero.
+enum class Cotangent : Index { both, o, state };
+
+struct Family;
+
 /// Everything that determines a call besides its tensors.
 struct Call {
   std::string form;
   Index tokens = 0;
   Index chunk = 0;  ///< tile or chunk, for forms that have one
   Sizes parameters;
+  double scale = 1.0;  ///< multiplies the output of a recurrence, for rows with Operator::family
   /// For a router, [tokens, K]: the experts of each token in descending order, as the kernel under judgement
   /// chose them (kernel_choice.h); -1 in rows, and null as a whole, if the router itself chooses.
   std::shared_ptr<const Matrix<Index>> choice = nullptr;
@@ -135,6 +141,9 @@ struct Operator {
                           const Tensors<double>& actual) = nullptr;
   /// The cost of one sequence of a call with that signature; Call::chunk is 0 in a form without chunks.
   Cost (*cost)(const Call&, const Signature&) = uncounted;
+  /// The recurrence whose gradients this row gives; null for any other row. Its calls have the sizes, settings and
+  /// inputs of the recurrence's calls, and sequences may lie end to end in them.
+  const Family* family = nullptr;
 
   [[nodiscard]] const OperatorForm* form(std::string_view name) const;  ///< null if it has no such form
 };

@@ -74,13 +74,14 @@ Share share_of(const TwinSubject& of, const std::string& name, const Matrix<doub
                const Matrix<double>& t) {
   const Matrix<double>& y = get(of.oracle.exact, name);
   const Matrix<bool>& undecided = get(of.oracle.undecided, name);
-  const Matrix<double> w = written(t, x, of.contract.output);
-  const Vector<double> rho = unshared(x, written_beside(t, x, of.contract.output), y);
+  const Format format = of.oracle.formats.at(name);
+  const Matrix<double> w = written(t, x, format);
+  const Vector<double> rho = unshared(x, written_beside(t, x, format), y);
   Share share;
   const std::vector<Index> first = first_alike(of, name, x.rows());
   std::map<std::vector<double>, Vector<double>> equal;  // the sum of rho, and the number of rows
   for (Index r = 0; r < rho.size() && w.cols() > 0; ++r) {
-    if (w.row(r).cwiseAbs().maxCoeff() < least_normal(of.contract.output)) continue;
+    if (w.row(r).cwiseAbs().maxCoeff() < least_normal(format)) continue;
     if (rho(r) < 0.0 || undecided(r, 0) || of.oracle.row_may_overflow(name, r)) continue;
     if (rho(r) > share.most || share.worst < 0) share.worst = r;
     share.most = std::max(share.most, rho(r));

@@ -10,6 +10,7 @@ import threading
 
 from . import command
 from .errors import CommandError, DeclarationError, Failed, NothingRan
+from .gradients import BACKWARD, Gradients, with_gradients
 from .serving import Server
 from .subject import Subject, subject_of
 
@@ -162,7 +163,8 @@ def run_command(arguments, server=None, until=None):
 
 def check(function, system=None, form=None, *, contract=None, array="numpy", device="cpu", limits=(), name=None,
           effort=None, max_cases=None, seed=None, case=None, timeout=None, budget=None, threads=None, isolate=False,
-          arguments=None, options=None, dtypes=None, strided=None, bf16="float32", gate=(), **conventions):
+          arguments=None, options=None, dtypes=None, strided=None, bf16="float32", gate=(), gradients=False,
+          **conventions):
     """Runs the gate on a function, and returns a Summary or raises Failed (an AssertionError) with the case
     line.
 
@@ -172,8 +174,9 @@ def check(function, system=None, form=None, *, contract=None, array="numpy", dev
     check, so debuggers and coverage see it, and a kernel that hangs or kills its process takes this one with
     it. `effort`, `max_cases`, `seed`, `timeout` (per case) and `budget` are those of the gate; `case` is one
     case line to run instead of the plan; `gate` has further words for the command line, such as ['--regime',
-    'normal']. Raises CommandError if the command is not found or ended with exit code 2, and NothingRan (a
-    skip) if there is no device.
+    'normal']. With `gradients`, the gradients that the function's library (torch, jax or mlx) derives for it are
+    judged too, for systems of the recurrent family. Raises CommandError if the command is not found or ended
+    with exit code 2, and NothingRan (a skip) if there is no device.
     """
     declaration = dict(conventions)
     for key, value, default in (("contracts", [contract] if isinstance(contract, str) else contract, None),
@@ -191,7 +194,7 @@ def check(function, system=None, form=None, *, contract=None, array="numpy", dev
 
         plain, pairs = split_name(function)
         spec = "python:" + joined_name(plain, {**parsed_options(pairs), **declaration})
-        return _gate(function, [spec], None, None, asked, case, gate)
+        return _gate(function, [spec], None, None, asked, case, gate, gradients)
     declared = isinstance(function, Subject) or hasattr(function, "__samestate__")
     subject = subject_of(function, system, form, **declaration)
     try:
@@ -202,17 +205,26 @@ def check(function, system=None, form=None, *, contract=None, array="numpy", dev
             raise
         reachable = None
     if isolate:
-        return _gate(subject.name, [reachable], subject.name, None, asked, case, gate)
+        return _gate(subject.name, [reachable], _kernels(subject, case, gradients), None, asked, case, gate, gradients)
     subject.library()
-    server = Server([subject])
+    server = Server(with_gradients([subject]))
     try:
-        return _gate(subject.name, [server.spec], subject.name, (server, reachable), asked, case, gate)
+        return _gate(subject.name, [server.spec], _kernels(subject, case, gradients), (server, reachable), asked, case, gate,
+                     gradients)
     finally:
         server.close()
 
 
-def _own(arguments):
-    """The kernels that the subjects declare, found by `list kernels --json` with and without them."""
+def _kernels(subject, case, gradients):
+    """The names of the kernels of a subject that a check runs. Raises DeclarationError if it has no gradients."""
+    if case is not None and "pass=backward" in case.split():
+        return [Gradients(subject).name]
+    return [subject.name] + ([Gradients(subject).name] if gradients else [])
+
+
+def _own(arguments, gradients):
+    """The kernels that the subjects declare, found by `list kernels --json` with and without them; with
+    `gradients`, those of gradients too."""
     def listed(more):
         code, out, err = run_command(["list", "kernels", "--json"] + more)
         if code != 0:
@@ -220,7 +232,7 @@ def _own(arguments):
         return [row["kernel"] for row in json.loads(out)]
 
     ours = set(listed([]))
-    return [kernel for kernel in listed(arguments) if kernel not in ours]
+    return [kernel for kernel in listed(arguments) if kernel not in ours and (gradients or BACKWARD + "." not in kernel)]
 
 
 def _last(text):
@@ -228,7 +240,7 @@ def _last(text):
     return " ".join(lines[-2:])[-1500:]
 
 
-def _gate(name, specs, kernel, served, asked, case, gate):
+def _gate(name, specs, kernels, served, asked, case, gate, gradients):
     server, reachable = served or (None, specs[0])
     subject = [word for spec in specs for word in ("--subject", spec)]
     folder = tempfile.mkdtemp(prefix="samestate-")
@@ -236,10 +248,10 @@ def _gate(name, specs, kernel, served, asked, case, gate):
         log = os.path.join(folder, "cases.jsonl")
         if case is not None:
             # The command's own kernels must not run instead of the subject's.
-            words = ["repro", case, "--json"] + subject + (["--kernel", kernel] if kernel else [])
+            words = ["repro", case, "--json"] + subject + (["--kernel", kernels[0]] if kernels else [])
             words += command.arguments_of({"timeout": asked["timeout"]})
         else:
-            kernels = [kernel] if kernel else _own(subject)
+            kernels = kernels or _own(subject, gradients)
             if not kernels:
                 raise CommandError(f"{name} declares no kernel")
             words = ["gate", "--json", "--jsonl", log] + subject + [w for k in kernels for w in ("--kernel", k)]

@@ -14,6 +14,7 @@ import os
 import sys
 
 from .errors import DeclarationError, Error, nearest
+from .gradients import with_gradients
 from .subject import CONVENTIONS, Subject, about, subject_of
 
 _PLAIN = ("system", "form", "array", "device", "name", "bf16")
@@ -220,7 +221,7 @@ def main(words=None):
         tuning.obey_environment()
         compilers.start()
         made = [s for name in names for one in several(name) for s in subjects_of(one, options)]
-        subjects = protocol.by_name(made)
+        subjects = protocol.by_name(with_gradients(made))
         for subject in made:
             subject.library()
     except ImportError as error:

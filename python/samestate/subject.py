@@ -317,16 +317,10 @@ class Subject:
             by_name = {tensor["name"]: array for tensor, array in zip(inputs, arrays)}
             if self.family:
                 self._add_empty(library, mapped, by_name)
-        positional, named = self._arguments(request, by_name)
         with LEDGER.span("kernel"):
+            result = self._result_of(request, by_name)
             if self.array == "torch":
-                import torch
-
-                with torch.no_grad():
-                    result = self._called_with(request, positional, named)
                 library.synchronise()
-            else:
-                result = self._called_with(request, positional, named)
         if os.getpid() != process:
             # a child that the kernel forked has returned here: the memory is shared, and the call is not its
             # own
@@ -339,6 +333,16 @@ class Subject:
                 library.store(mapped, tensor, results[tensor["name"]], self._owned(tensor, inputs, by_name))
             kept = [(t, a) for t, a in zip(inputs, arrays) if t["offset"] not in {o["offset"] for o in outputs}]
             library.finish(mapped, [t for t, _ in kept], [a for _, a in kept])
+
+    def _result_of(self, request, by_name):
+        """What the function returns for the arrays of a call."""
+        positional, named = self._arguments(request, by_name)
+        if self.array != "torch":
+            return self._called_with(request, positional, named)
+        import torch
+
+        with torch.no_grad():
+            return self._called_with(request, positional, named)
 
     def _called_with(self, request, positional, named):
         """Calls the function. If it raises an exception, that is recorded, together with the decision if it

@@ -74,13 +74,13 @@ inline constexpr PointRow kChunkBackwardRows[] = {
     {"dk_of_A_transposed", "dM^T (beta K).", PointUse::product},
     {"beta_key", "beta K, an operand of dM^T (beta K)."},
     {"dk_correction", "The part of dk through T and A: first the one through T, then their sum."},
-    {"dG_last", "<S, D> of the last token of a chunk: its products, and their sum."},
-    {"dG_of_A", "dM o beta K K^T, before its row and column sums."},
-    {"dG", "dG of each token, before the sum that makes dg of it."},
+    {"dG_last", "<S, D> of the last token of a chunk: its products, and their sum.", PointUse::stored, {}, {}, true},
+    {"dG_of_A", "dM o beta K K^T, before its row and column sums.", PointUse::stored, {}, {}, true},
+    {"dG", "dG of each token, before the sum that makes dg of it.", PointUse::stored, {}, {}, true},
     {"dv", "dv of a value head, as it is written."},
-    {"dg", "dg, the sums of dG to the end of its chunk."},
-    {"dbeta", "dbeta, as it is written."},
-    {"d_initial_state", "The gradient of the initial state."},
+    {"dg", "dg, the sums of dG to the end of its chunk.", PointUse::stored, {}, {}, true},
+    {"dbeta", "dbeta, as it is written.", PointUse::stored, {}, {}, true},
+    {"d_initial_state", "The gradient of the initial state.", PointUse::stored, {}, {}, true},
 };
 inline constexpr PointTable chunk_backward{"chunk_backward", PointTier::evaluation, kChunkBackwardRows};
 }  // namespace points
@@ -117,7 +117,11 @@ struct ForwardChunk {
   explicit ForwardChunk(Sequence<Scalar> chunk) : x(std::move(chunk)) {
     constexpr const PointTable& at = points::chunk_backward;
     const Index L = x.tokens();
-    if constexpr (!System::gated) x.g.setZero();
+    if constexpr (System::gated) {
+      x.g = cumulative_decay(x.g);
+    } else {
+      x.g.setZero();
+    }
     E = decay_between(x.g);
     from_start = decay_from_start(x.g);
     to_end = E.row(L - 1).transpose();

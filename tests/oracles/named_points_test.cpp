@@ -83,14 +83,23 @@ TEST(NamedPoints, AContractSwitchesOneByItsName) {
   EXPECT_EQ(contract_named(switched.name).name, switched.name);
   EXPECT_EQ(contract_named("bf16+softmax_attention.weights:bf16").name, "bf16") << "as it is";
   EXPECT_FALSE(same_points(contract_named("bf16"), contract_named("bf16+softmax_attention.weights:fp32")));
-  EXPECT_EQ(unstored_points(contract_named("bf16")), nullptr);
+  EXPECT_EQ(switched_by(contract_named("bf16")), nullptr);
   // With the same point in other orders of evaluation.
-  const SkippedPoints* set = unstored_points(contract_named("bf16+softmax_attention.weights:fp32"));
+  const SkippedPoints* set = switched_by(contract_named("bf16+softmax_attention.weights:fp32"));
   ASSERT_NE(set, nullptr);
   for (const char* name : {"softmax_attention.weights", "softmax_attention.weights_undivided",
                            "softmax_attention.weights_of_tile", "online_softmax.weights"})
     EXPECT_TRUE(set->has(require_point(name))) << name;
   EXPECT_EQ(set->points.size(), 4U);
+  // Kernels keep some points in fp32, and a contract has to name one to round there.
+  const Contract& named = contract_named("bf16+chunk_backward.dG:bf16");
+  EXPECT_EQ(named.name, "bf16+chunk_backward.dG:bf16");
+  EXPECT_EQ(contract_named("bf16+chunk_backward.dG:fp32").name, "bf16") << "as it is";
+  const Point dG = require_point("chunk_backward.dG");
+  EXPECT_FALSE(contract_rounds_at(dG, switched_by(contract_named("bf16"))));
+  EXPECT_TRUE(contract_rounds_at(dG, switched_by(named)));
+  EXPECT_TRUE(contract_rounds_at(require_point("chunk_backward.dw"), switched_by(named)));
+  EXPECT_EQ(contract_of(named).name, named.name);
   // A change elsewhere keeps it, and takes it away with the format that it switches.
   EXPECT_EQ(nearest_card("bf16+softmax_attention.weights:fp32"),
             "bf16+card:nearest+softmax_attention.weights:fp32");

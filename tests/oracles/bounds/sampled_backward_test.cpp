@@ -89,14 +89,11 @@ std::map<std::string, Matrix<double>> sampled_gradients(const SampledHeads& of) 
           {"dg", values(g.g[0])}, {"dbeta", values(g.beta[0])}, {"dS0", values(g.initial_state[0])}};
 }
 
-/// The points at which FLA's kernel keeps fp32; of the products only (e^G q)^T do takes tf32.
+/// The products whose operands FLA's kernel does not round to tf32: all but (e^G q)^T do.
 SkippedPoints points_in_fp32() {
   SkippedPoints out;
   for (const PointRow& row : points::chunk_backward.rows) {
-    const bool sums = row.name.starts_with("dG") || row.name == "dg" || row.name == "dbeta" ||
-                      row.name == "d_initial_state";
-    const bool product = row.use == PointUse::product && row.name != "q_decayed";
-    if (sums || product) out.add({points::chunk_backward, row});
+    if (row.use == PointUse::product && row.name != "q_decayed") out.add({points::chunk_backward, row});
   }
   return out;
 }
@@ -105,7 +102,12 @@ TEST(SampledBackward, ASampleMeetsEveryPoint) {
   const SampledHeads of(1);
   SampledModel model = SampledModel::sample(contract_named("bf16"), 1, 0);
   model.operand = Format::tf32_truncated;
-  SkippedPoints met;
+  SkippedPoints met, named;
+  for (const PointRow& row : points::chunk_backward.rows) {
+    if (row.only_if_named) named.add({points::chunk_backward, row});
+  }
+  EXPECT_EQ(named.points.size(), 6U);
+  model.switched = &named;
   {
     const SamplingScope scope(model, &met);
     (void)sampled_gradients<Stored>(of);

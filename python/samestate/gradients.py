@@ -1,0 +1,250 @@
+"""The gradients of a kernel of the recurrent family, by its library's own autograd.
+
+A function that is declared as a forward kernel and receives tensors of torch, jax or mlx has a second kernel, whose
+system ends in `.backward`: a call differentiates the function and gives the gradients of its inputs for the
+cotangents of its outputs. The function keeps its conventions; they are applied here by operations of the library,
+so that autograd goes through them too.
+"""
+import math
+
+from .errors import DeclarationError, ReturnError, Unsupported
+from .subject import FAMILY, Subject
+
+BACKWARD = ".backward"
+INPUTS = ("q", "k", "v", "g", "beta", "initial_state")
+# Conventions through which no gradient of the judge's own inputs goes, and what to write instead.
+_WITHOUT = {
+    ("decay", "raw"): "let the function take g, and derive x inside",
+    ("beta", "logit"): "let the function take beta, and derive the logit inside",
+    ("beta", "twice_logit"): "let the function take beta, and derive the logit inside",
+    ("state_argument", "in_place"): "autograd does not go through a state that is updated in place; return the final state",
+    ("l2norm_place", "outside"): "the judge's norm has its epsilon inside the root",
+    ("l2norm_place", "max"): "the judge's norm has its epsilon inside the root",
+}
+
+
+def can(subject):
+    """True if a kernel of gradients can be made of this one."""
+    return subject.family and subject.array in ("torch", "jax", "mlx") and subject.form in ("recurrent", "chunked") and \
+        not any(subject.conventions.get(key) == value for key, value in _WITHOUT) and \
+        float(subject.conventions.get("l2norm_epsilon", 1e-6)) == 1e-6
+
+
+def with_gradients(subjects):
+    """The subjects, and behind them the kernels of gradients of those that have them. They run where the gate is
+    asked for them."""
+    return list(subjects) + [Gradients(one) for one in subjects if can(one)]
+
+
+class Gradients(Subject):
+    """The kernel of gradients of a forward one, with its name, contracts, limits and device."""
+
+    def __init__(self, forward):
+        if forward.system not in FAMILY:
+            raise DeclarationError(f"{forward.name}: gradients of {forward.system} are not judged yet; those of "
+                                   f"{', '.join(FAMILY)} are")
+        for (key, value), remedy in _WITHOUT.items():
+            if forward.conventions.get(key) == value:
+                raise DeclarationError(f"{forward.name}: no gradients with {key}={value}: {remedy}")
+        if not can(forward):
+            raise DeclarationError(f"{forward.name}: gradients need array=torch, jax or mlx, the form recurrent or chunked, "
+                                   "and a norm with an epsilon of 1e-6")
+        self.__dict__.update(forward.__dict__)
+        self._forward = forward
+        self.system = forward.system + BACKWARD
+        stem, _, form = forward.name.rpartition(".")
+        self.name = f"{stem}{BACKWARD}.{form}"
+        self.limits = list(forward.limits)
+        say = forward.conventions
+        if say.get("scale") in ("dk", "dv"):
+            self._limit("scale = default")
+        if say.get("scale") == "dv":
+            self._limit("dv = dk")
+        if say.get("l2norm") == "in_kernel":
+            self._limit("l2norm = 1")
+        if say.get("l2norm") == "outside" or say.get("scale") == "folded":
+            self._limit("l2norm = 0")
+        self._seen, self._ran_by = set(), {}
+
+    def declaration(self):
+        said = super().declaration()
+        said["conventions"] = {key: value for key, value in said["conventions"].items() if key == "cu_seqlens"}
+        dtypes = self.conventions.get("dtypes", {})
+        both = {one: dtype for name, dtype in dtypes.items() for one in (name, "d." + name)}
+        if both:
+            said["conventions"]["dtypes"] = both
+        said.update(system=self.system, strided=False, packed="cu_seqlens" in self._asked, only_asked=True)
+        said["about"]["gradients"] = f"autograd of {self.array}"
+        return said
+
+    # -- the function in the judge's conventions
+
+    def _key_heads(self, request):
+        """The key head that serves each value head."""
+        Hk, Hv = request["parameters"]["Hk"], request["parameters"]["Hv"]
+        return [h % Hk if request["heads"] == "tiled" else h // (Hv // Hk) for h in range(Hv)]
+
+    def _order(self, request):
+        """The judge's value heads in the function's order, where it has only the other map; else None."""
+        Hk, Hv = request["parameters"]["Hk"], request["parameters"]["Hv"]
+        heads, own = request["heads"], self.conventions.get("heads", "both")
+        if own not in ("interleaved", "tiled") or own == heads or Hk in (1, Hv):
+            return None
+        group = Hv // Hk
+        if own == "interleaved":  # h reads h mod Hk, and the function's h reads h // group
+            return [r * Hk + k for k in range(Hk) for r in range(group)]
+        return [k * group + r for r in range(group) for k in range(Hk)]
+
+    def _given_as_declared(self, ops, x, request, lengths):
+        """The tensors by name, {name: array} in the judge's conventions, as the function receives them."""
+        say, out = self.conventions, dict(x)
+
+        def heads(y, order, axis):
+            return y if order is None else ops.stack([y[(slice(None),) * axis + (h,)] for h in order], axis)
+
+        if say.get("scale") == "folded":
+            out["q"] = out["q"] * request["scale"]
+        if say.get("heads") == "repeated":
+            for name in ("q", "k"):
+                out[name] = heads(out[name], self._key_heads(request), 2)
+        order = self._order(request)
+        for name, axis in (("v", 2), ("g", 2), ("beta", 2), ("initial_state", 1)):
+            if out.get(name) is not None:
+                out[name] = heads(out[name], order, axis)
+        decay = say.get("decay", "ln")
+        if out.get("g") is not None and decay != "ln":
+            out["g"] = ops.exp(out["g"]) if decay == "linear" else out["g"] / math.log(2.0)
+        if out.get("initial_state") is not None and say.get("state") == "vk":
+            out["initial_state"] = out["initial_state"].swapaxes(2, 3)
+        layout = say.get("layout", "BTHD")
+        for name in ("q", "k", "v", "g", "beta"):
+            if out.get(name) is None:
+                continue
+            if layout == "BHTD":
+                out[name] = out[name].swapaxes(1, 2)
+            elif layout == "THD":
+                out[name] = out[name].reshape((-1,) + tuple(out[name].shape[2:]))
+        out["cu_seqlens"] = lengths
+        return out
+
+    def _in_our_conventions(self, ops, o, state, request):
+        say, layout = self.conventions, self.conventions.get("layout", "BTHD")
+        if layout == "BHTD":
+            o = o.swapaxes(1, 2)
+        elif layout == "THD":
+            o = o.reshape((request["batch"], -1) + tuple(o.shape[1:]))
+        if state is not None and say.get("state") == "vk":
+            state = state.swapaxes(2, 3)
+        order = self._order(request)
+        if order is not None:
+            back = [order.index(h) for h in range(len(order))]
+            o = ops.stack([o[:, :, h] for h in back], 2)
+            state = None if state is None else ops.stack([state[:, h] for h in back], 1)
+        return o, state
+
+    def _evaluate(self, ops, x, request, lengths, wants_state):
+        """(o, final state) of the function for inputs in the judge's conventions."""
+        request = {**request, "outputs": [{"name": "o"}] + ([{"name": "final_state"}] if wants_state else [])}
+        by_name = {k: v for k, v in self._given_as_declared(ops, x, request, lengths).items() if v is not None}
+        if self.conventions.get("heads") == "repeated":
+            request["parameters"] = {**request["parameters"], "Hk": request["parameters"]["Hv"]}
+        positional, named = self._arguments(request, by_name)
+        result = self._called_with(request, positional, named)
+        values = self._results(result, request["outputs"], by_name)
+        o, state = values["o"], values.get("final_state")
+        return self._in_our_conventions(ops, o, state if wants_state else None, request)
+
+    # -- a call
+
+    def _result_of(self, request, by_name):
+        """{output: array} of a call of gradients."""
+        x = {name: by_name[name] for name in INPUTS if name in by_name}
+        for gate in ("g", "beta"):
+            if gate in x:
+                x[gate] = x[gate].reshape(tuple(x[gate].shape)[:3])
+        d_o, d_state = by_name.get("d.o"), by_name.get("d.final_state")
+        lengths = by_name.get("cu_seqlens")
+        if "initial_state" in x and "initial_state" not in self._asked:
+            raise Unsupported(f"{self._called()} takes no initial_state")
+        if lengths is None and self.conventions.get("layout") == "THD":
+            lengths = self._whole_lengths(request, x["q"])
+        wants_state = d_state is not None
+        differentiate = {"torch": self._torch, "jax": self._jax, "mlx": self._mlx}[self.array]
+        grads = differentiate(x, d_o, d_state, request, lengths, wants_state)
+        out = {}
+        for tensor in request["outputs"]:
+            name = tensor["name"]
+            grad = grads.get(name.removeprefix("d."))
+            if grad is None:
+                raise ReturnError(f"autograd gives None as the gradient of {name.removeprefix('d.')}: the function's result does "
+                                  "not depend on it, or its backward pass leaves it out")
+            out[name] = grad.reshape(tuple(tensor["shape"]))
+        return out
+
+    def _whole_lengths(self, request, like):
+        """Offsets of dense rows end to end, as an array of the library."""
+        ends = [n * request["tokens"] for n in range(request["batch"] + 1)]
+        if self.array == "torch":
+            return like.new_tensor(ends).to(self._torch_module().int64)
+        module = self._jax_module() if self.array == "jax" else self._mlx_module()
+        return module.array(ends)
+
+    @staticmethod
+    def _torch_module():
+        import torch
+
+        return torch
+
+    @staticmethod
+    def _jax_module():
+        import jax.numpy
+
+        return jax.numpy
+
+    @staticmethod
+    def _mlx_module():
+        import mlx.core
+
+        return mlx.core
+
+    def _torch(self, x, d_o, d_state, request, lengths, wants_state):
+        torch = self._torch_module()
+        leaves = {name: y.detach().requires_grad_() for name, y in x.items()}
+        with torch.enable_grad():
+            o, state = self._evaluate(torch, leaves, request, lengths, wants_state)
+        outputs = [(name, y, d) for name, y, d in (("o", o, d_o), ("final_state", state, d_state)) if d is not None]
+        for name, y, _ in outputs:
+            if not isinstance(y, torch.Tensor):
+                raise ReturnError(f"{name} is a {type(y).__qualname__}, expected a tensor of torch")
+            if not y.requires_grad:
+                raise ReturnError(f"{name} has no gradient: its grad_fn is None, so the function computes outside of autograd "
+                                  "(torch.no_grad, detach, or a kernel without a backward pass)")
+        names = list(leaves)
+        grads = torch.autograd.grad([y for _, y, _ in outputs], [leaves[n] for n in names],
+                                    [d.reshape(y.shape).to(y.dtype) for _, y, d in outputs], allow_unused=True)
+        return dict(zip(names, grads))
+
+    def _of(self, ops, x, request, lengths, wants_state, d_o, d_state):
+        """(function of a list of arrays, arrays, cotangents) for libraries that differentiate functions."""
+        names = list(x)
+
+        def f(*arrays):
+            o, state = self._evaluate(ops, dict(zip(names, arrays)), request, lengths, wants_state)
+            return [y for y, d in ((o, d_o), (state, d_state)) if d is not None]
+
+        return f, [x[n] for n in names], [d for d in (d_o, d_state) if d is not None]
+
+    def _jax(self, x, d_o, d_state, request, lengths, wants_state):
+        import jax
+
+        f, arrays, cotangents = self._of(self._jax_module(), x, request, lengths, wants_state, d_o, d_state)
+        outputs, back = jax.vjp(f, *arrays)
+        grads = back([d.reshape(y.shape).astype(y.dtype) for d, y in zip(cotangents, outputs)])
+        return dict(zip(x, grads))
+
+    def _mlx(self, x, d_o, d_state, request, lengths, wants_state):
+        import mlx.core as mx
+
+        f, arrays, cotangents = self._of(mx, x, request, lengths, wants_state, d_o, d_state)
+        _, grads = mx.vjp(f, arrays, cotangents)
+        return dict(zip(x, grads))

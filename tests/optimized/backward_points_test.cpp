@@ -1,0 +1,282 @@
+/// The chunked backward kernels round where the reference marks its rounding points, and nowhere else.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "optimized/cpu/backward/chunked.h"
+#include "optimized/cpu/products.h"
+#include "optimized/cpu/rounding.h"
+#include "reference/backward/chunk.h"
+#include "reference/backward/heads.h"
+#include "reference/delta_rule.h"
+#include "reference/dual_number.h"
+#include "reference/gated_delta_rule.h"
+#include "reference/linear_attention.h"
+#include "reference/retention.h"
+#include "tests/optimized/backward_call.h"
+#include "tests/optimized/contracts.h"
+
+namespace samestate {
+
+/// A double whose reference rounds as a kernel does: results to a 16-bit format, or operands to tf32.
+using Rounding = DualNumber<double>;
+
+template <>
+struct RoundingPoint<Rounding> {
+  static constexpr bool rounds = true;
+  static inline float (*result)(float) = nullptr;    ///< rounds results, if it is not null
+  static inline float (*operands)(float) = nullptr;  ///< rounds operands of products, if it is not null
+  static inline const PointRow* left_out = nullptr;
+  /// dg, dbeta and the gradient of the initial state stay in fp32, with what leads to them.
+  static bool rounds_at(Point point) {
+    if (result == nullptr || &point.row() == left_out) return false;
+    for (const char* exact : {"dG_last", "dG_of_A", "dG", "dg", "dbeta", "d_initial_state"}) {
+      if (point.row().name == exact) return false;
+    }
+    return true;
+  }
+  static bool rounds_operands(Point point) { return operands != nullptr && &point.row() != left_out; }
+  static Rounding stored(const Rounding& x) { return rounded(x, result); }
+  static Rounding operand(const Rounding& x) { return rounded(x, operands); }
+  static Rounding shift(const Rounding& x) { return x; }
+
+ private:
+  static Rounding rounded(const Rounding& x, float (*round)(float)) {
+    return Rounding(static_cast<double>(round(static_cast<float>(x.value()))));
+  }
+};
+
+namespace {
+
+using cpu::BackwardPoint;
+using testing::BackwardCall;
+using testing::Inputs;
+using testing::relative_error;
+using testing::Shape;
+using testing::Values;
+using Marks = RoundingPoint<Rounding>;
+
+/// A kernel that leaves one point out.
+class LeavingOut : public cpu::ChunkedBackward {
+ public:
+  LeavingOut(const cpu::System& system, const cpu::BackwardArguments& arguments, const Contract& contract,
+             const BackwardPoint* left_out)
+      : ChunkedBackward(system, arguments, contract), left_out_(left_out) {}
+
+ protected:
+  Format format_at(BackwardPoint point) const override {
+    return left_out(point) ? Format::fp32 : ChunkedBackward::format_at(point);
+  }
+  void multiply(const cpu::Block& a, const cpu::Block& b, cpu::Block& c, BackwardPoint point) const override {
+    if (left_out(point)) return cpu::product(cpu::MatrixUnit{}, a, b, c);
+    ChunkedBackward::multiply(a, b, c, point);
+  }
+
+ private:
+  [[nodiscard]] bool left_out(BackwardPoint point) const {
+    return left_out_ != nullptr && *left_out_ == point;
+  }
+  const BackwardPoint* left_out_;
+};
+
+struct NamedPoint {
+  BackwardPoint point;
+  const PointRow* row;
+  bool stored, product;
+  bool of_delta;
+};
+
+NamedPoint named(BackwardPoint point, Point of, bool of_delta = false) {
+  const PointUse use = of.row().use;
+  return {point, &of.row(), use != PointUse::product, use != PointUse::stored, of_delta};
+}
+
+#define SAMESTATE_POINT(name, ...) \
+  named(BackwardPoint::name, points::chunk_backward[#name] __VA_OPT__(, ) __VA_ARGS__)
+const std::vector<NamedPoint> kPoints = {SAMESTATE_POINT(key_products, true),
+                                         SAMESTATE_POINT(T, true),
+                                         SAMESTATE_POINT(beta_v, true),
+                                         SAMESTATE_POINT(beta_k, true),
+                                         SAMESTATE_POINT(U, true),
+                                         SAMESTATE_POINT(W, true),
+                                         SAMESTATE_POINT(state_operand),
+                                         SAMESTATE_POINT(read_by_W, true),
+                                         SAMESTATE_POINT(v_new),
+                                         SAMESTATE_POINT(v_decayed),
+                                         SAMESTATE_POINT(state),
+                                         SAMESTATE_POINT(scores),
+                                         SAMESTATE_POINT(P),
+                                         SAMESTATE_POINT(dv_local),
+                                         SAMESTATE_POINT(dh_operand),
+                                         SAMESTATE_POINT(dv_carried),
+                                         SAMESTATE_POINT(dv_new),
+                                         SAMESTATE_POINT(q_decayed),
+                                         SAMESTATE_POINT(dh_of_W, true),
+                                         SAMESTATE_POINT(dw, true),
+                                         SAMESTATE_POINT(dS_score),
+                                         SAMESTATE_POINT(dq_of_state),
+                                         SAMESTATE_POINT(dq_of_scores),
+                                         SAMESTATE_POINT(dq_head),
+                                         SAMESTATE_POINT(dk_of_state),
+                                         SAMESTATE_POINT(dk_of_scores),
+                                         SAMESTATE_POINT(dk_head),
+                                         SAMESTATE_POINT(dT, true),
+                                         SAMESTATE_POINT(dT_T, true),
+                                         SAMESTATE_POINT(dA, true),
+                                         SAMESTATE_POINT(dv_of_T, true),
+                                         SAMESTATE_POINT(dk_of_T, true),
+                                         SAMESTATE_POINT(dk_of_A, true),
+                                         SAMESTATE_POINT(dk_of_A_transposed, true),
+                                         SAMESTATE_POINT(beta_key, true),
+                                         SAMESTATE_POINT(dk_correction, true),
+                                         SAMESTATE_POINT(dv),
+                                         named(BackwardPoint::group_sum, points::head_gradients["group_sum"]),
+                                         named(BackwardPoint::dk, points::head_gradients["dk"], true),
+                                         named(BackwardPoint::y, points::l2norm_backward["y"]),
+                                         named(BackwardPoint::dy, points::l2norm_backward["dy"])};
+#undef SAMESTATE_POINT
+
+/// The reference on a call of one dense sequence, by the names of the inputs.
+template <class System>
+Inputs reference_of(const BackwardCall& x) {
+  const auto [B, T, Hk, Hv, dk, dv, offsets] = x.forward.shape;
+  // [T, H, D] -> [H] of [T, D]; a missing tensor is `other` everywhere.
+  const auto heads = [T = T](const std::vector<float>& from, std::int64_t H, std::int64_t D,
+                             double other = 0) {
+    std::vector<Matrix<Rounding>> out(static_cast<std::size_t>(H),
+                                      Matrix<Rounding>::Constant(T, D, Rounding(other)));
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      out[static_cast<std::size_t>(at / D % H)](at / (D * H), at % D) =
+          Rounding(static_cast<double>(from[i]));
+    }
+    return out;
+  };
+  const auto states = [dk = dk, dv = dv, Hv = Hv](const std::vector<float>& from) {
+    std::vector<Matrix<Rounding>> out(static_cast<std::size_t>(Hv), Matrix<Rounding>(dk, dv));
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      out[static_cast<std::size_t>(at / (dk * dv))](at / dv % dk, at % dv) =
+          Rounding(static_cast<double>(from[i]));
+    }
+    return out;
+  };
+  Heads<Rounding> in{heads(x.forward.q, Hk, dk),
+                     heads(x.forward.k, Hk, dk),
+                     heads(x.forward.v, Hv, dv),
+                     {},
+                     {},
+                     states(x.forward.initial_state),
+                     key_heads_of(Hk, Hv, x.forward.head_map),
+                     Rounding(static_cast<double>(x.forward.scale))};
+  for (const auto& g : heads(x.forward.g, Hv, 1)) in.g.emplace_back(g.col(0));
+  for (const auto& beta : heads(x.forward.beta, Hv, 1, 1)) in.beta.emplace_back(beta.col(0));
+  std::vector<HeadCotangents<Rounding>> d;
+  const auto d_o = heads(x.d_o, Hv, dv), d_state = states(x.d_final_state);
+  for (std::size_t h = 0; h < d_o.size(); ++h) d.push_back({d_o[h], d_state[h]});
+  const HeadsGradients<Rounding> got = heads_backward(
+      in, d,
+      [&](const auto& head, const auto& of) {
+        return chunked_backward_parts<System>(head, of, x.forward.chunk);
+      },
+      x.forward.l2norm);
+
+  Inputs out;
+  const auto tokens = [&, T = T](const std::string& name, const auto& list) {
+    for (std::int64_t t = 0; t < T; ++t) {
+      for (const auto& head : list) {
+        for (Index c = 0; c < (head.size() == 0 ? 0 : head.cols()); ++c)
+          out[name].push_back(head(t, c).value());
+      }
+    }
+  };
+  tokens("q", got.q), tokens("k", got.k), tokens("v", got.v), tokens("g", got.g), tokens("beta", got.beta);
+  for (const auto& head : got.initial_state) {
+    for (Index i = 0; i < head.size(); ++i) out["initial_state"].push_back(head.data()[i].value());
+  }
+  return out;
+}
+
+/// The largest distance of a gradient.
+double distance(const Values& got, const Inputs& expected) {
+  double worst = 0;
+  for (const auto& [name, values] : expected) worst = std::max(worst, relative_error(got.at(name), values));
+  return worst;
+}
+
+/// Adds the points that change a gradient to `met`. Every point is left out by the kernel, by the reference and by both: those that agree on it are near each other.
+template <class System>
+void expect_points(const cpu::System& system, const Contract& contract, bool stores, float (*round)(float),
+                   std::set<BackwardPoint>& met) {
+  for (const bool l2norm : {false, true}) {
+    BackwardCall x =
+        testing::make_backward_call(system.name, {.B = 1, .T = 13, .Hk = 1, .Hv = 2, .dk = 8, .dv = 6}, 5);
+    x.forward.l2norm = l2norm;
+    x.forward.scale = 0.375F;
+    Contract fp32_ends = contract;
+    fp32_ends.output =
+        Format::fp32;  // the reference does not mark what is written after the l2norm's gradient
+    const auto kernel = [&](const BackwardPoint* left_out) {
+      const auto make = [&](const auto&... of) { return std::make_unique<LeavingOut>(of..., left_out); };
+      EXPECT_EQ(cpu::run_chunked_backward_with(make, system, x.call(), fp32_ends).kind, Outcome::Kind::ran);
+      return x.gradients;
+    };
+    const auto reference = [&](const PointRow* left_out) {
+      Marks::result = stores ? round : nullptr;
+      Marks::operands = stores ? nullptr : round;
+      Marks::left_out = left_out;
+      return reference_of<System>(x);
+    };
+    const Values all = kernel(nullptr);
+    const Inputs marked = reference(nullptr);
+    // A rounding to bf16 that falls the other way moves an element by a spacing of 2^-8.
+    const double near = stores ? 1e-3 : 1e-4;
+    EXPECT_LE(distance(all, marked), near) << system.name;
+    for (const NamedPoint& p : kPoints) {
+      if (!(stores ? p.stored : p.product) || (p.of_delta && !system.delta)) continue;
+      if (!l2norm && (p.point == BackwardPoint::y || p.point == BackwardPoint::dy)) continue;
+      const Values without = kernel(&p.point);
+      const Inputs unmarked = reference(p.row);
+      EXPECT_LE(distance(without, unmarked), near) << system.name << " " << p.row->name;
+      // Where a value is stored at the next point again, leaving one out changes nothing.
+      if (unmarked == marked) continue;
+      met.insert(p.point);
+      EXPECT_GT(distance(without, marked), 3 * distance(all, marked)) << system.name << " " << p.row->name;
+      EXPECT_GT(distance(all, unmarked), 3 * distance(without, unmarked))
+          << system.name << " " << p.row->name;
+    }
+  }
+}
+
+void expect_points_of_all(const Contract& contract, bool stores, float (*round)(float)) {
+  std::set<BackwardPoint> met;
+  expect_points<GatedDeltaRule>(cpu::GATED_DELTA_RULE, contract, stores, round, met);
+  expect_points<DeltaRule>(cpu::DELTA_RULE, contract, stores, round, met);
+  expect_points<Retention>(cpu::RETENTION, contract, stores, round, met);
+  expect_points<LinearAttention>(cpu::LINEAR_ATTENTION, contract, stores, round, met);
+  for (const NamedPoint& p : kPoints) {
+    // The cotangents of a norm were stored before, as sums of a group or of two parts.
+    const bool matters = (stores ? p.stored : p.product) && p.point != BackwardPoint::dy;
+    EXPECT_EQ(met.contains(p.point), matters) << p.row->name;
+  }
+}
+
+TEST(BackwardPoints, ResultsAreStoredWhereTheReferenceStoresThem) {
+  expect_points_of_all(testing::bf16(), true, cpu::to_bf16);
+  Contract fp16 = testing::bf16();
+  fp16.input = Format::fp16;
+  expect_points_of_all(fp16, true, cpu::to_fp16);
+}
+
+TEST(BackwardPoints, OperandsAreRoundedWhereTheReferenceRoundsThem) {
+  Contract tf32;
+  tf32.qk = Format::tf32;
+  expect_points_of_all(tf32, false, cpu::to_tf32);
+}
+
+}  // namespace
+}  // namespace samestate
