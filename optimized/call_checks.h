@@ -8,7 +8,7 @@
 #include "reference/error.h"
 #include "reference/view.h"
 
-/// What calls of the recurrent family ask of their tensors, forward and backward.
+/// Checks of the tensors that a call of the recurrent family has, forward and backward.
 namespace samestate::calls::checks {
 
 /// Throws Error with the message unless the condition holds.

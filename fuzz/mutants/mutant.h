@@ -22,13 +22,22 @@ struct Mutant {
   std::string equivalent;    ///< why no gate can distinguish it from the correct kernel; empty if one can
   std::vector<Kernel> rows;  ///< the mutated kernel, followed by the correct one of the other form
   std::vector<OperatorKernel> operators;  ///< for an operator: only the mutated kernel
+  std::vector<CallKernel> calls = {};     ///< for a backward pass: likewise
   bool smoke = false;                     ///< part of the fixed subset that CI runs
   bool hostile = false;                   ///< ends, hangs or damages the process that runs it
 
   [[nodiscard]] const std::string& kernel() const {
-    return rows.empty() ? operators.front().name : rows.front().name;
+    return !rows.empty() ? rows.front().name : !calls.empty() ? calls.front().name : operators.front().name;
   }
-  [[nodiscard]] KernelTable table() const { return KernelTable(rows, operators); }
+  /// The contracts that the mutated kernel promises.
+  [[nodiscard]] const std::vector<std::string>& contracts() const {
+    return !rows.empty()    ? rows.front().contracts
+           : !calls.empty() ? calls.front().contracts
+                            : operators.front().contracts;
+  }
+  [[nodiscard]] KernelTable table() const {
+    return calls.empty() ? KernelTable(rows, operators) : KernelTable(calls);
+  }
 };
 
 /// All mutants, by file and fault.

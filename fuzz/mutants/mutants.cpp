@@ -46,6 +46,7 @@ std::vector<Mutant> make_table() {
                     fused_mutants,
                     ranks_mutants,
                     heads_mutants,
+                    backward_mutants,
                     adversaries,
                     operator_interface_mutants,
                     packed_mutants,

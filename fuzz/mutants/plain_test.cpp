@@ -40,7 +40,7 @@ class RightKernels {
     const auto known = blocks_.find(name);
     if (known != blocks_.end()) return known->second;
     const KernelTable table =
-        m.rows.empty() ? KernelTable({}, operator_kernels()) : KernelTable(unmutated_kernels());
+        m.rows.empty() ? KernelTable(call_kernels()) : KernelTable(unmutated_kernels());
     Resolved used(case_);
     return blocks_.emplace(name, blocks_by(table, name, of_, used)).first->second;
   }

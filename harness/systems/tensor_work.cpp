@@ -113,6 +113,22 @@ BatchWork work_of_batch(const TensorSystem& system, const Case& c, Index tokens,
           held};
 }
 
+/// The elements of the states of one sequence, which there are without tokens too.
+double state_elements(const TensorSystem& system, const Case& c) {
+  double elements = 0.0;
+  try {
+    const Signature all = system.signature(c);
+    for (const auto* side : {&all.inputs, &all.outputs}) {
+      for (const TensorSpec& spec : *side) {
+        if (spec.axis == Axis::state) elements += static_cast<double>(spec.size());
+      }
+    }
+  } catch (const Error&) {  // sizes that are impossible together
+    return std::numeric_limits<double>::infinity();
+  }
+  return elements;
+}
+
 }  // namespace
 
 double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
@@ -127,7 +143,7 @@ double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
                                       static_cast<double>(std::max<Index>(tokens, 1)));
   }
   return static_cast<double>(c.T) * of_token +
-         static_cast<double>(sequences_of(c)) * kSequenceCost / kTensorUnit;
+         static_cast<double>(sequences_of(c)) * (kSequenceCost + kTensorElementCost * state_elements(*this, c)) / kTensorUnit;
 }
 
 Index TensorSystem::sequences_to_hold(const Case& c, const JudgePolicy& policy) const {

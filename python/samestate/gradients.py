@@ -84,7 +84,7 @@ class Gradients(Subject):
         Hk, Hv = request["parameters"]["Hk"], request["parameters"]["Hv"]
         return [h % Hk if request["heads"] == "tiled" else h // (Hv // Hk) for h in range(Hv)]
 
-    def _order(self, request):
+    def _head_order(self, request):
         """The judge's value heads in the function's order, where it has only the other map; else None."""
         Hk, Hv = request["parameters"]["Hk"], request["parameters"]["Hv"]
         heads, own = request["heads"], self.conventions.get("heads", "both")
@@ -107,7 +107,7 @@ class Gradients(Subject):
         if say.get("heads") == "repeated":
             for name in ("q", "k"):
                 out[name] = heads(out[name], self._key_heads(request), 2)
-        order = self._order(request)
+        order = self._head_order(request)
         for name, axis in (("v", 2), ("g", 2), ("beta", 2), ("initial_state", 1)):
             if out.get(name) is not None:
                 out[name] = heads(out[name], order, axis)
@@ -135,7 +135,7 @@ class Gradients(Subject):
             o = o.reshape((request["batch"], -1) + tuple(o.shape[1:]))
         if state is not None and say.get("state") == "vk":
             state = state.swapaxes(2, 3)
-        order = self._order(request)
+        order = self._head_order(request)
         if order is not None:
             back = [order.index(h) for h in range(len(order))]
             o = ops.stack([o[:, :, h] for h in back], 2)
@@ -175,6 +175,8 @@ class Gradients(Subject):
         for tensor in request["outputs"]:
             name = tensor["name"]
             grad = grads.get(name.removeprefix("d."))
+            if 0 in tensor["shape"]:  # autograd may leave out what has no elements
+                grad = self._ops().zeros(tuple(tensor["shape"]))
             if grad is None:
                 raise ReturnError(f"autograd gives None as the gradient of {name.removeprefix('d.')}: the function's result does "
                                   "not depend on it, or its backward pass leaves it out")
@@ -185,34 +187,22 @@ class Gradients(Subject):
         """Offsets of dense rows end to end, as an array of the library."""
         ends = [n * request["tokens"] for n in range(request["batch"] + 1)]
         if self.array == "torch":
-            return like.new_tensor(ends).to(self._torch_module().int64)
-        module = self._jax_module() if self.array == "jax" else self._mlx_module()
-        return module.array(ends)
+            return like.new_tensor(ends).to(self._ops().int64)
+        return self._ops().array(ends)
 
-    @staticmethod
-    def _torch_module():
-        import torch
+    def _ops(self):
+        """The module of the library that has exp, stack and zeros."""
+        import importlib
 
-        return torch
-
-    @staticmethod
-    def _jax_module():
-        import jax.numpy
-
-        return jax.numpy
-
-    @staticmethod
-    def _mlx_module():
-        import mlx.core
-
-        return mlx.core
+        return importlib.import_module({"torch": "torch", "jax": "jax.numpy", "mlx": "mlx.core"}[self.array])
 
     def _torch(self, x, d_o, d_state, request, lengths, wants_state):
-        torch = self._torch_module()
+        torch = self._ops()
         leaves = {name: y.detach().requires_grad_() for name, y in x.items()}
         with torch.enable_grad():
             o, state = self._evaluate(torch, leaves, request, lengths, wants_state)
-        outputs = [(name, y, d) for name, y, d in (("o", o, d_o), ("final_state", state, d_state)) if d is not None]
+        # With a cotangent of zeros for o, an input that only o depends on has a gradient of zeros and not None.
+        outputs = [("o", o, d_o)] + ([("final_state", state, d_state)] if wants_state else [])
         for name, y, _ in outputs:
             if not isinstance(y, torch.Tensor):
                 raise ReturnError(f"{name} is a {type(y).__qualname__}, expected a tensor of torch")
@@ -221,7 +211,8 @@ class Gradients(Subject):
                                   "(torch.no_grad, detach, or a kernel without a backward pass)")
         names = list(leaves)
         grads = torch.autograd.grad([y for _, y, _ in outputs], [leaves[n] for n in names],
-                                    [d.reshape(y.shape).to(y.dtype) for _, y, d in outputs], allow_unused=True)
+                                    [torch.zeros_like(y) if d is None else d.reshape(y.shape).to(y.dtype) for _, y, d in outputs],
+                                    allow_unused=True)
         return dict(zip(names, grads))
 
     def _of(self, ops, x, request, lengths, wants_state, d_o, d_state):
@@ -237,14 +228,12 @@ class Gradients(Subject):
     def _jax(self, x, d_o, d_state, request, lengths, wants_state):
         import jax
 
-        f, arrays, cotangents = self._of(self._jax_module(), x, request, lengths, wants_state, d_o, d_state)
+        f, arrays, cotangents = self._of(self._ops(), x, request, lengths, wants_state, d_o, d_state)
         outputs, back = jax.vjp(f, *arrays)
         grads = back([d.reshape(y.shape).astype(y.dtype) for d, y in zip(cotangents, outputs)])
         return dict(zip(x, grads))
 
     def _mlx(self, x, d_o, d_state, request, lengths, wants_state):
-        import mlx.core as mx
-
-        f, arrays, cotangents = self._of(mx, x, request, lengths, wants_state, d_o, d_state)
-        _, grads = mx.vjp(f, arrays, cotangents)
+        f, arrays, cotangents = self._of(self._ops(), x, request, lengths, wants_state, d_o, d_state)
+        _, grads = self._ops().vjp(f, arrays, cotangents)
         return dict(zip(x, grads))

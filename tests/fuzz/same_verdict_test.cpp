@@ -144,7 +144,7 @@ void repeat_mutants(const std::vector<Case>& right, std::size_t of_each, Totals&
       continue;
     const KernelTable table = mutant.table();
     const std::vector<std::string>& contracts =
-        mutant.rows.empty() ? mutant.operators.front().contracts : mutant.rows.front().contracts;
+        mutant.contracts();
     std::vector<Case> cases;
     for (Case c : right) {
       if (cases.size() == of_each) break;

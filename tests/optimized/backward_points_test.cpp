@@ -208,7 +208,8 @@ double distance(const Values& got, const Inputs& expected) {
   return worst;
 }
 
-/// Adds the points that change a gradient to `met`. Every point is left out by the kernel, by the reference and by both: those that agree on it are near each other.
+/// Leaves every point out in the kernel, in the reference and in both: where they agree on it, they are near each other. Adds
+/// the points that change a gradient to `met`.
 template <class System>
 void expect_points(const cpu::System& system, const Contract& contract, bool stores, float (*round)(float),
                    std::set<BackwardPoint>& met) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -97,8 +98,10 @@ TEST(BackwardKernels, AResetPassesNothingBack) {
       const Values got = run_backward(x, form);
       // The sums of g reach -512 in chunks, where their spacing is 3e-5.
       expect_near(got, differences_of(x), form == "chunked" ? 3e-5 : kNear, system + " " + form);
+      // In chunks dg is a sum of terms that cancel there; all else is as exact as the decay, which is zero.
+      const float rounding = form == "chunked" ? 1e-5F : 0.0F;
       for (const std::size_t t : {4U, 6U, 7U, 10U})
-        EXPECT_EQ(got.at("g")[t], 0.0F) << system << " " << form << " " << t;
+        EXPECT_LE(std::fabs(got.at("g")[t]), rounding) << system << " " << form << " " << t;
       // Other cotangents from the reset on: not a bit of the gradients before it changes.
       BackwardCall other = x;
       for (std::size_t i = 18; i < other.d_o.size(); ++i) other.d_o[i] *= -3.0F;
@@ -107,12 +110,9 @@ TEST(BackwardKernels, AResetPassesNothingBack) {
       EXPECT_EQ(changed.at("initial_state"), got.at("initial_state"));
       for (const std::string& name : x.names()) {
         if (name == "initial_state") continue;
-        const auto end = [&](const Values& of) {
-          return of.at(name).begin() + static_cast<std::int64_t>(6 * x.columns(name));
-        };
-        EXPECT_EQ(std::vector<float>(changed.at(name).begin(), end(changed)),
-                  std::vector<float>(got.at(name).begin(), end(got)))
-            << system << " " << form << ": d." << name;
+        for (std::size_t i = 0; i < 6 * x.columns(name); ++i)
+          EXPECT_LE(std::fabs(changed.at(name)[i] - got.at(name)[i]), name == "g" ? rounding : 0.0F)
+              << system << " " << form << ": d." << name << " " << i;
         EXPECT_NE(changed.at(name), got.at(name));
       }
     }
@@ -272,6 +272,33 @@ TEST(BackwardKernels, AContractRoundsWhatItNames) {
         EXPECT_GT(relative_error(on_unit.at(name), exact.at(name)), 1e-5) << where << name;
     }
   });
+}
+
+TEST(BackwardKernels, TheRecurrenceKeepsTheFormatOfTheState) {
+  Contract contract;
+  contract.state = Format::bf16;
+  const Values got = run_backward(make_backward_call("retention", kDense, 4), "recurrent", contract);
+  for (const float x : got.at("initial_state")) EXPECT_EQ(cpu::to_bf16(x), x);
+}
+
+// A score that overflows reaches dq and dk of its two tokens, and their dg, with the sign that it has.
+TEST(BackwardKernels, AnOverflowStaysWithItsTokens) {
+  BackwardCall x = make_backward_call("retention", {.B = 1, .T = 2, .Hk = 1, .Hv = 1, .dk = 1, .dv = 1}, 2);
+  x.forward.q = x.forward.k = {1.0F, 1.0F};
+  x.forward.v = {300.0F, 0.0F};
+  x.forward.g = {0.0F, 0.0F};
+  x.forward.scale = 1.0F;
+  x.forward.initial_state.clear();
+  x.d_o = {0.0F, 300.0F};
+  x.d_final_state.clear();
+  Contract fp16;
+  fp16.input = fp16.output = Format::fp16;
+  const Values got = run_backward(x, "chunked", fp16);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(got.at("q"), (std::vector<float>{0.0F, kInfinity}));
+  EXPECT_EQ(got.at("k"), (std::vector<float>{kInfinity, 0.0F}));
+  EXPECT_EQ(got.at("v"), (std::vector<float>{300.0F, 300.0F}));
+  EXPECT_EQ(got.at("g")[1], kInfinity);
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ void add_both(std::vector<Mutant>& out, const Entry& entry, unsigned systems) {
 [[nodiscard]] std::vector<Mutant> fused_mutants();
 [[nodiscard]] std::vector<Mutant> ranks_mutants();
 [[nodiscard]] std::vector<Mutant> heads_mutants();
+[[nodiscard]] std::vector<Mutant> backward_mutants();
 [[nodiscard]] std::vector<Mutant> adversaries();
 
 }  // namespace samestate::mutants

@@ -56,7 +56,7 @@ Format ChunkedBackward::format_at(BackwardPoint point) const {
 
 void ChunkedBackward::multiply(const Block& a, const Block& b, Block& c, BackwardPoint) const {
   product(unit_, a, b, c);
-  // The padding of b is zero, which times an infinity is no zero in that of c, and sums along rows would see it.
+  // An infinity times the padding of b, which is zero, is NaN, and sums along the rows of c would see it.
   for (std::int64_t i = 0; i < c.rows; ++i) std::fill(c.row(i) + c.columns, c.row(i) + c.stride, 0.0F);
 }
 
@@ -166,14 +166,12 @@ void ChunkedBackward::load_chunk(const BackwardHead& head, std::int64_t first, s
   V_.resize(length, x.dv);
   G_.assign(size, 0.0F);
   beta_.assign(size, 1.0F);
-  reset_.assign(size, 0);
   for (std::int64_t i = 0; i < length; ++i) {
     load_key(x.q, first + i, x.dk, arguments_.l2norm, Format::fp32, Q_.row(i));
     load_key(x.k, first + i, x.dk, arguments_.l2norm, Format::fp32, K_.row(i));
     x.v.load(first + i, 0, x.dv, V_.row(i));
     if (x.g.data) G_[i] = clamped_decay(*x.g.row(first + i));
     if (x.beta.data) beta_[i] = *x.beta.row(first + i);
-    reset_[i] = G_[i] <= kHardReset;
   }
 }
 
@@ -409,8 +407,7 @@ void ChunkedBackward::sum_gates() {
   round_values(dG_.data(), dG_.data(), L_, format_at(BackwardPoint::dG));
   float sum = 0.0F;
   for (std::int64_t i = L_; i-- > 0;) {
-    // What happens at a reset or later does not depend on the decays up to it: the sum is exactly zero.
-    sum = reset_[i] != 0 ? 0.0F : sum + dG_[i];
+    sum += dG_[i];
     dG_[i] = sum;
   }
   round_values(dG_.data(), dG_.data(), L_, format_at(BackwardPoint::dg));

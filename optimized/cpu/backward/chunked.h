@@ -20,8 +20,10 @@
 ///   dV = beta T^T dN;  dK = dK' + beta e^G (T^T dW) + beta dM K + dM^T (beta K)
 ///   dbeta = (T^T dN) . V + e^G (T^T dW) . K + (dM K) . K, row by row
 ///   dG = Q . dQ - K . dK' + (row - column sums of dM o beta K K^T) + beta e^G (T^T dW) . K; at the last token also
-///        e^{G_C} <S, D> and the sum of e^{G_C - G} K . (N D^T);  dg_t = sum_{i >= t} dG_i, up to the next reset.
-/// Without a delta term N = V, dV = dN, and nothing goes through T. The decays are e^x within one ulp under every contract.
+///        e^{G_C} <S, D> and the sum of e^{G_C - G} K . (N D^T);  dg_t = sum_{i >= t} dG_i.
+/// Without a delta term N = V, dV = dN, and nothing goes through T. From a reset on, e^g = 0, the dG of its chunk add up to
+/// zero, so its dg is 0 up to their rounding, as in other kernels of this form; the other gradients of the tokens before it do
+/// not depend on what follows. The decays are e^x within one ulp under every contract.
 /// Under a contract with 16-bit inputs a value is rounded to that format where BackwardPoint says so, and under tf32 the
 /// matrix unit rounds the operands of every product; sums, the carried state and D, and everything that leads to dg, dbeta
 /// and the gradient of the initial state stay in fp32. States before chunks are kept about sqrt(T / chunk) chunks apart.
@@ -83,7 +85,7 @@ enum class BackwardPoint : std::uint8_t {
 /// class that derives from it can change one.
 class ChunkedBackward {
  public:
-  ChunkedBackward(const System& system, const BackwardArguments& arguments, const Contract& contract);
+  ChunkedBackward(const calls::System& system, const BackwardArguments& arguments, const Contract& contract);
   virtual ~ChunkedBackward() = default;
   ChunkedBackward(const ChunkedBackward&) = delete;
   ChunkedBackward& operator=(const ChunkedBackward&) = delete;
@@ -91,7 +93,7 @@ class ChunkedBackward {
   void run(const BackwardGroup& group);
 
  protected:
-  // What is rounded, and how matrices are multiplied.
+  // Rounding, and products of matrices.
   /// The format that a result is stored in at a point.
   [[nodiscard]] virtual Format format_at(BackwardPoint point) const;
   /// c = a b.
@@ -143,13 +145,13 @@ class ChunkedBackward {
   virtual void gate_through_A();
   virtual void sum_gates();  ///< dg from dG, in place
 
-  // What leaves a chunk, and the sums over the group.
+  // Outputs of a chunk, and the sums over the group.
   virtual void write_values(const BackwardHead& head, std::int64_t first);
   virtual void add_to_group(const Block& part, std::int64_t first, Block& sum) const;
   virtual void finish_keys(const BackwardGroup& group);
   void write_keys(const Rows<const float>& x, Block& gradient, const Rows<float>& to);
 
-  const System& system_;
+  const calls::System& system_;
   const Arguments& arguments_;  ///< those of the forward pass
   const Contract& contract_;
   MatrixUnit unit_;
@@ -159,7 +161,6 @@ class ChunkedBackward {
   std::vector<float> G_, beta_;             ///< [L]
   std::vector<float> from_start_, to_end_;  ///< [L] e^G and e^{G_C - G}
   std::vector<float> decayed_beta_;         ///< [L] beta e^G
-  std::vector<char> reset_;                 ///< [L] whether the token forgets the state
   Block E_;                                 ///< [L, L] decays between tokens on and below the diagonal
   Block S_, S_operand_;                     ///< [dk, dv] the state before the chunk
   Block KK_, T_, beta_v_, beta_k_, W_;
@@ -181,14 +182,14 @@ class ChunkedBackward {
 
 /// Makes the object that evaluates the heads of one thread.
 using MakeChunkedBackward = std::function<std::unique_ptr<ChunkedBackward>(
-    const System& system, const BackwardArguments& arguments, const Contract& contract)>;
+    const calls::System& system, const BackwardArguments& arguments, const Contract& contract)>;
 
 /// Runs a call with the tensors of calls::BackwardArguments. Throws Error if the views are inconsistent (checked_sizes) or
 /// chunk < 1.
-[[nodiscard]] Outcome run_chunked_backward_with(const MakeChunkedBackward& make, const System& system,
+[[nodiscard]] Outcome run_chunked_backward_with(const MakeChunkedBackward& make, const calls::System& system,
                                                 const KernelCall& call, const Contract& contract);
 
-template <const System& system>
+template <const calls::System& system>
 [[nodiscard]] Outcome run_chunked_backward(const KernelCall& call, const Contract& contract) {
   const auto make = [](const auto&... arguments) { return std::make_unique<ChunkedBackward>(arguments...); };
   return run_chunked_backward_with(make, system, call, contract);

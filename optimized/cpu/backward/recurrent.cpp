@@ -29,7 +29,7 @@ class ReverseRecurrence {
         key_width_(round_up(sizes.dk, kLanes)),
         width_(round_up(sizes.dv, kLanes)) {
     for (std::vector<float>* x : {&q_, &k_}) x->assign(static_cast<std::size_t>(key_width_), 0.0F);
-    for (std::vector<float>* x : {&v_, &d_o_, &e_, &u_, &d_u_, &d_v_, &R_, &after_})
+    for (std::vector<float>* x : {&v_, &d_o_, &e_, &u_, &d_u_, &d_e_})
       x->assign(static_cast<std::size_t>(width_), 0.0F);
   }
 
@@ -73,29 +73,27 @@ class ReverseRecurrence {
     beta_ = x.beta.data ? *x.beta.row(t) : 1.0F;
   }
 
-  /// e = v - R^T k and u = beta e, or both v.
+  /// e = v - R^T k and u = beta e, or both v, where beta is 1.
   void write_value(const float* before) {
     std::copy(v_.begin(), v_.end(), e_.begin());
     if (system_.delta) {
       for (std::int64_t l = 0; l < dk_; ++l)
         add_row(-(decay_ * k_[l]), before + l * width_, e_.data(), width_);
     }
-    for (std::int64_t c = 0; c < width_; ++c) u_[c] = system_.delta ? beta_ * e_[c] : e_[c];
+    scale_row(beta_, e_.data(), u_.data(), width_);
   }
 
   /// Row l of R + k u^T.
   void write_row(std::int64_t l, const float* before, float* after) const {
-    for (std::int64_t c = 0; c < width_; ++c) after[c] = std::fma(k_[l], u_[c], decay_ * before[c]);
+    scale_row(decay_, before, after, width_);
+    add_row(k_[l], u_.data(), after, width_);
   }
 
   void reverse(const BackwardHead& head, std::int64_t t, const float* before) {
     load_token(head, t);
     write_value(before);
     load_key(head.forward.q, t, dk_, arguments_.l2norm, Format::fp32, q_.data());
-    if (head.d_o.data)
-      head.d_o.load(t, 0, dv_, d_o_.data());
-    else
-      std::fill(d_o_.begin(), d_o_.end(), 0.0F);
+    if (head.d_o.data) head.d_o.load(t, 0, dv_, d_o_.data());  // else it stays zero
 
     std::fill(d_u_.begin(), d_u_.end(), 0.0F);
     for (std::int64_t l = 0; l < dk_; ++l) {
@@ -103,30 +101,64 @@ class ReverseRecurrence {
       add_row(arguments_.scale * q_[l], d_o_.data(), D, width_);
       add_row(k_[l], D, d_u_.data(), width_);
     }
-    for (std::int64_t c = 0; c < width_; ++c) d_v_[c] = system_.delta ? beta_ * d_u_[c] : d_u_[c];
+    if (system_.delta) scale_row(beta_, d_u_.data(), d_e_.data(), width_);
     if (head.d_beta.data) *head.d_beta.row(t) = dot_rows(d_u_.data(), e_.data(), width_);
 
     float d_g = 0.0F;
     for (std::int64_t l = 0; l < dk_; ++l) {
-      float* const D = D_.data() + l * width_;
-      const float* const S = before + l * width_;
-      for (std::int64_t c = 0; c < width_; ++c) R_[c] = decay_ * S[c];
-      write_row(l, S, after_.data());
-      d_q_[t * key_width_ + l] += arguments_.scale * dot_rows(after_.data(), d_o_.data(), width_);
-      float d_key = dot_rows(D, u_.data(), width_);
-      if (system_.delta) {
-        d_key -= dot_rows(R_.data(), d_v_.data(), width_);
-        add_row(-k_[l], d_v_.data(), D, width_);
-      }
-      d_k_[t * key_width_ + l] += d_key;
-      d_g += dot_rows(D, R_.data(), width_);
-      for (std::int64_t c = 0; c < width_; ++c) D[c] *= decay_;
+      const RowSums sums = reverse_row(k_[l], before + l * width_, D_.data() + l * width_);
+      d_q_[t * key_width_ + l] += arguments_.scale * sums.d_q;
+      d_k_[t * key_width_ + l] += sums.d_k;
+      d_g += sums.d_g;
     }
     if (head.d_g.data) *head.d_g.row(t) = d_g;
     if (head.d_v.data) {
-      round_values(d_v_.data(), d_v_.data(), width_, contract_.output);
-      head.d_v.store(t, 0, dv_, d_v_.data());
+      std::vector<float>& d_v = system_.delta ? d_e_ : d_u_;
+      round_values(d_v.data(), d_v.data(), width_, contract_.output);
+      head.d_v.store(t, 0, dv_, d_v.data());
     }
+  }
+
+  struct RowSums {
+    float d_q, d_k, d_g;
+  };
+
+  /// Reads row l of the state before the token: (R + k u^T) do, D u - R de and <dR, R> of this row, where dR = D - k de^T;
+  /// D <- e^g dR.
+  [[nodiscard]] RowSums reverse_row(float key, const float* before, float* D) const {
+    Lanes decay;
+    Lanes k;
+    Lanes minus_k;
+    splat(decay, decay_);
+    splat(k, key);
+    splat(minus_k, -key);
+    Lanes d_q{};
+    Lanes d_k{};
+    Lanes d_g{};
+    for (std::int64_t c = 0; c < width_; c += kLanes) {
+      Lanes R;
+      Lanes d;
+      Lanes u;
+      Lanes d_e;
+      Lanes d_o;
+      load(R, before + c);
+      load(d, D + c);
+      load(u, u_.data() + c);
+      load(d_e, d_e_.data() + c);
+      load(d_o, d_o_.data() + c);
+      R *= decay;
+      fuse(d_k, d, u);
+      const Lanes minus_R = -R;
+      fuse(d_k, minus_R, d_e);
+      Lanes after = R;
+      fuse(after, k, u);
+      fuse(d_q, after, d_o);
+      fuse(d, minus_k, d_e);
+      fuse(d_g, d, R);
+      d *= decay;
+      store(D + c, d);
+    }
+    return {sum_of_lanes(d_q), sum_of_lanes(d_k), sum_of_lanes(d_g)};
   }
 
   /// Writes the sums over the group as gradients of q or k as they are given.
@@ -147,16 +179,15 @@ class ReverseRecurrence {
   const System& system_;
   const Arguments& arguments_;
   const Contract& contract_;
-  std::int64_t dk_, dv_, key_width_,
-      width_;  ///< sizes, and their multiples of kLanes that rows are padded to with zeros
+  std::int64_t dk_, dv_;
+  std::int64_t key_width_, width_;  ///< the same, rounded up to kLanes; rows are padded with zeros
 
   StateSweep sweep_;
   std::vector<float> S_, D_;          ///< [dk, width] the initial state, and the cotangent of the state
   std::vector<float> d_q_, d_k_;      ///< [tokens, key_width] sums over the value heads so far
-  float decay_ = 1.0F, beta_ = 1.0F;  ///< this and those below: of one token
+  float decay_ = 1.0F, beta_ = 1.0F;  ///< these, and those below, belong to one token
   std::vector<float> q_, k_;          ///< [key_width]
-  std::vector<float> v_, d_o_, e_, u_, d_u_, d_v_;  ///< [width]
-  std::vector<float> R_, after_;  ///< [width] one row of the decayed state and of the state after the token
+  std::vector<float> v_, d_o_, e_, u_, d_u_, d_e_;  ///< [width]; d_e is zero without a delta term
 };
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace samestate::cpu {
 
 /// Runs a call with the tensors of calls::BackwardArguments. Throws Error if the views are inconsistent (checked_sizes).
-template <const System& system>
+template <const calls::System& system>
 [[nodiscard]] Outcome run_recurrent_backward(const KernelCall& call, const Contract& contract);
 
 }  // namespace samestate::cpu

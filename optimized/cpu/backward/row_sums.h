@@ -9,14 +9,31 @@
 /// Sums along rows of fp32 values, whose padded width is a multiple of kLanes.
 namespace samestate::cpu {
 
-/// to <- to + factor x, fused.
-inline void add_row(float factor, const float* x, float* to, std::int64_t width) {
-  for (std::int64_t c = 0; c < width; ++c) to[c] = std::fma(factor, x[c], to[c]);
+/// to <- factor x; `to` may be x.
+inline void scale_row(float factor, const float* x, float* to, std::int64_t width) {
+  for (std::int64_t c = 0; c < width; ++c) to[c] = factor * x[c];
 }
 
-/// The sum of eight partial sums, in pairs.
+/// to <- to + factor x, fused.
+inline void add_row(float factor, const float* x, float* to, std::int64_t width) {
+  Lanes scale;
+  splat(scale, factor);
+  for (std::int64_t c = 0; c < width; c += kLanes) {
+    Lanes term;
+    Lanes sum;
+    load(term, x + c);
+    load(sum, to + c);
+    fuse(sum, scale, term);
+    store(to + c, sum);
+  }
+}
+
+/// The sum of eight partial sums, in pairs. With shuffles, since a loop that ends in single elements of a vector is not
+/// compiled to vector instructions.
 [[nodiscard]] inline float sum_of_lanes(const Lanes& x) {
-  return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+  const Lanes halves = x + __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3);
+  const Lanes quarters = halves + __builtin_shufflevector(halves, halves, 2, 3, 0, 1, 6, 7, 4, 5);
+  return quarters[0] + quarters[1];
 }
 
 /// sum x with eight partial sums.

@@ -1,0 +1,124 @@
+"""Kernels of the recurrent family for test_gradients.py, in what torch, jax and mlx have in common: right ones in several
+conventions, and ones whose gradients are wrong, missing or refused."""
+import samestate
+
+
+def rule(ops, q, k, v, g, beta, initial_state, scale, steps=range):
+    """(o, final state) of the gated delta rule; q, k [B, T, Hk, dk], v [B, T, Hv, dv], state [B, Hv, dk, dv]."""
+    group = v.shape[2] // q.shape[2]
+    key = [h // group for h in range(v.shape[2])]
+    q, k = (ops.stack([x[:, :, h] for h in key], 2) for x in (q, k))
+    S = initial_state if initial_state is not None else 0.0 * k[:, :1, :, :, None].sum(1) * v[:, :1, :, None, :].sum(1)
+    rows = []
+    for t in steps(v.shape[1]):
+        S = ops.exp(g[:, t])[:, :, None, None] * S
+        u = beta[:, t][:, :, None] * (v[:, t] - (S * k[:, t][:, :, :, None]).sum(2))
+        S = S + k[:, t][:, :, :, None] * u[:, :, None, :]
+        rows.append(scale * (S * q[:, t][:, :, :, None]).sum(2))
+    o = ops.stack(rows, 1) if rows else 0.0 * v
+    return o, S
+
+
+def _float(*tensors):
+    return [None if x is None else x.float() for x in tensors]
+
+
+@samestate.kernel("gated_delta_rule", "recurrent", array="torch", limits=["T <= 80"])
+def torch_rule(q, k, v, g, beta, initial_state, scale):
+    import torch
+
+    return rule(torch, q, k, v, g, beta, initial_state, scale)
+
+
+@samestate.kernel("gated_delta_rule", "recurrent", array="torch", limits=["T <= 80"], state="vk", layout="BHTD", decay="linear",
+                  scale="dk")
+def torch_turned(q, k, v, alpha, beta, initial_state):
+    import torch
+
+    q, k, v, alpha, beta = (x.swapaxes(1, 2) for x in (q, k, v, alpha, beta))
+    state = None if initial_state is None else initial_state.swapaxes(2, 3)
+    o, S = rule(torch, q, k, v, torch.log(alpha), beta, state, q.shape[3] ** -0.5)
+    return o.swapaxes(1, 2), S.swapaxes(2, 3)
+
+
+@samestate.kernel("gated_delta_rule", "recurrent", array="jax", limits=["T <= 80"])
+def jax_rule(q, k, v, g, beta, initial_state, scale):
+    import jax.numpy
+
+    return rule(jax.numpy, q, k, v, g, beta, initial_state, scale)
+
+
+@samestate.kernel("gated_delta_rule", "recurrent", array="mlx", limits=["T <= 80"])
+def mlx_rule(q, k, v, g, beta, initial_state, scale):
+    import mlx.core
+
+    return rule(mlx.core, q, k, v, g, beta, initial_state, scale)
+
+
+def _faulty(name, change):
+    """A right kernel whose backward pass goes through `change`, {input: gradient} -> {input: gradient}."""
+
+    @samestate.kernel("gated_delta_rule", "recurrent", array="torch", limits=["T <= 80", "state = random"], name=name)
+    def kernel(q, k, v, g, beta, initial_state, scale):
+        import torch
+
+        class Rule(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, *x):
+                ctx.save_for_backward(*x)
+                return rule(torch, *x, scale)
+
+            @staticmethod
+            def backward(ctx, d_o, d_state):
+                with torch.enable_grad():
+                    x = [y.detach().requires_grad_() for y in ctx.saved_tensors]
+                    o, S = rule(torch, *x, scale)
+                    grads = torch.autograd.grad([o, S], x, change(None, d_o, d_state) or [d_o, d_state], allow_unused=True)
+                return tuple(change(dict(zip(("q", "k", "v", "g", "beta", "initial_state"), grads)), d_o, d_state).values())
+
+        return Rule.apply(q, k, v, g, beta, initial_state)
+
+    return kernel
+
+
+def _with(**changes):
+    def change(grads, d_o, d_state):
+        if grads is None:
+            return None
+        return {name: changes[name](grad) if name in changes else grad for name, grad in grads.items()}
+
+    return change
+
+
+def _no_state(grads, d_o, d_state):
+    return [d_o, 0.0 * d_state] if grads is None else grads
+
+
+half_beta = _faulty("half_beta.gated_delta_rule", _with(beta=lambda d: 0.5 * d))
+shifted_gate = _faulty("shifted_gate.gated_delta_rule", _with(g=lambda d: d.roll(1, 1)))
+state_ignored = _faulty("state_ignored.gated_delta_rule", _no_state)
+no_gradient_of_k = _faulty("no_gradient_of_k.gated_delta_rule", _with(k=lambda d: None))
+
+
+@samestate.kernel("gated_delta_rule", "recurrent", array="torch", limits=["T <= 80"])
+def detached(q, k, v, g, beta, initial_state, scale):
+    import torch
+
+    o, S = rule(torch, q, k, v, g, beta, initial_state, scale)
+    return o.detach(), S.detach()
+
+
+@samestate.kernel("gated_delta_rule", "recurrent", array="torch", limits=["T <= 80", "state = random"])
+def without_backward(q, k, v, g, beta, initial_state, scale):
+    import torch
+
+    class Rule(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *x):
+            return rule(torch, *x, scale)
+
+        @staticmethod
+        def backward(ctx, *grads):
+            raise NotImplementedError("the backward pass is not written yet")
+
+    return Rule.apply(q, k, v, g, beta, initial_state)

@@ -1,0 +1,110 @@
+"""Gradients by the libraries' own autograd: right kernels pass, wrong ones fail, and a gradient that is not there is said in
+three different ways. Parts that need a library that is not installed are skipped."""
+import importlib.util
+import os
+import unittest
+
+import samestate
+from samestate.errors import DeclarationError, Failed
+from samestate.gradients import Gradients, can, with_gradients
+from samestate.subject import Subject
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def kernels():
+    import gradient_kernels
+
+    return gradient_kernels
+
+
+def needs(library):
+    return unittest.skipIf(importlib.util.find_spec(library) is None, f"no {library}")
+
+
+LINE = "v1 gated_delta_rule pass=backward form=recurrent T=9 Hk=1 Hv=2 dk=4 dv=6 state=random seed=0x3"
+
+
+class Declared(unittest.TestCase):
+    """What a kernel of gradients declares; nothing is imported for it."""
+
+    def subject(self, array="torch", **say):
+        def f(q, k, v, g, beta, initial_state, scale):
+            pass
+
+        return Subject(f, "gated_delta_rule", "recurrent", array=array, name="mine", **say)
+
+    def test_it_keeps_limits_and_contracts_and_is_only_run_where_it_is_asked_for(self):
+        said = Gradients(self.subject(contracts=["fp32", "bf16"], limits=["dk <= 64"], state="vk")).declaration()
+        self.assertEqual(said["system"], "gated_delta_rule.backward")
+        self.assertEqual(said["name"], "mine.backward.recurrent")
+        self.assertEqual(said["contracts"], ["fp32", "bf16"])
+        self.assertIn("dk <= 64", said["limits"])
+        self.assertEqual(said["conventions"], {})
+        self.assertTrue(said["only_asked"])
+
+    def test_a_scale_or_norm_of_its_own_is_a_limit(self):
+        def f(q, k, v, g, beta, initial_state):
+            pass
+
+        one = Gradients(Subject(f, "gated_delta_rule", "recurrent", array="torch", scale="dv", l2norm="in_kernel"))
+        self.assertLess({"scale = default", "dv = dk", "l2norm = 1"} - {"x"}, set(one.limits) | {"x"})
+
+    def test_what_has_no_autograd_or_no_way_through_has_none(self):
+        self.assertFalse(can(self.subject(array="numpy")))
+        self.assertEqual(len(with_gradients([self.subject(array="numpy")])), 1)
+        self.assertEqual(len(with_gradients([self.subject()])), 2)
+        for say in ({"decay": "raw"}, {"beta": "logit"}, {"state_argument": "in_place"}):
+            with self.assertRaisesRegex(DeclarationError, "no gradients with"):
+                Gradients(self.subject(**say))
+        with self.assertRaisesRegex(DeclarationError, "gradients need array=torch, jax or mlx"):
+            Gradients(self.subject(array="numpy"))
+
+
+class Judged(unittest.TestCase):
+    def passes(self, function, cases):
+        result = samestate.check(function, gradients=True, max_cases=cases,
+                                 gate=["--where", "pass=backward", "--where", "T=..40"])
+        self.assertGreater(result.verdicts.get("pass", 0), cases // 2, result)
+        self.assertTrue(all("pass=backward" in record["line"] for record in result.records))
+
+    def fails(self, function, text):
+        with self.assertRaises(Failed) as failed:
+            samestate.check(function, case=LINE)
+        self.assertIn(text, str(failed.exception))
+
+    @needs("torch")
+    def test_right_gradients_of_torch_pass(self):
+        self.passes(kernels().torch_rule, 40)
+        self.passes(kernels().torch_turned, 40)
+
+    @needs("jax")
+    def test_right_gradients_of_jax_pass(self):
+        self.passes(kernels().jax_rule, 12)
+
+    @needs("mlx")
+    def test_right_gradients_of_mlx_pass(self):
+        self.passes(kernels().mlx_rule, 12)
+
+    @needs("torch")
+    def test_wrong_gradients_fail_and_name_the_tensor(self):
+        self.fails(kernels().half_beta, "d.beta")
+        self.fails(kernels().shifted_gate, "d.g")
+        self.fails(kernels().state_ignored, "output d.")
+
+    @needs("torch")
+    def test_a_gradient_that_is_not_there_is_said_in_three_ways(self):
+        self.fails(kernels().detached, "its grad_fn is None")
+        self.fails(kernels().no_gradient_of_k, "autograd gives None as the gradient of k")
+        self.fails(kernels().without_backward, "NotImplementedError: the backward pass is not written yet")
+
+    @needs("torch")
+    def test_without_being_asked_for_only_the_forward_pass_is_run(self):
+        result = samestate.check(kernels().torch_rule, max_cases=10, gate=["--where", "T=..40"])
+        self.assertFalse([r for r in result.records if "pass=backward" in r["line"]])
+        both = samestate.check(kernels().torch_rule, gradients=True, max_cases=20, gate=["--where", "T=..40"])
+        self.assertTrue([r for r in both.records if "pass=backward" in r["line"]])
+
+
+if __name__ == "__main__":
+    unittest.main()
