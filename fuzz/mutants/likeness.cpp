@@ -61,8 +61,7 @@ Values values_of(const Resolved& r, const Trace& trace, const KernelTable& table
 
 /// Returns the values of the kernel from which the mutant was made.
 Values right_values(const Resolved& r, const Trace& trace, const Mutant& m) {
-  const KernelTable right =
-      m.rows.empty() ? KernelTable(call_kernels()) : KernelTable(unmutated_kernels());
+  const KernelTable right = m.rows.empty() ? KernelTable(call_kernels()) : KernelTable(unmutated_kernels());
   return values_of(r, trace, right, (m.rows.empty() ? "cpu." : "evaluator.") + m.system + "." + m.form,
                    m.form);
 }

@@ -68,7 +68,8 @@ bool may_fit(const KernelRow& row, const CaseFilter& filter) {
   c.system = row.system->name;
   return std::all_of(
       filter.conditions().begin(), filter.conditions().end(), [&](const KeyCondition& condition) {
-        return (condition.key != "kernel" && condition.key != "system" && condition.key != "pass") || condition.holds(c, row.name);
+        return (condition.key != "kernel" && condition.key != "system" && condition.key != "pass") ||
+               condition.holds(c, row.name);
       });
 }
 
