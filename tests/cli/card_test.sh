@@ -43,7 +43,8 @@ says 'point of a contract'
 point=softmax_attention.weights
 grep -qE "^$point +The weights p, .* fp32 bf16 fp16" <("$samestate" list contracts --long) || complain 'no point of a system'
 run 0 list points --json
-grep -q 'result.*gated_attention.*The weights p' <(grep -A3 "\"point\": \"$point\"" out | tr '\n' ' ') || complain 'no row of the point, or not its systems'
+row="$(grep -A3 "\"point\": \"$point\"" out | tr '\n' ' ')"
+grep -q 'result.*gated_attention.*The weights p' <<<"$row" || complain 'no row of the point, or not its systems'
 run 0 explain $point
 says 'contract=bf16+softmax_attention.weights:fp32'
 run 0 explain softmax_attention
