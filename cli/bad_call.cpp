@@ -111,6 +111,7 @@ std::string bad_call(const CLI::App& app, const CLI::ParseError& error, std::spa
 }
 
 std::string with_option(const CLI::App& verb, const std::string& message) {
+  if (message.starts_with("--")) return message;  // it is about an option that it names
   for (const char* name :
        {"--write", "--read", "--out", "--dump", "--tensors", "--jsonl", "--junit", "--markdown", "--coverage",
         "--corpus", "--baseline", "--write-baseline", "--checkpoint", "--mutants", "--equations",
@@ -118,7 +119,9 @@ std::string with_option(const CLI::App& verb, const std::string& message) {
     const CLI::Option* option = verb.get_option_no_throw(name);
     if (option == nullptr || message.find(name) != message.npos) continue;
     for (const std::string& place : option->results()) {
-      if (place.empty() || message.find(place) == message.npos) continue;
+      // A time such as 20s, which --mutants of tolerance takes, is not the name of a file.
+      const bool time = place.find_first_not_of("0123456789.smh") == place.npos;
+      if (place.empty() || time || message.find(place) == message.npos) continue;
       // Unless a colon follows it, the place is part of a sentence or of a longer name.
       return fmt::format("{}{}{}", name, message.starts_with(place + ":") ? " " : ": ", message);
     }

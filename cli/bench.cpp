@@ -18,6 +18,7 @@
 #include "cli/progress.h"
 #include "cli/subject_log.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "fuzz/plan/filtered.h"
 #include "fuzz/plan/plan.h"
 #include "measure/bench/bench.h"
@@ -255,11 +256,11 @@ int run_bench(BenchCommand options) {
   progress.clear();
   const std::vector<TimedCase>& all = run.all;
   if (run.host) run.rates.insert(run.rates.begin(), rates_of("cpu", *run.host));
-  fmt::print("{}", options.json ? bench_json(all) : bench_text(all, run.rates));
+  fmt::print("{}", options.json ? bench_json(all) : bench_text(all, run.rates, columns_of_tables()));
   if (!run.no_trace.empty()) throw Error(run.no_trace);
   if (run.trace) {
     write_trace(*run.trace, options.trace);
-    if (!options.json) fmt::print("\n{}", trace_text(*run.trace));
+    if (!options.json) fmt::print("\n{}", trace_text(*run.trace, columns_of_tables()));
     fmt::print(stderr, "samestate: wrote {}\n", options.trace);
   }
   if (interrupted()) {

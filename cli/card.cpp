@@ -14,6 +14,7 @@
 #include "cli/progress.h"
 #include "cli/subject_log.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "harness/card/card_cases.h"
 #include "harness/card/probe_files.h"
 #include "harness/card/read_card.h"
@@ -111,7 +112,7 @@ int run_card(const CardVerb& options) {
     card.cases.push_back(std::move(judged));
   }
   progress.clear();
-  fmt::print("{}", options.json ? card_json(card) : card_text(card));
+  fmt::print("{}", options.json ? card_json(card) : for_terminal(card_text(card, columns_of_tables())));
   if (interrupted()) return kVacuous;
   const auto without =
       std::ranges::count_if(card.probes, [](const CardProbe& p) { return !p.refused.empty(); });

@@ -171,6 +171,15 @@ std::string run_left_in(const RunFile& run) {
   return path;
 }
 
+std::string known_mistakes(const std::vector<std::string>& patterns) {
+  const auto other = std::ranges::find_if(
+      patterns, [](const std::string& text) { return text.find(kOfMutant) == text.npos; });
+  const auto known = other - patterns.begin();
+  if (known == 0) return "";
+  return fmt::format("{}{}{}", patterns[0], known > 1 ? "; or " + patterns[1] : "",
+                     known > 2 ? fmt::format("; or {} more that give the same values", known - 2) : "");
+}
+
 std::string looks_like(const Record& failed, const std::vector<Case>& others, const KernelTable& table,
                        double seconds) {
   const JobResult done = run_apart(
@@ -182,8 +191,7 @@ std::string looks_like(const Record& failed, const std::vector<Case>& others, co
         const Resolved r(c);
         const Explanation e = explain_failure(r, trace, table, others, seconds / 2);
         // A known mistake says more than the places where it shows.
-        if (!e.patterns.empty() && e.patterns.front().find(kOfMutant) != std::string::npos)
-          return e.patterns.front();
+        if (const std::string known = known_mistakes(e.patterns); !known.empty()) return known;
         if (e.patterns.empty() || !is_of_key(e.patterns.front())) {
           // If the roundings stay within their bound, neither a place nor a setting is the cause.
           if (!trace.outputs.empty() && is_about_the_contract(r, record.judgement)) {

@@ -20,6 +20,10 @@ namespace samestate::cli {
 [[nodiscard]] Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelTable& table,
                                           const std::vector<Case>& others = {}, double seconds = 10.0);
 
+/// Returns the known mistakes at the head of an explanation's patterns in one sentence: the two likeliest, and how many
+/// more give the same values; empty if a mutant does not head them.
+[[nodiscard]] std::string known_mistakes(const std::vector<std::string>& patterns);
+
 /// Names what a failing case looks like, from a repeated run in a process of its own: "no delta term (mutant ..)";
 /// empty if it looks like nothing known, or the process did not return within `seconds`. `others` are other
 /// cases of its kernel that failed in the run; a contract must pass them before it is named.

@@ -19,6 +19,7 @@
 #include "cli/interrupt.h"
 #include "cli/learn.h"
 #include "cli/options.h"
+#include "cli/rank_place.h"
 #include "cli/ranks.h"
 #include "cli/subject_log.h"
 #include "cli/table.h"
@@ -66,6 +67,19 @@ std::map<std::string, std::string> judging_options(const GateOptions& options,
   out["baseline"] = fmt::format("{} ({})", options.baseline, hash.text());
   out["baseline-factor"] = fmt::format("{}", options.baseline_factor);
   return out;
+}
+
+/// Says how to ask for less work, as far as the options ask for more than usual.
+std::string_view smaller_plan(const PlanOptions& options) {
+  return !options.filter.empty() ? "smaller sizes in --where"
+         : options.effort > 1.0  ? "a smaller --effort"
+                                 : "fewer kernels (--kernel)";
+}
+
+/// Returns true if somebody or something reads more of the result than its summary.
+bool reports_to(const GateOptions& options) {
+  return options.json || !options.jsonl.empty() || !options.junit.empty() || !options.markdown.empty() ||
+         !options.coverage.empty();
 }
 
 /// Returns true if the plan is run as it is made, by this process alone.
@@ -189,12 +203,23 @@ int run_gate(GateOptions options) {
   SubjectLog log(options.plugins);
   KernelTable table = kernel_table(options.plugins, of_plan.filter, options.plan.strict);
   of_plan.kernel = kernels_asked(of_plan.kernel, table, of_plan.system, of_plan.device, of_plan.filter);
+  const std::vector<const KernelRow*> wanted =
+      wanted_kernels(table, of_plan.system, of_plan.device, of_plan.kernel);
   std::unique_ptr<Devices> devices;
   if (!options.list && (of_plan.device != "cpu" || !options.devices.empty()))
-    devices = devices_of(options.devices, table,
-                         wanted_kernels(table, of_plan.system, of_plan.device, of_plan.kernel));
+    devices = devices_of(options.devices, table, wanted);
   if (options.each_device && !options.list) require_each_device(devices.get());
   if (serves()) return serve(options.plugins, job_runner(case_runner(table)), devices.get());
+  if (!options.list && rank_place().ranks == 1 && need_a_device(table, wanted) &&
+      accelerator().name.empty()) {
+    fmt::print(
+        stderr,
+        "samestate: no CUDA device: none of the {} wanted can run; run it where `nvidia-smi` shows a device, "
+        "or gate the CPU's kernels with --device cpu\n",
+        counted(std::ssize(wanted), "kernel"));
+    // Reports list the cases that were skipped, for which the plan is made; it takes minutes.
+    if (!reports_to(options)) return kNothingRan;
+  }
   // Errors are reported before the plan is made, which takes a while.
   if (options.resume && options.jsonl.empty())
     throw Error("--resume needs --jsonl FILE, the file of the run");
@@ -212,8 +237,10 @@ int run_gate(GateOptions options) {
   const GatePlan plan = gate_plan(options.plan, table, corpus);
   if (options.list) return print_plan(plan.plan, options.json, options.why);
   if (options.each_device) require_cuda(plan.plan.cases, table);
-  if (const std::string text = interpreted_text(plan.plan.cases, table, options.threads); !text.empty())
-    fmt::print(stderr, "samestate: {}\n", text);
+  std::string lasts = interpreted_text(plan.plan.cases, table, options.threads);
+  if (lasts.empty() && budget == 0.0 && rank_place().ranks == 1)
+    lasts = long_plan_text(plan.plan.cases, table, options.threads, smaller_plan(of_plan));
+  if (!lasts.empty()) fmt::print(stderr, "samestate: {}\n", lasts);
   GateResult result;
   result.run = this_run(accelerator(), options.plugins, options.commit);
   result.run.gpus = texts_of(devices.get());

@@ -166,14 +166,17 @@ int report_gate(const GateResult& result, const GateReports& reports, RunLines& 
   if (!reports.coverage.empty())
     attempt([&] { write_atomically(reports.coverage, result.coverage_json + "\n"); });
   std::FILE* const aside = reports.json ? stderr : stdout;
+  const std::size_t columns = columns_of_stdout();
   if (!reports.json) {
-    fmt::print("{}{} in {:.1f} s{}.\n", terminal_text(result.records, colour()),
-               counted(std::ssize(result.records), "case"), end.seconds, result.how);
-    fmt::print("{}", nearest_cards(result.records));
+    fmt::print("{}", folded(fmt::format("{}{} in {:.1f} s{}.\n", terminal_text(result.records, colour()),
+                                        counted(std::ssize(result.records), "case"), end.seconds, result.how),
+                            columns));
+    fmt::print("{}", folded(nearest_cards(result.records), columns));
   }
-  fmt::print(aside, "{}", result.coverage);
-  for (const std::string& note : end.notes) fmt::print(aside, "{}\n", note);
-  if (!end.not_complete.empty()) fmt::print(aside, "{}\n", end.not_complete);
+  const std::size_t beside = reports.json ? 0 : columns;
+  fmt::print(aside, "{}", folded(result.coverage, beside));
+  for (const std::string& note : end.notes) fmt::print(aside, "{}\n", folded(note, beside));
+  if (!end.not_complete.empty()) fmt::print(aside, "{}\n", folded(end.not_complete, beside));
   fmt::print(aside, "{}{}", result.growth, result.timings);
   for (const std::string& remark : end.remarks) fmt::print(stderr, "samestate: {}\n", remark);
   if (!reports.baseline.empty() && end.exit != kPass)

@@ -187,8 +187,9 @@ int judge_folder(const JudgeFolderOptions& options) {
     fmt::print("{}", gate_json(judged.records(), judged.end));
     return judged.end.exit;
   }
-  fmt::print("{}{} of {} files in {:.1f} s.\n", terminal_text(judged.records(), colour()),
-             judged.cases.size(), entries.size(), judged.end.seconds);
+  fmt::print("{}{} of {} files in {:.1f} s.\n",
+             folded(terminal_text(judged.records(), colour()), columns_of_stdout()), judged.cases.size(),
+             entries.size(), judged.end.seconds);
   if (!judged.end.not_complete.empty()) fmt::print("{}\n", judged.end.not_complete);
   return judged.end.exit;
 }

@@ -259,7 +259,7 @@ void print(const Listing& listing, bool json) {
     if (const auto more = std::ranges::count(names, ' '); more >= kNamed)
       names = fmt::format("{} of {}", more + 1, systems().size());
   }
-  fmt::print("{}", aligned(rows, columns_of_stdout()));
+  fmt::print("{}", aligned(rows, columns_of_tables()));
 }
 
 /// Prints a block for each convention: what it is about and which declarations have it, then what the subject is given
@@ -285,11 +285,12 @@ void print_variants(const std::vector<std::string>& plugins) {
       ++others;
       continue;
     }
-    fmt::print("{}\n", k.name);
+    std::vector<std::vector<std::string>> rows;
     for (const Variant& v : k.variants) {
-      fmt::print("  {:<27}  {}; {}\n", v.name, v.contracts, v.limits);
-      if (!v.why.empty()) fmt::print("  {:<27}  {}\n", "", v.why);
+      rows.push_back({"", v.name, fmt::format("{}; {}", v.contracts, v.limits)});
+      if (!v.why.empty()) rows.push_back({"", "", v.why});
     }
+    fmt::print("{}\n{}", k.name, aligned(rows, columns_of_tables()));
   }
   fmt::print("{} kernels choose among nothing: `samestate list kernels` has them\n", others);
 }

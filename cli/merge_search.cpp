@@ -71,7 +71,7 @@ int merge_search(MergedRun merged, const MergeOptions& options) {
   end.exit = judge_search(outcome, end.remarks);
   file.lines().finish(end);
   if (!options.json) {
-    fmt::print("{}", terminal_text(merged.records, colour()));
+    fmt::print("{}", folded(terminal_text(merged.records, colour()), columns_of_stdout()));
     fmt::print("seed {}: {} in {:.1f} s in {} shards, the longest {:.1f} s\n", end.seed,
                counted(std::ssize(merged.records), "case"), end.seconds, merged.seconds.size(),
                *std::max_element(merged.seconds.begin(), merged.seconds.end()));

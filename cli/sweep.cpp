@@ -297,7 +297,8 @@ int run_sweep(SweepCommand options) {
              crashed > 0 ? fmt::format(" ({} crashed or hung)", crashed) : "",
              not_run > 0 ? fmt::format(", {} could not run here", not_run) : "", options.out);
   if (!options.sweep.over.empty()) {
-    for (const std::string& answer : sweep_answers(answered, options.sweep.over.front().key))
+    const SweepAxis& axis = options.sweep.over.front();
+    for (const std::string& answer : sweep_answers(answered, axis.key, axis.values))
       fmt::print("{}\n", answer);
   }
   const int code = judge_sweep(counts, std::ssize(left), stopped());

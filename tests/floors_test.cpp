@@ -91,7 +91,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
       "harness/run/", "harness/systems/"}},
     {"reports",
      {"oracles/verdict.h", "oracles/reasons.h", "harness/records/", "reference/error.h",
-      "fixtures/json_syntax.h", "samestate_assets.h"}},
+      "fixtures/json_syntax.h", "fixtures/quote.h", "samestate_assets.h"}},
     {"measure",
      {"reference/", "optimized/", "optimized/cuda/", "oracles/", "fixtures/", "harness/records/",
       "harness/cases/", "harness/run/", "harness/systems/", "harness/processes/"}},

@@ -16,8 +16,9 @@ struct Likeness {
 };
 
 /// The mutants of the case's system whose values on the inputs in `trace` account for kExplainedShare of the
-/// difference between the run's values and the correct kernel's; one form per fault, at most four. None for a
-/// law, or if the run left no outputs. Starts no mutant after `seconds`.
+/// difference between the run's values and the correct kernel's, and leave at most three times as much of it as the
+/// best of them; one form per fault, at most four. For a law, the run that does not follow the equations is compared
+/// (wrong_run). None if there is no such run, or if it left no outputs. Starts no mutant after `seconds`.
 [[nodiscard]] Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds = 10.0);
 
 }  // namespace samestate

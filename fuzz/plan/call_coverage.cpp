@@ -9,7 +9,7 @@
 
 namespace samestate {
 
-CallCoverage::CallCoverage(const Plan& plan) {
+CallCoverage::CallCoverage(const Plan& plan) : kept_(plan.thinned_to), total_(plan.total) {
   for (const PlannedCall& call : plan.calls) {
     const std::string_view kernel = call.kernel->name;
     Pair& pair = pairs_[{kernel, call.model, call.kind}];
@@ -18,6 +18,7 @@ CallCoverage::CallCoverage(const Plan& plan) {
       continue;
     }
     ++pair.planned;
+    pair.left_out += call.left_out ? 1 : 0;
     lines_.emplace(std::pair(call.line, kernel), Line{&pair, call.smaller});
   }
 }
@@ -27,6 +28,13 @@ void CallCoverage::add(const std::string& line, std::string_view kernel) {
   if (found == lines_.end()) return;
   ++found->second.pair->judged;
   if (!found->second.smaller) ++found->second.pair->whole;
+}
+
+std::string CallCoverage::why(const Pair& pair) const {
+  if (!pair.why.empty()) return std::string(pair.why);
+  if (pair.left_out == pair.planned)
+    return fmt::format("left out by --max-cases ({} of {} planned cases)", kept_, total_);
+  return "planned, but vacuous or not run";
 }
 
 std::string CallCoverage::text(std::size_t most) const {
@@ -52,8 +60,7 @@ std::string CallCoverage::text(std::size_t most) const {
       out += "  ... --coverage FILE lists all of them\n";
       break;
     }
-    out += fmt::format("  none judged: {} of {} on {}: {}\n", key.kind, key.model, key.kernel,
-                       pair.why.empty() ? "planned, but vacuous or not run" : pair.why);
+    out += fmt::format("  none judged: {} of {} on {}: {}\n", key.kind, key.model, key.kernel, why(pair));
   }
   return out;
 }
@@ -67,7 +74,7 @@ std::string CallCoverage::json() const {
                     {"planned", pair.planned},
                     {"judged", pair.judged},
                     {"whole", pair.whole}});
-    if (pair.judged == 0) rows.back()["why"] = pair.why;
+    if (pair.judged == 0) rows.back()["why"] = why(pair);
   }
   return rows.dump(1);
 }

@@ -28,6 +28,7 @@ class CallCoverage {
  private:
   struct Pair {
     std::int64_t planned = 0, judged = 0, whole = 0;
+    std::int64_t left_out = 0;  ///< of those planned, by max_cases
     std::string_view why;
   };
   struct Key {
@@ -38,6 +39,10 @@ class CallCoverage {
     Pair* pair;
     bool smaller;
   };
+  /// Says why no call of the pair was judged.
+  [[nodiscard]] std::string why(const Pair& pair) const;
+
+  std::int64_t kept_, total_;  ///< Plan::thinned_to and total
   std::map<Key, Pair> pairs_;
   std::map<std::pair<std::string, std::string_view>, Line> lines_;
 };

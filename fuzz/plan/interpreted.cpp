@@ -4,11 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
+#include "fuzz/plan/ordinary_calls.h"
 #include "harness/cases/keys.h"
 #include "harness/cases/system.h"
+#include "oracles/judge_policy.h"
 
 namespace samestate {
 
@@ -60,6 +63,55 @@ std::string interpreted_text(std::span<const Case> cases, const KernelTable& tab
   return fmt::format("an interpreter runs {}: {} small calls, about {:.0f} minute{} on {} thread{}",
                      fmt::join(names, ", "), calls, std::max(minutes, 1.0), minutes < 1.5 ? "" : "s", threads,
                      threads == 1 ? "" : "s");
+}
+
+namespace {
+
+/// Seconds of one core for what System::work leaves out, because plans have keys of at most 1,030 channels: the map of a
+/// chunk of the delta rules is a product of dk x dk matrices. Measured with keys of 1,024 to 12,345 channels.
+double seconds_of_wide_keys(const KernelRow& kernel, const Case& c) {
+  constexpr double kOfProduct = 0.07e-9;  // times dk^3
+  const System& system = *kernel.system;
+  if (!system.of_family() || !system.has(Property::delta) || c.form == "recurrent" || c.chunk <= 0)
+    return 0.0;
+  // So few heads are held to their bounds, of all sequences together.
+  const Index sequences = c.lengths.empty() ? c.B : std::ssize(c.lengths);
+  const auto heads = static_cast<double>(std::min<Index>(sequences * c.Hv, kGatePolicy.fewest_heads));
+  const Index longest = !c.lengths.empty()             ? *std::ranges::max_element(c.lengths)
+                        : system.form(c.form)->decodes ? c.prefill
+                                                       : c.T;
+  const auto chunks = static_cast<double>((longest + c.chunk - 1) / c.chunk);
+  return kOfProduct * std::pow(static_cast<double>(c.dk), 3) * chunks * heads;
+}
+
+}  // namespace
+
+std::string long_plan_text(std::span<const Case> cases, const KernelTable& table, int threads,
+                           std::string_view instead) {
+  double all = 0.0, longest = 0.0;
+  const Case* dearest = nullptr;
+  for (const Case& c : cases) {
+    const KernelRow& kernel = *table.choose(Resolved(c)).named;
+    const double seconds = seconds_of_call(kernel, c) + seconds_of_wide_keys(kernel, c);
+    if (!std::isfinite(seconds)) continue;
+    all += seconds;
+    if (seconds > longest) longest = seconds, dearest = &c;
+  }
+  const double seconds = std::max(all / std::max(threads, 1), longest);
+  if (dearest == nullptr || seconds <= kLongPlan) return "";
+  constexpr std::size_t kShown = 120;  // a packed line may have hundreds of lengths
+  std::string line = format_case(*dearest);
+  if (line.size() > kShown) line = line.substr(0, kShown) + "..";
+  const auto text = [](double of) {
+    return of >= 5400.0 ? fmt::format("{:.1f} hours", of / 3600.0)
+           : of >= 90.0 ? fmt::format("{:.0f} minutes", of / 60.0)
+                        : fmt::format("{:.0f} s", std::max(of, 1.0));
+  };
+  return fmt::format(
+      "judging the {} case{} of this plan takes about {} on {} thread{}, and the longest alone {}: {}; {}, "
+      "--max-cases or --budget make it shorter",
+      cases.size(), cases.size() == 1 ? "" : "s", text(seconds), threads, threads == 1 ? "" : "s",
+      text(longest), line, instead);
 }
 
 }  // namespace samestate

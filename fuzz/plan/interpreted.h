@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "harness/run/kernel_table.h"
 
@@ -20,5 +21,13 @@ inline constexpr double kMostInterpreted = 6.0;
 /// that a user knows how long to wait for kernels that an interpreter runs; empty if there are none.
 [[nodiscard]] std::string interpreted_text(std::span<const Case> cases, const KernelTable& table,
                                            int threads);
+
+/// A plan that takes longer than this many seconds is announced.
+inline constexpr double kLongPlan = 600.0;
+
+/// Says how long judging the cases takes on that many threads, which case takes longest, and what makes the run shorter,
+/// of which `instead` comes first; empty if it takes at most kLongPlan. Cases without an estimate do not count.
+[[nodiscard]] std::string long_plan_text(std::span<const Case> cases, const KernelTable& table, int threads,
+                                         std::string_view instead);
 
 }  // namespace samestate

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "fuzz/plan/filtered.h"
@@ -52,12 +54,22 @@ std::vector<const KernelRow*> wanted_kernels(const KernelTable& table, const std
   return kept;
 }
 
+bool need_a_device(const KernelTable& table, const std::vector<const KernelRow*>& wanted) {
+  const auto is_added = [&](const KernelRow* row) {
+    return std::ranges::any_of(table.added(), [&](const KernelRow& other) { return &other == row; });
+  };
+  return !wanted.empty() && std::ranges::all_of(wanted, [&](const KernelRow* row) {
+    return row->device == "cuda" && !is_added(row);
+  });
+}
+
 bool may_fit(const KernelRow& row, const CaseFilter& filter) {
   Case c;
   c.system = row.system->name;
   return std::all_of(
       filter.conditions().begin(), filter.conditions().end(), [&](const KeyCondition& condition) {
-        return (condition.key != "kernel" && condition.key != "system" && condition.key != "pass") || condition.holds(c, row.name);
+        return (condition.key != "kernel" && condition.key != "system" && condition.key != "pass") ||
+               condition.holds(c, row.name);
       });
 }
 
@@ -79,6 +91,10 @@ void Plan::keep_at_most(std::int64_t most) {
   std::vector<std::size_t> places;
   for (std::int64_t i = 0; i < most; ++i) places.push_back(static_cast<std::size_t>(i * all / most));
   keep(places);
+  thinned_to = most;
+  std::set<std::string> lines;
+  for (const Case& c : cases) lines.insert(format_case(c));
+  for (PlannedCall& call : calls) call.left_out = !call.line.empty() && !lines.contains(call.line);
 }
 
 Plan plan_of(const KernelTable& table, const PlanOptions& options) {

@@ -41,6 +41,10 @@ struct PlanOptions {
                                                            const std::string& device,
                                                            const std::string& kernel);
 
+/// True if there are kernels and each is a cuda kernel of this build, so that none can run without a device. A kernel of a
+/// plugin or subject may find a device that this build does not.
+[[nodiscard]] bool need_a_device(const KernelTable& table, const std::vector<const KernelRow*>& wanted);
+
 /// True if a case of the kernel may be selected: the row fulfils what the filter says about system and
 /// kernel.
 [[nodiscard]] bool may_fit(const KernelRow& row, const CaseFilter& filter);
@@ -59,6 +63,7 @@ struct PlannedCall {
   std::string_view model, kind;
   bool smaller = false;       ///< not all sizes are those of the model
   std::string_view why = {};  ///< why no case could be made
+  bool left_out = false;      ///< max_cases left its case out
 };
 
 /// The cases of a campaign, and what they were chosen to cover.
@@ -66,13 +71,14 @@ struct Plan {
   std::vector<Case> cases;
   std::vector<const PlanList*> lists;  ///< for each case, the list that it comes from
   std::int64_t total = 0;              ///< the size of the plan before max_cases
+  std::int64_t thinned_to = 0;         ///< how many of them max_cases kept; 0 if it left none out
   std::vector<KernelCoverage> kernels;
   std::vector<PlannedCall> calls;
 
   void add(Case c, const PlanList& list);
   /// Keeps only the cases at these indices, in this order.
   void keep(const std::vector<std::size_t>& places);
-  /// Keeps at most `most` cases, evenly spread; 0 means all.
+  /// Keeps at most `most` cases, evenly spread, and marks the calls whose cases are left out; 0 means all.
   void keep_at_most(std::int64_t most);
 };
 

@@ -20,6 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kFormat = "samestate-capture-1";
+constexpr std::string_view kCallFormat = "samestate-call-1";  ///< of the file of a call
 constexpr const char* kManifest = "calls.jsonl";
 constexpr std::size_t kMostEntries = 1000;  ///< of arguments, and of tensors
 constexpr std::size_t kLongestName = 400;
@@ -212,8 +213,11 @@ CapturedFolder parse_captured(std::string_view text, const std::string& path) {
     }
     const std::string event = text_in(json, "event", where);
     if (event == "function") {
-      if (text_in(json, "format", where) != kFormat)
-        refuse(where, fmt::format("its format is not {}", kFormat));
+      if (const std::string format = text_in(json, "format", where); format != kFormat)
+        refuse(where,
+               fmt::format("its format is {}, and this version reads {}; capture with a samestate of this "
+                           "version",
+                           quote(format, 60), kFormat));
       known = true;
       const std::string name = text_in(json, "function", where);
       CapturedFunction& function = out.functions[name];
@@ -252,6 +256,12 @@ CapturedFolder read_captured(const std::filesystem::path& folder) {
 
 void require_as_recorded(const Safetensors& file, const CapturedCall& call) {
   const std::string where = fmt::format("call {}", quote(call.file));
+  const auto format = file.metadata().find("format");
+  if (format == file.metadata().end() || format->second != kCallFormat)
+    throw Error(fmt::format(
+        "{}: metadata 'format' is {}, and this version reads '{}'; capture with a samestate of "
+        "this version",
+        where, format == file.metadata().end() ? "missing" : quote(format->second, 60), kCallFormat));
   for (const auto& [name, said] : call.tensors) {
     if (!file.contains(name))
       throw Error(fmt::format("{}: the tensor {}, which the manifest names, is missing", where, quote(name)));

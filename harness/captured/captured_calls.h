@@ -92,7 +92,7 @@ class CapturedMismatch : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Throws Error that names the file if its tensors are not exactly those of the manifest.
+/// Throws Error that names the file if its format is another one, or its tensors are not exactly those of the manifest.
 void require_as_recorded(const Safetensors& file, const CapturedCall& call);
 
 }  // namespace samestate

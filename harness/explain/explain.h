@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,17 @@ struct Explanation {
 /// two runs that disagree most are compared with each other and with the equations. Empty if nothing differs
 /// beyond the bound, or there are no outputs (a crash).
 [[nodiscard]] Explanation explain(const Resolved& r, const Trace& trace);
+
+/// One run of a law, as the case and the trace that it would be alone, without the law.
+struct RunAlone {
+  Resolved r;
+  Trace trace;
+};
+
+/// Returns the run that does not follow the equations in the comparison that differs most, so that a failure of a law can
+/// be compared with known mistakes as any other; `trace` is that of run_case. Empty if the case has no law, if all runs
+/// follow the equations, and for packed runs, runs of several calls and systems of named tensors.
+[[nodiscard]] std::optional<RunAlone> wrong_run(const Resolved& r, const Trace& trace);
 
 /// The share of the difference that a mistake must account for to be named.
 inline constexpr double kExplainedShare = 0.95;

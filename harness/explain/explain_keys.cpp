@@ -53,6 +53,16 @@ std::pair<std::optional<std::int64_t>, std::optional<std::int64_t>> passes_aroun
 
 namespace {
 
+/// A rule that holds for fewer values than this, on either side of what it separates, may be chance.
+constexpr std::ptrdiff_t kLeastOfEach = 3;
+
+/// Returns true if the values at the low end that are at most `last` are enough for a rule: kLeastOfEach of them, or all
+/// that there are from 1 on.
+bool enough_up_to(std::int64_t last, const FailsWith& fails) {
+  const auto tried = std::distance(fails.begin(), fails.upper_bound(last));
+  return tried >= kLeastOfEach || (tried == last && fails.begin()->first == 1);
+}
+
 std::string rule_without_exception(std::string_view key, std::int64_t failing, const FailsWith& fails,
                                    const std::vector<std::pair<std::int64_t, std::string>>& units) {
   if (std::ranges::all_of(fails, [](const auto& x) { return x.second; })) return "";
@@ -63,9 +73,11 @@ std::string rule_without_exception(std::string_view key, std::int64_t failing, c
   const std::string tried =
       fmt::format(": passes with {}={}, fails with {}", key, listed(fails, false), listed(fails, true));
   const auto failures = std::ranges::count_if(fails, [](const auto& x) { return x.second; });
+  const auto passes = std::ssize(fails) - failures;
   // A bound on one side is the simplest rule, although nothing is known about the values between its two
   // ends.
-  if (below && separates([&](std::int64_t n) { return n > *below; })) {
+  if (below && failures >= kLeastOfEach && enough_up_to(*below, fails) &&
+      separates([&](std::int64_t n) { return n > *below; })) {
     for (const auto& [unit, name] : units) {
       if (*below == unit)
         return fmt::format("only where {} is larger than {} ({}){}", key, unit, name, tried);
@@ -73,16 +85,20 @@ std::string rule_without_exception(std::string_view key, std::int64_t failing, c
     const auto first = std::ranges::find_if(fails, [](const auto& x) { return x.second; })->first;
     return fmt::format("only from {} = {} on{}", key, first, tried);
   }
-  if (above && separates([&](std::int64_t n) { return n < *above; })) {
-    const auto least = fails.begin()->first;
-    if (failures == 1 && failing == least) return fmt::format("only {} = {}{}", key, failing, tried);
+  const auto last = std::find_if(fails.rbegin(), fails.rend(), [](const auto& x) { return x.second; })->first;
+  if (above && passes >= kLeastOfEach && enough_up_to(last, fails) &&
+      separates([&](std::int64_t n) { return n < *above; })) {
+    if (failures == 1) return fmt::format("only {} = {}{}", key, failing, tried);
     for (const auto& [unit, name] : units) {
       if (*above == unit) return fmt::format("only where {} is less than {} ({}){}", key, unit, name, tried);
     }
-    const auto last =
-        std::find_if(fails.rbegin(), fails.rend(), [](const auto& x) { return x.second; })->first;
     return fmt::format("only up to {} = {}{}", key, last, tried);
   }
+  // Where one value fails, values on both sides of it pass.
+  if (failures == 1 && passes >= kLeastOfEach && below && above)
+    return fmt::format("only {} = {}{}", key, failing, tried);
+  const std::string depends = fmt::format("depends on {}{}", key, tried);
+  if (failures < kLeastOfEach || passes < kLeastOfEach) return depends;
   for (const auto& [unit, name] : units) {
     if (unit < 2) continue;
     if (separates([&](std::int64_t n) { return n % unit != 0; }))
@@ -96,7 +112,6 @@ std::string rule_without_exception(std::string_view key, std::int64_t failing, c
       return fmt::format("only where {0} is a multiple of {1} ({2}) larger than it{3}", key, unit, name,
                          tried);
   }
-  if (failures == 1) return fmt::format("only {} = {}{}", key, failing, tried);
   if (separates([](std::int64_t n) { return !power_of_two(n); }))
     return fmt::format("only where {} is no power of two{}", key, tried);
   if (separates(power_of_two)) return fmt::format("only where {} is a power of two{}", key, tried);
@@ -110,7 +125,7 @@ std::string rule_without_exception(std::string_view key, std::int64_t failing, c
   }
   if (below && above && separates([&](std::int64_t n) { return n > *below && n < *above; }))
     return fmt::format("only where {} lies between {} and {}{}", key, *below, *above, tried);
-  return fmt::format("depends on {}{}", key, tried);
+  return depends;
 }
 
 }  // namespace
@@ -147,9 +162,9 @@ std::vector<std::int64_t> values_around(std::int64_t now,
     const std::int64_t floor = now / unit * unit;
     put({floor, floor + unit, floor + unit + 1, unit, unit - 1, unit + 1, floor - unit});
   }
-  put({1, now - 1, now + 1, 2, 2 * now, now / 2});
+  put({1, now - 1, now + 1, 2, 2 * now, now / 2, 3, 4});
   const auto n = static_cast<std::uint64_t>(std::max<std::int64_t>(now, 1));
-  put({static_cast<std::int64_t>(std::bit_floor(n)), static_cast<std::int64_t>(std::bit_ceil(n + 1)), 3});
+  put({static_cast<std::int64_t>(std::bit_floor(n)), static_cast<std::int64_t>(std::bit_ceil(n + 1))});
   for (const std::int64_t unit : {4, 8, 16}) {
     if (now > unit / 2) put({now / unit * unit, (now / unit + 1) * unit});
   }
@@ -267,14 +282,18 @@ class Trials {
   void sequences() {
     const auto now = std::ssize(failing_.lengths);
     FailsWith found{{now, true}};
-    for (const std::int64_t count : std::set<std::int64_t>{1, 2, 3, now / 2, now - 1}) {
-      if (count < 1 || count >= now) continue;
+    const auto attempt = [&](std::int64_t count) {
       Case c = failing_;
       c.lengths.resize(static_cast<std::size_t>(count));
       c.T = 0;
       for (const std::int64_t length : c.lengths) c.T += length;
       if (const std::optional<bool> failed = fails(c)) found[count] = *failed;
+      return found.contains(count);
+    };
+    for (const std::int64_t count : std::set<std::int64_t>{1, 2, 3, now / 2, now - 1}) {
+      if (count >= 1 && count < now) attempt(count);
     }
+    bisect(found, attempt);
     take("sequences", found, rule_of("sequences", now, found, {}));
   }
 
@@ -291,8 +310,8 @@ class Trials {
       ++tried;
       (*failed ? others : passes).emplace_back(regime->name);
     }
-    // If only one of many regimes passes, that may be because of its data.
-    if (passes.size() >= 2 && others.empty())
+    // If only one or two of many regimes pass, that may be because of their data.
+    if (std::ssize(passes) >= kLeastOfEach && others.empty())
       out_.rules.push_back(
           fmt::format("only with regime={}: passes with {}", failing_.regime, fmt::join(passes, ", ")));
   }

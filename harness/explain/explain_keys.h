@@ -17,7 +17,9 @@ using FailsWith = std::map<std::int64_t, bool>;
 /// Returns the rule that separates the values that fail from those that pass, in words: "only where T is no
 /// multiple of 16 (chunk)", "only K = 1", "only where D is no power of two", "only from B = 2 on". `failing`
 /// is the value in the failing case, and `units` are sizes of which it may be a multiple, with their names.
-/// If no rule separates the values, they are listed themselves; the text is empty if no value passes.
+/// If no rule separates the values, or fewer than three values are on a side of it although there are more,
+/// they are listed themselves: "depends on T: passes with .., fails with ..". The text is empty if no value
+/// passes.
 [[nodiscard]] std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith& fails,
                                   const std::vector<std::pair<std::int64_t, std::string>>& units);
 

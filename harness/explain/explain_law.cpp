@@ -287,17 +287,51 @@ std::string places(const std::vector<Seen>& all, bool differing) {
   return differing ? text : text.empty() ? "at none do they agree" : "they agree at " + text;
 }
 
+std::vector<Seen> seen_in(const LawTrace& trace) {
+  std::vector<Seen> all;
+  for (const LawComparison& comparison : trace.comparisons) all.push_back(seen(comparison));
+  return all;
+}
+
+std::vector<Seen>::const_iterator most_different(const std::vector<Seen>& all) {
+  return std::max_element(all.begin(), all.end(),
+                          [](const Seen& a, const Seen& b) { return a.less_than(b); });
+}
+
 }  // namespace
+
+std::optional<RunAlone> wrong_run(const Resolved& r, const Trace& trace) {
+  if (r.law == nullptr || !r.system->of_family()) return std::nullopt;
+  const Family& family = family_named(r.c.system);
+  const std::vector<Seen> all = seen_in(trace.law);
+  const auto at = most_different(all);
+  if (at == all.end() || !any_wrong(at->heads)) return std::nullopt;
+  for (const std::optional<LawRun>* run : {&at->comparison->first_run, &at->comparison->second_run}) {
+    if (!*run || (*run)->path.size() > 1 || !(*run)->batch.shape.offsets.empty()) continue;
+    const LawRun& of = **run;
+    Case own = case_of(r.c, of).c;
+    own.state = of.batch.initial_state.empty() ? "none" : "random";
+    const Resolved alone(own);
+    if (!any_wrong(head_differences(alone, family, of.batch, of.out, &of.path))) continue;
+    return RunAlone{alone,
+                    {tensors_of(alone, of.batch),
+                     tensors_of(alone, of.out),
+                     own.chunk > 0 ? "chunked" : "recurrent",
+                     {},
+                     {},
+                     {},
+                     of.batch.shape.given}};
+  }
+  return std::nullopt;
+}
 
 Explanation explain_law(const Resolved& r, const Family& family, const Trace& trace) {
   const Case& c = r.c;
   Explanation out;
   out.expected = "first";
   out.actual = "second";
-  std::vector<Seen> all;
-  for (const LawComparison& comparison : trace.law.comparisons) all.push_back(seen(comparison));
-  const auto at =
-      std::max_element(all.begin(), all.end(), [](const Seen& a, const Seen& b) { return a.less_than(b); });
+  const std::vector<Seen> all = seen_in(trace.law);
+  const auto at = most_different(all);
   if (at == all.end()) return out;
   if (!any_wrong(at->heads)) {
     const auto neither = std::find_if(all.begin(), all.end(), [](const Seen& s) { return s.neither > 0; });

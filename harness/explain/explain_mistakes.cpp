@@ -50,6 +50,9 @@ Clip best_clip(const Family& family, const Batch& batch, const std::vector<HeadD
   return {fitted_limit(rest), chunk};
 }
 
+/// A token with a logarithm of the decay below this forgets everything, as alpha = 0 does.
+constexpr double kForgets = -1e6;
+
 class Equation {
  public:
   Equation(const Resolved& r, const Family& family, const Batch& batch)
@@ -157,6 +160,17 @@ class Equation {
     if (family_.gated) {
       edited("the decay is that of the token before", [](auto& x) { shift(x.g, 1, 0.0); });
       edited("the decay is that of the token after", [](auto& x) { shift(x.g, -1, 0.0); });
+      // Without this, a limit on the sums would be fitted to it, which no value of the limit determines.
+      if (c_.chunk > 0 && !r_.unchunked())
+        edited("after alpha = 0 the other gates of its chunk are lost: the sum of g keeps no bits of them",
+               [chunk = c_.chunk](auto& x) {
+                 bool lost = false;
+                 for (Index t = 0; t < x.g.size(); ++t) {
+                   lost = lost && t % chunk != 0;
+                   if (lost) x.g(t) = 0.0;
+                   lost = lost || x.g(t) < kForgets;
+                 }
+               });
     }
     if (family_.delta) {
       edited("beta is that of the token before", [](auto& x) { shift(x.beta, 1, 1.0); });

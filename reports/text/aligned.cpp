@@ -25,12 +25,6 @@ std::vector<std::string_view> words_of(std::string_view text) {
   }
 }
 
-/// Characters of a text in UTF-8, which a terminal shows in a column each.
-std::size_t columns_of(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
-
 std::vector<std::string> lines_of(const std::string& cell, std::size_t width) {
   const std::string text = columns_of(cell) <= width ? cell : wrapped(cell, width);
   std::vector<std::string> lines;
@@ -70,15 +64,52 @@ std::string row_text(const std::vector<std::string>& row, const std::vector<std:
       line += cell;
       if (i + 1 < cells.size()) line.append(width[i] + kGap - std::min(width[i], columns_of(cell)), ' ');
     }
-    // Spaces that fill a column whose text has ended are removed from the end of a line; rows that fit stay
-    // as they were.
-    if (height > 1) line.erase(line.find_last_not_of(' ') + 1);
+    line.erase(line.find_last_not_of(' ') + 1);  // spaces that fill a column whose text has ended
     text += line + '\n';
   }
   return text;
 }
 
+/// Says in one text what the columns of a row from `first` on hold: each value after the name that the table's first row
+/// gives its column. A single column needs no name. Values that are not there are left out.
+std::string named_values(const std::vector<std::string>& names, const std::vector<std::string>& row,
+                         std::size_t first) {
+  if (first + 1 == names.size()) return row.size() > first ? row[first] : "";
+  std::string text;
+  for (std::size_t i = first; i < row.size(); ++i) {
+    if (row[i].empty() || row[i] == "-") continue;
+    text += fmt::format("{}{}{}{}", text.empty() ? "" : "; ", names[i], names[i].empty() ? "" : ": ", row[i]);
+  }
+  return text;
+}
+
+/// Returns how many columns stand side by side in `most` columns of a terminal: all; or all but the last, if their words
+/// have room then; or else those at the beginning that need not be wrapped, at least one.
+std::size_t side_by_side(const std::vector<std::size_t>& width, const std::vector<std::size_t>& least,
+                         std::size_t most) {
+  const auto needed = [](const std::vector<std::size_t>& of, std::size_t columns) {
+    return std::accumulate(of.begin(), of.begin() + static_cast<std::ptrdiff_t>(columns),
+                           kGap * (columns - 1));
+  };
+  std::size_t columns = width.size();
+  if (most == 0 || columns == 1 || needed(least, columns) <= most) return columns;
+  if (needed(least, --columns) <= most) return columns;
+  while (columns > 1 && needed(width, columns) > most) --columns;
+  return columns;
+}
+
 }  // namespace
+
+std::size_t columns_of(std::string_view text) {
+  std::size_t columns = 0;
+  bool code = false;
+  for (const char c : text) {
+    if (c == '\033') code = true;
+    if (!code && (static_cast<unsigned char>(c) & 0xC0U) != 0x80U) ++columns;
+    if (c == 'm') code = false;
+  }
+  return columns;
+}
 
 std::string wrapped(std::string_view text, std::size_t width, std::size_t indent, std::size_t begin) {
   std::string out;
@@ -112,18 +143,21 @@ std::string aligned(const Rows& rows, std::size_t most) {
     }
   }
   if (width.empty()) return std::string(rows.size(), '\n');
+  std::vector<std::string> names = rows.front();
+  names.resize(width.size());
   for (std::size_t i = 0; i < width.size(); ++i) least[i] = std::min(width[i], std::max(least[i], kLeast));
-  const std::size_t needed = std::accumulate(least.begin(), least.end(), kGap * (least.size() - 1));
-  const bool below = most > 0 && needed > most && width.size() > 1;
-  if (below) width.pop_back(), least.pop_back();
+  const std::size_t beside = side_by_side(width, least, most);
+  const bool below = beside < width.size();
+  width.resize(beside), least.resize(beside);
   if (most > 0) narrow(width, least, most);
   std::string text;
   for (const auto& row : rows) {
     std::vector<std::string> cells = row;
-    if (below && cells.size() > width.size()) cells.pop_back();
+    cells.resize(std::min(cells.size(), beside));
     text += row_text(cells, width);
-    if (below && row.size() > width.size() && !row.back().empty())
-      text += std::string(kBelow, ' ') + wrapped(row.back(), most, kBelow, kBelow) + '\n';
+    if (!below || (&row == &rows.front() && names.size() > beside + 1)) continue;
+    if (const std::string more = named_values(names, row, beside); !more.empty())
+      text += std::string(kBelow, ' ') + wrapped(more, most, kBelow, kBelow) + '\n';
   }
   return text;
 }

@@ -85,7 +85,8 @@ std::string rates_text(const DeviceRates& rates) {
 
 }  // namespace
 
-std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRates> devices) {
+std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRates> devices,
+                       std::size_t width) {
   std::vector<Row> rows = {{"kernel", "case", "median", "p10..p90", "timed", "variant", "device",
                             "memory floor", "compute floor", "of floor", "TFLOP/s", "GB/s", "peer",
                             "verdict"}};
@@ -99,7 +100,7 @@ std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRat
       rows[i + 1].insert(rows[i + 1].begin() + 1, on == devices.end() || on->gpu.empty() ? "-" : on->number);
     }
   }
-  std::string text = aligned(rows);
+  std::string text = aligned(rows, width);
   for (const DeviceRates& rates : devices) text += rates_text(rates);
   std::map<std::string, std::int64_t> unanswered;
   for (const TimedCase& t : all) {

@@ -70,9 +70,9 @@ bool card_holds(const CardRow& card) {
   return card.explained && std::ranges::none_of(card.cases, failed_under_it);
 }
 
-std::string card_text(const CardRow& card) {
+std::string card_text(const CardRow& card, std::size_t width) {
   std::vector<std::vector<std::string>> rows = {{"point", "found", "evidence"}};
-  std::vector<std::vector<std::string>> open;
+  std::vector<std::vector<std::string>> open = {{"point", "values", "why"}};
   std::int64_t told = 0;
   for (const CardPoint& p : card.points) {
     if (p.told) ++told;
@@ -86,8 +86,8 @@ std::string card_text(const CardRow& card) {
     open.push_back({p.name, fmt::format("{} or {}", p.value, fmt::join(names_of(p.like), ", ")), p.why});
   }
   std::string text = fmt::format("kernel    {} called with contract={}\n{}", card.kernel, card.declared,
-                                 card.points.empty() ? "" : aligned(rows));
-  if (!open.empty()) text += "cannot be told apart\n" + aligned(open);
+                                 card.points.empty() ? "" : aligned(rows, width));
+  if (open.size() > 1) text += "cannot be told apart\n" + aligned(open, width);
   const auto ran = std::ranges::count_if(card.probes, [](const CardProbe& p) { return p.refused.empty(); });
   for (const CardProbe& p : card.probes) {
     if (!p.refused.empty()) text += fmt::format("refused   {}: {}\n", p.name, p.refused);

@@ -4,39 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fixtures/quote.h"
+
 namespace samestate {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
-/// One UTF-8 character at the beginning of `text`: its length and code point, or length 0 if the bytes are
-/// not UTF-8.
-struct Character {
-  std::size_t length;
-  std::uint32_t code;
-};
-
-Character decode(std::string_view text) {
-  const auto byte = [&](std::size_t i) {
-    return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i]));
-  };
-  const std::uint32_t head = byte(0);
-  if (head < 0x80) return {1, head};
-  const std::size_t length = head >= 0xF0 && head < 0xF8   ? 4
-                             : head >= 0xE0 && head < 0xF0 ? 3
-                             : head >= 0xC0 && head < 0xE0 ? 2
-                                                           : 0;
-  if (length == 0 || text.size() < length) return {0, 0};
-  std::uint32_t code = head & (0x7FU >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80U) return {0, 0};
-    code = code << 6 | (byte(i) & 0x3FU);
-  }
-  constexpr std::uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xD800 && code < 0xE000;
-  if (code < smallest[length] || code > 0x10FFFF || surrogate) return {0, 0};
-  return {length, code};
-}
 
 /// XML 1.0, production 2.
 bool is_xml_character(std::uint32_t code) {
@@ -53,7 +26,7 @@ std::string xml_safe(std::string_view text) {
   std::string safe;
   safe.reserve(text.size());
   while (!text.empty()) {
-    const auto [length, code] = decode(text);
+    const auto [length, code] = utf8_character(text);
     if (length == 0) {
       safe += kReplacement;
       text.remove_prefix(1);

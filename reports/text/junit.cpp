@@ -110,6 +110,20 @@ void add_suite(pugi::xml_node root, const std::string& kernel, const std::vector
   for (const Record& record : records) add_case(suite, record);
 }
 
+/// Returns, for each record that is a failure, what the example of its kind looks like: only one failure of a kind is
+/// explained, but a reader of the file may open any of them. Empty for the others.
+std::vector<std::string> looks_of_kinds(std::span<const Record> records) {
+  std::vector<std::string> out(records.size());
+  for (const FailureGroup& group : failure_groups(records)) {
+    const Record& example = records[group.example];
+    if (example.looks_like.empty()) continue;
+    for (const std::size_t member : group.members)
+      out[member] =
+          fmt::format("{}, as far as an example of this kind shows: {}", example.looks_like, example.line);
+  }
+  return out;
+}
+
 /// Adds what no single case says: that other cases were not run, or that too few were judged.
 void add_run(pugi::xml_node root, const RunEnd& end) {
   std::vector<std::string> sentences = end.remarks;
@@ -134,7 +148,12 @@ void add_run(pugi::xml_node root, const RunEnd& end) {
 
 std::string junit_text(std::span<const Record> records, const Run& run, const RunEnd& end) {
   std::map<std::string, std::vector<Record>> suites;
-  for (const Record& record : records) suites[record.kernel].push_back(record);
+  const std::vector<std::string> looks = looks_of_kinds(records);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    std::vector<Record>& suite = suites[records[i].kernel];
+    suite.push_back(records[i]);
+    if (suite.back().looks_like.empty()) suite.back().looks_like = looks[i];
+  }
   const Summary summary = summarise(records);
   const Totals totals = totals_of(summary);
   const bool remarked = !end.not_complete.empty() || !end.remarks.empty();

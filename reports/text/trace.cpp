@@ -74,7 +74,7 @@ std::string work_fill() { return fmt::format("fill=\"{}\"", inks()[2].light); }
 
 }  // namespace
 
-std::string trace_text(const BlockTrace& trace) {
+std::string trace_text(const BlockTrace& trace, std::size_t width) {
   const auto all = stretches_of(trace);
   const double length = trace.ends.empty() ? 0.0 : *std::max_element(trace.ends.begin(), trace.ends.end());
   std::string text = fmt::format("Block {} of {}{}{}: {:.1f} us", trace.block, trace.blocks,
@@ -102,7 +102,7 @@ std::string trace_text(const BlockTrace& trace) {
                     sum > 0.0 ? fmt::format("{:.0f} %", 100.0 * times[""] / sum) : "-",
                     waited.empty() ? "-" : waited});
   }
-  text += aligned(rows);
+  text += aligned(rows, width);
   if (!trace.complete) text += "Later waits of some warps were not kept: trace a shorter call.\n";
   return text;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "harness/records/trace.h"
@@ -8,8 +9,8 @@
 namespace samestate {
 
 /// One line per role: how long its warps last, the share of that time in which they work, and what they wait
-/// for, the longest first.
-[[nodiscard]] std::string trace_text(const BlockTrace& trace);
+/// for, the longest first; for a terminal of `width` columns (0: of any width).
+[[nodiscard]] std::string trace_text(const BlockTrace& trace, std::size_t width = 0);
 
 /// Trace events in the format of Perfetto and chrome://tracing: one thread per warp, with complete events for
 /// work and waits, in microseconds.

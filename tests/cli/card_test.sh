@@ -42,8 +42,9 @@ says 'point of a contract'
 # promise.
 point=softmax_attention.weights
 grep -qE "^$point +The weights p, .* fp32 bf16 fp16" <("$samestate" list contracts --long) || complain 'no point of a system'
-run 0 list points
-grep -qE "^$point +result +.*gated_attention.* The weights p" out || complain 'no row of the point, or not its systems'
+run 0 list points --json
+row="$(grep -A3 "\"point\": \"$point\"" out | tr '\n' ' ')"
+grep -q 'result.*gated_attention.*The weights p' <<<"$row" || complain 'no row of the point, or not its systems'
 run 0 explain $point
 says 'contract=bf16+softmax_attention.weights:fp32'
 run 0 explain softmax_attention
@@ -151,8 +152,8 @@ bad 'probes o written' card --kernel $kernel --contract bf16 --read probes
 
 # Without a device nothing runs, whichever verb asks.
 device=cuda.retention.chunked
-attempt list kernels
-if [[ -n "$(grep "^$device" out | grep -v "not in this build")" ]]; then
+attempt list kernels --json
+if grep -q '"contracts": ".*fp32' <(grep -B3 "\"kernel\": \"$device\"" out); then
   export CUDA_VISIBLE_DEVICES=''
   run 77 card --kernel $device
   [[ "$(wc -l <err)" -eq 1 && ! -s out ]] || complain 'not one line'

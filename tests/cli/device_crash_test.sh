@@ -52,7 +52,7 @@ for threads in 1 2; do
 done
 
 # The command itself never starts the device before it forks: its own kernels run in workers.
-if grep -q '^cuda.* cuda .*fp32' <("$samestate" list kernels) && [[ $# -lt 3 ]]; then
+if grep -q '"device": "cuda"' <("$samestate" list kernels --json | grep -A1 '"contracts": ".*fp32') && [[ $# -lt 3 ]]; then
   attempt fuzz --device cuda --system gated_delta_rule --seed 3 --budget 0 --max-cases 20
   [[ $code -eq 0 || $code -eq 3 ]] || complain "fuzz --device cuda: exit $code"
   [[ "$(count pass)" -ge 5 ]] || complain 'fuzz --device cuda: nothing was judged'

@@ -43,6 +43,16 @@ TEST(ExplainFailure, AMutantThatFailsWithoutTheSettingDoesNot) {
   EXPECT_TRUE(std::ranges::any_of(e.patterns, is_mutant)) << testing::PrintToString(e.patterns);
 }
 
+// A sentence that named one of two mutants with the same values would blame the wrong one half of the time.
+TEST(KnownMistakes, TwoThatGiveTheSameValuesAreBothNamed) {
+  const std::string a = "no scale (mutant a)", b = "half the scale (mutant b)", c = "no norm (mutant c)";
+  EXPECT_EQ(known_mistakes({a, "only the last token"}), a);
+  EXPECT_EQ(known_mistakes({a, b, "only the last token", c}), a + "; or " + b);
+  EXPECT_EQ(known_mistakes({a, b, c}), a + "; or " + b + "; or 1 more that give the same values");
+  EXPECT_EQ(known_mistakes({"only the last token", a}), "");
+  EXPECT_EQ(known_mistakes({}), "");
+}
+
 TEST(ExplainFailure, SaysHowMuchWasTried) {
   const Explanation e = explained(faulty::planted_table(faulty::after([](const Arguments& a) {
                                     faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });

@@ -187,6 +187,9 @@ says 'at T=96, gated_delta_rule bf16 chunk=8, 32 pass;'
 run 0 sweep --case 'v1 retention T=16 dk=8' --over dk=8,24 --list
 says 'dk=24'
 ! grep -q 'dv=8' out || complain 'values do not follow keys'
+# A line leaves out the default, and the answer names it as it was asked for.
+run 0 sweep --case 'v1 retention T=16 dk=8' --over final=none,apart --out words.jsonl
+says 'final=none, apart pass;'
 bad '--over chunk KEY=VALUE' "${over[@]}" --over chunk
 bad "unknown key 'width'" "${over[@]}" --over width=4
 bad '--series --over' sweep --series chunk --over chunk=4

@@ -73,6 +73,29 @@ TEST(LaidOut, WrapsBelowTheTitlesAndPaintsTheVerdict) {
             "          which no rounding makes\n");
   EXPECT_NE(laid_out(page, 40, true).find("\033[31;1mfail\033[0m: row"), std::string::npos);
   EXPECT_NE(laid_out("verdict   pass\n", 80, true).find("\033[32mpass\033[0m\n"), std::string::npos);
+  EXPECT_EQ(
+      laid_out("verdict   no contract of the grammar explains it\n12 of 14 points told apart; 90 twins\n", 30,
+               false),
+      "verdict   no contract of the\n"
+      "          grammar explains it\n"
+      "12 of 14 points told apart; 90\n"
+      "          twins\n");
+}
+
+// A command that repeats a case is copied, so that only the terminal itself may break it.
+TEST(Folded, WrapsSentencesAndLeavesCommandsWhole) {
+  const std::string text =
+      "  2 of cpu.one, form chunked: the state is wrong\n"
+      "    samestate repro 'v1 retention T=65 chunk=16 seed=0x2a'\n"
+      "  none           0.1       0.2\n"
+      "3 cases in 0.1 s";
+  EXPECT_EQ(folded(text, 0), text);
+  EXPECT_EQ(folded(text, 32),
+            "  2 of cpu.one, form chunked:\n"
+            "    the state is wrong\n"
+            "    samestate repro 'v1 retention T=65 chunk=16 seed=0x2a'\n"
+            "  none           0.1       0.2\n"
+            "3 cases in 0.1 s");
 }
 
 }  // namespace

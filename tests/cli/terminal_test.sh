@@ -82,7 +82,21 @@ for verb in '' $("$samestate" --help | sed -n '/Subcommands:/,$p' | awk '/^  [a-
   longest="$(awk '{ if (length($0) > n) n = length($0) } END { print n + 0 }' out)"
   [[ $code -eq 0 && $longest -gt 20 && $longest -le 80 ]] || complain "a line of $longest columns"
 done
+# Where there is no terminal, a table has 80 columns.
+for what in systems forms kernels contracts points laws regimes keys mutants coverage 'kernels --long' 'contracts --long'; do
+  # shellcheck disable=SC2086
+  run 0 list $what
+  longest="$(LC_ALL=C.UTF-8 wc -L <out)"
+  [[ $longest -le 80 ]] || complain "a line of $longest columns"
+done
+run 0 bench --device cpu --seconds 0.01 --threads 1 --case 'v1 retention T=9 dk=8' --kernel cpu.retention.chunked
+longest="$(grep -v '^Ceilings' out | LC_ALL=C.UTF-8 wc -L)"
+[[ $longest -gt 20 && $longest -le 80 ]] || complain "a line of $longest columns"
 if command -v script >/dev/null; then
+  script -qec "stty cols 60; TERM=dumb '$samestate' gate --device cpu --system retention --where T=..0 --max-cases 20" typed >/dev/null </dev/null
+  longest="$(tr '\r' '\n' <typed | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' | grep -vE '^Script|samestate repro|^samestate: |worst ratio' |
+    LC_ALL=C.UTF-8 wc -L)"
+  [[ $longest -gt 30 && $longest -le 60 ]] || complain "the summary of a gate has $longest columns of 60"
   "$samestate" list laws >plain
   script -qec "stty cols 100; '$samestate' list laws" typed >/dev/null </dev/null
   longest="$(tr -d '\r' <typed | grep -v '^Script' | awk '{ if (length($0) > n) n = length($0) } END { print n + 0 }')"

@@ -72,6 +72,11 @@ says 'mutants right values'
 ! grep -q 'let pass by' out || complain 'figures of no mutants'
 
 bad 'law' tolerance 'v1 retention law=split'
+# An error names the option that it is about, and no other whose value happens to be in it.
+bad '--observed nan 0.02' tolerance "$case" --mutants 0 --observed nan
+! grep -qF -- '--mutants' err || complain 'blames --mutants'
+bad 'T=-20s' tolerance 'v1 retention T=-20s' --mutants 20s
+! grep -qF -- '--mutants' err || complain 'blames --mutants'
 run 0 tolerance 'v1 rms_norm form=fused T=16 D=64 contract=bf16' --mutants 10s
 says 'assert_close'
 # No tight test is wider than the one that no correct kernel fails, which it would be for an output that is

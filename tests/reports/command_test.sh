@@ -111,7 +111,7 @@ absent made
 [[ "$(wc -l <damaged.jsonl)" -eq 4 ]] || complain 'a sweep wrote to a file that it could not read'
 # Without its device a kernel is not measured: this is neither a pass, nor a point that a later run would
 # leave out.
-if [[ -n "$("$samestate" list kernels | grep '^cuda' | grep -v 'not in this build')" ]] && ! command -v nvidia-smi >/dev/null; then
+if grep -q '"device": "cuda"' <("$samestate" list kernels --json | grep -A1 '"contracts": ".*fp32') && ! command -v nvidia-smi >/dev/null; then
   device=("${sweep[@]}" --kernel cuda.gated_delta_rule.chunked --series width --out device.jsonl)
   gives 77 'could not run here' "${device[@]}"
   gives 77 ': 0 of' "${device[@]}"

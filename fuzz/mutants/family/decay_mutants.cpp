@@ -81,6 +81,16 @@ struct ExclusivePairs : Chunked {
   }
 };
 
+/// Each sum of a chunk lacks its token's own gate, so that the last gate of a chunk is lost.
+struct ExclusiveSum : Chunked {
+  using Chunked::Chunked;
+  void cumulate() override {
+    Chunked::cumulate();
+    for (Index i = L_ - 1; i > 0; --i) G_(i) = G_(i - 1);
+    G_(0) = 0.0F;
+  }
+};
+
 struct FutureAnchor : Chunked {
   using Chunked::Chunked;
   float factor(Index i, Index j) const override {
@@ -333,6 +343,9 @@ std::vector<Mutant> decay_mutants() {
       out,
       {"M70", "half_exponential_in_bf16",
        "the exponential is evaluated in fp16, in a kernel that promises bf16 alone", kOnlyBf16},
+      kGated);
+  add<ExclusiveSum>(
+      out, {"F", "exclusive_sum", "the cumulative sum of a chunk's gates leaves out the token's own gate"},
       kGated);
   add_both<GateOfTheTokenBefore>(
       out, {"F", "gate_of_the_token_before", "the decay is that of the token before"}, kGated);

@@ -46,6 +46,33 @@ TEST(Likeness, AMutantIsNamedOnACaseOfTheFamily) {
                            "leaks_into_next_sequence.gated_delta_rule.chunked"));
 }
 
+// A law judges two runs, and the one that does not follow the equations is like the mutant.
+TEST(Likeness, AMutantIsNamedWhereALawFails) {
+  const std::string line = "v1 gated_delta_rule chunk=8 B=2 T=27 Hk=2 Hv=4 dk=8 dv=8 state=random law=";
+  for (const auto& [law, fault] : {std::pair{"reset", "hard_reset_unclamped"},
+                                   {"reset", "no_decay"},
+                                   {"reset", "exclusive_sum"},
+                                   {"reset", "state_not_decayed"}}) {
+    const Mutant& m = mutant_named(std::string(fault) + ".gated_delta_rule.chunked");
+    EXPECT_EQ(alike(line + law, m.table(), m.kernel()).at(0), m.name) << law;
+  }
+}
+
+// Where gates forget almost all, two mistakes about the last token account for nearly all of each other's difference.
+TEST(Likeness, OnlyWhatExplainsAsMuchAsTheBestIsNamed) {
+  const std::string line =
+      "v1 gated_delta_rule form=recurrent T=27 Hv=2 dk=8 dv=8 state=random regime=strong";
+  for (const char* fault : {"last_token_left_out", "state_before_tail"}) {
+    const Mutant& m = mutant_named(std::string(fault) + ".gated_delta_rule.recurrent");
+    EXPECT_EQ(alike(line, m.table(), m.kernel()), std::vector<std::string>{m.name});
+  }
+  // These give the same values there, and the reader is told of both.
+  const Mutant& same = mutant_named("no_beta.gated_delta_rule.recurrent");
+  const std::vector<std::string> names = alike(line, same.table(), same.kernel());
+  EXPECT_NE(std::ranges::find(names, same.name), names.end());
+  EXPECT_GE(names.size(), 2U);
+}
+
 KernelTable table_of(const char* system, const char* base,
                      const std::function<void(const Arguments&, const Kernel&, const Contract&)>& run) {
   KernelTable table(kernels());

@@ -404,6 +404,22 @@ TEST(Plan, FiltersThatNameNothingAreErrors) {
   EXPECT_NE(refused(options).find("cpu.nope*"), std::string::npos);
 }
 
+// Without a device such a plan would take minutes, and each of its cases would be skipped.
+TEST(Plan, KernelsOfADeviceAlone) {
+  std::vector<Kernel> rows(kernels().begin(), kernels().end());
+  rows.front().device = "cuda";
+  KernelTable table(rows);
+  const auto wanted = [&](const std::string& kernel) { return wanted_kernels(table, "", "", kernel); };
+  EXPECT_TRUE(need_a_device(table, wanted(rows[0].name)));
+  EXPECT_FALSE(need_a_device(table, wanted(rows[1].name)));
+  EXPECT_FALSE(need_a_device(table, wanted(rows[0].name + "," + rows[1].name)));
+  EXPECT_FALSE(need_a_device(table, {}));
+  Kernel own = rows.front();
+  own.name = "mine.of.a.device";
+  table.add(std::vector{own});
+  EXPECT_FALSE(need_a_device(table, wanted(own.name))) << "a plugin may see what this build does not";
+}
+
 TEST(Plan, NamesOfKernelsAndSystemsMayBeSeveralAndPatterns) {
   const KernelTable table(kernels(), operator_kernels());
   const auto names = [&table](const std::string& system, const std::string& kernel) {

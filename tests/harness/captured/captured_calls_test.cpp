@@ -91,7 +91,7 @@ TEST(CapturedCalls, NothingIsTrusted) {
            {kCall, "no line for the function"},
            {"[1]\n", "not a JSON object"},
            {"{" + deep + "}\n", "not a JSON object"},
-           {changed(kFunction, "capture-1", "capture-9") + kCall, "format"},
+           {changed(kFunction, "capture-1", "capture-9") + kCall, "format is 'samestate-capture-9'"},
            {kFunction + changed(kCall, "a.safetensors", "../a.safetensors"),
             "not the name of a file in this folder"},
            {kFunction + changed(kCall, "a.safetensors", "a\\u0000b"), "file"},

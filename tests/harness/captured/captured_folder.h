@@ -67,8 +67,8 @@ struct CapturedFolderOfCase {
     return x.values.at(static_cast<std::size_t>(((b * x.shape[1] + t) * x.shape[2] + h) * x.shape[3] + d));
   }
 
-  /// The folder's calls, read back.
-  [[nodiscard]] CapturedFolder write() const {
+  /// The folder's calls, read back. `metadata` is that of the tensors' file.
+  [[nodiscard]] CapturedFolder write(const Metadata& metadata = {{"format", "samestate-call-1"}}) const {
     std::vector<Tensor> all;
     std::string said;
     for (const auto& [name, x] : tensors) {
@@ -80,7 +80,7 @@ struct CapturedFolderOfCase {
       said += fmt::format(R"({}"{}":{{"dtype":"{}","shape":[{}],"strides":[{}]}})", said.empty() ? "" : ",",
                           name, name_of(x.dtype), fmt::join(x.shape, ","), fmt::join(x.shape, ","));
     }
-    write_safetensors(folder / "call-1-00001.safetensors", all, {{"format", "samestate-call-1"}});
+    write_safetensors(folder / "call-1-00001.safetensors", all, metadata);
     std::ofstream(folder / "calls.jsonl") << fmt::format(
         R"({{"event":"function","format":"samestate-capture-1","function":"m:f","declaration":{},"arguments":{}}})"
         "\n"

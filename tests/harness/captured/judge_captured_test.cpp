@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "tests/facts.h"
 #include "tests/harness/captured/captured_folder.h"
 
 namespace samestate {
@@ -26,6 +27,29 @@ TEST(JudgeCaptured, RightCallsPassWithinWhatTheirDataAllow) {
     EXPECT_LT(found.numbers.at("max_abs"), found.numbers.at("allowed_max_abs")) << line;
     EXPECT_LT(found.numbers.at("relative_rms"), found.numbers.at("allowed_relative_rms")) << line;
     EXPECT_LT(found.numbers.at("state_relative_rms"), found.numbers.at("state_allowed_relative_rms")) << line;
+  }
+}
+
+// A file of a later version, or one that something else wrote, is not read as if it were a call of this one.
+TEST(JudgeCaptured, AFileOfAnotherFormatIsRefused) {
+  const CapturedFolderOfCase made("v1 retention chunk=16 T=33 dk=8");
+  const auto complaint = [&](const Metadata& format) -> std::string {
+    const CapturedFolder folder = made.write(format);
+    try {
+      (void)captured_case(made.folder, folder.calls.at(0), folder.functions.at("m:f"), {});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(complaint({{"format", "samestate-call-1"}}), "");
+  for (const auto& [format, named] :
+       {std::pair<Metadata, std::string>{{{"format", "samestate-call-9"}}, "'samestate-call-9'"},
+        {{{"format", "pt\n"}}, "'pt\\x0a'"},
+        {{}, "missing"}}) {
+    const std::string text = complaint(format);
+    EXPECT_EQ(lacking(text, "call-1-00001.safetensors format samestate-call-1 " + named), "") << text;
+    EXPECT_EQ(text.find('\n'), std::string::npos);
   }
 }
 

@@ -22,12 +22,13 @@ TEST(RuleOf, NamesWhatSeparatesTheValues) {
   EXPECT_EQ(rule(5, {{4, true}, {5, true}}), "");
   EXPECT_EQ(rule(37, {{15, true}, {16, false}, {17, true}, {32, false}, {37, true}, {48, false}}),
             "only where T is no multiple of 16 (chunk)");
-  EXPECT_EQ(rule(32, {{1, false}, {16, true}, {17, false}, {32, true}, {33, false}}),
+  EXPECT_EQ(rule(32, {{1, false}, {16, true}, {17, false}, {32, true}, {33, false}, {48, true}}),
             "only where T is a multiple of 16 (chunk)");
   EXPECT_EQ(rule(40, {{1, false}, {15, false}, {16, false}, {17, true}, {32, true}, {40, true}}),
             "only where T is larger than 16 (chunk)");
-  EXPECT_EQ(rule(40, {{1, false}, {39, false}, {40, true}, {41, true}}), "only from T = 40 on");
-  EXPECT_EQ(rule(1, {{1, true}, {2, false}, {3, false}}), "only T = 1");
+  EXPECT_EQ(rule(40, {{1, false}, {20, false}, {39, false}, {40, true}, {41, true}, {80, true}}),
+            "only from T = 40 on");
+  EXPECT_EQ(rule(1, {{1, true}, {2, false}, {3, false}, {4, false}}), "only T = 1");
   EXPECT_EQ(
       rule(12,
            {{1, false}, {2, false}, {3, true}, {4, false}, {8, false}, {12, true}, {16, false}, {24, true}}),
@@ -37,6 +38,25 @@ TEST(RuleOf, NamesWhatSeparatesTheValues) {
   EXPECT_EQ(rule(9, {{3, true}, {4, false}, {6, true}, {8, false}, {9, true}, {12, false}, {16, true}})
                 .substr(0, 9),
             "depends o");
+}
+
+// Two values on a side are chance, unless there are no more: then the values themselves are told.
+TEST(RuleOf, FewValuesMakeNoRule) {
+  const auto rule = [](std::int64_t failing, const FailsWith& fails) {
+    return rule_of("sequences", failing, fails, {});
+  };
+  EXPECT_EQ(rule(137, {{1, false}, {2, false}, {3, false}, {68, false}, {136, false}, {137, true}}),
+            "depends on sequences: passes with sequences=1, 2, 3, 68, 136, fails with 137");
+  for (const FailsWith& few : {FailsWith{{5, false}, {6, false}, {7, true}, {8, true}, {9, true}},
+                               FailsWith{{5, false}, {6, false}, {6, false}, {7, true}, {8, true}},
+                               FailsWith{{7, true}, {8, true}, {9, false}, {10, false}, {11, false}},
+                               FailsWith{{6, true}, {7, true}, {8, false}, {16, false}},
+                               FailsWith{{7, true}, {8, false}, {9, false}}})
+    EXPECT_TRUE(rule(7, few).starts_with("depends on ")) << rule(7, few);
+  EXPECT_TRUE(rule(3, {{1, false}, {2, false}, {3, true}, {4, true}, {5, true}})
+                  .starts_with("only from sequences = 3 on"));
+  EXPECT_TRUE(rule(2, {{1, true}, {2, true}, {3, false}, {4, false}, {5, false}})
+                  .starts_with("only up to sequences = 2"));
 }
 
 TEST(RuleOf, OneIsAnExceptionThatIsTold) {

@@ -125,6 +125,25 @@ TEST_P(ExplainLaw, SaysWhatWasComparedAndWhereItParts) {
   EXPECT_EQ(why.program.empty(), std::string(known.law) != "serving");
 }
 
+// A limit on the sums of g would account for it as well, but any limit would, so that its value says nothing.
+TEST(ExplainLawReset, GatesThatAreLostNextToAVastSumAreNoLimit) {
+  const Fault loses = [](const Kernel& base, Arguments a, const Contract& c) {
+    Copy<3> g(a.g, [&](float x, const auto& at) {
+      for (std::int64_t t = at[1] / a.chunk * a.chunk; a.chunk > 0 && t < at[1]; ++t) {
+        if (a.g(at[0], t, at[2]) < -1e20F) return 0.0F;
+      }
+      return x;
+    });
+    a.g = g.view();
+    return base.run(a, c);
+  };
+  const Explanation why =
+      explained(planted_table(loses, faulty::undamaged), std::string(kLawCase) + "reset", Verdict::fail);
+  EXPECT_TRUE(says(why.patterns, "after alpha = 0 the other gates of its chunk are lost"))
+      << testing::PrintToString(why.patterns);
+  EXPECT_FALSE(says(why.patterns, "clipped")) << testing::PrintToString(why.patterns);
+}
+
 INSTANTIATE_TEST_SUITE_P(OfEach, ExplainLaw, testing::ValuesIn(kKnownLaws),
                          [](const auto& info) { return std::string(info.param.law); });
 

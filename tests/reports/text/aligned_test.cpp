@@ -64,6 +64,32 @@ TEST(Aligned, TheLastColumnGoesBelowWhereThereIsNoRoom) {
   EXPECT_EQ(words_in(text).size(), words_in(aligned(kTable)).size());
 }
 
+// Where that is not enough, the columns that do not fit stand below as well, each value after its column's name.
+TEST(Aligned, SeveralColumnsGoBelowWithTheirNames) {
+  const std::vector<std::vector<std::string>> table = {
+      {"kernel", "case", "median", "device", "verdict"},
+      {"cpu.one.chunked", "bf16 B1 T64", "1.25 ms", "-", "pass"},
+      {"cpu.another.recurrent", "fp32 B1 T64", "2 ms", "1980 MHz (held by power)", "fail"}};
+  EXPECT_EQ(aligned(table, 38),
+            "kernel                 case\n"
+            "cpu.one.chunked        bf16 B1 T64\n"
+            "    median: 1.25 ms; verdict: pass\n"
+            "cpu.another.recurrent  fp32 B1 T64\n"
+            "    median: 2 ms; device: 1980 MHz\n"
+            "    (held by power); verdict: fail\n");
+  for (std::size_t width = 26; width < 120; ++width) {
+    const std::string text = aligned(table, width);
+    EXPECT_LE(longest_line(text), width) << text;
+    for (const char* word : {"cpu.another.recurrent", "1980", "power)", "verdict", "T64"})
+      EXPECT_NE(text.find(word), std::string::npos) << width << "\n" << text;
+  }
+}
+
+TEST(ColumnsOf, CountsWhatATerminalShows) {
+  EXPECT_EQ(columns_of("\033[31;1mfail\033[0m of β, mm"), 13U);
+  EXPECT_EQ(columns_of(""), 0U);
+}
+
 TEST(Aligned, ManyBytesMayBeOneColumn) { EXPECT_EQ(aligned({{"β", "x"}, {"ab", "y"}}), "β   x\nab  y\n"); }
 
 }  // namespace

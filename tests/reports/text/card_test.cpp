@@ -26,11 +26,25 @@ CardRow card() {
 TEST(CardText, HasValueEvidenceAndContract) {
   const std::string text = card_text(card());
   for (const char* words :
-       {"beta_k  bf16   120 x farther without (keys shared)", "cannot be told apart\nqk  fp32 or bf16",
+       {"beta_k  bf16   120 x farther without (keys shared)",
+        "cannot be told apart\npoint  values        why\nqk     fp32 or bf16  the same bits",
         "refused   in-kernel norm: no l2norm", "0 of 1 cases pass", "fail, twin 1.4: v1 gated_delta_rule",
         "1 of 2 points told apart", "\ncontract=bf16+beta_k:bf16\n"}) {
     EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
   }
+}
+
+TEST(CardText, TablesTakeTheWidth) {
+  CardRow row = card();
+  row.points[1].why =
+      "no probe of this search reaches the point, and the values of all of them are the same bits";
+  EXPECT_NE(card_text(row, 60).find("cannot be told apart\n"
+                                    "point  values        why\n"
+                                    "qk     fp32 or bf16  no probe of this search reaches the\n"
+                                    "                     point, and the values of all of them\n"
+                                    "                     are the same bits\n"),
+            std::string::npos)
+      << card_text(row, 60);
 }
 
 TEST(CardText, SaysWhatIsASignAndNoProof) {

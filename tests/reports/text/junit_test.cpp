@@ -122,6 +122,26 @@ TEST_F(Junit, StaysXmlWhateverAKernelSays) {
   EXPECT_NE(message.find("]]> <b> & \" \uFFFD \uFFFD\uFFFD\uFFFD nul end"), std::string::npos) << message;
 }
 
+// One failure of a kind is explained, and a reader may open any of them.
+TEST_F(Junit, EveryFailureOfAKindHasItsLikeness) {
+  std::vector<Record> records(3, record(Verdict::fail, 2.0, "v1 a T=1"));
+  records[1].line = "v1 a T=64";
+  records[2].line = "v1 a law=split", records[2].law = "split";
+  records[0].looks_like = "no delta term (mutant no_delta_term)";
+  const pugi::xml_document document = parsed(records);
+  std::vector<std::string> texts;
+  for (const pugi::xml_node node : document.child("testsuites").child("testsuite").children("testcase"))
+    texts.emplace_back(node.child("failure").text().get());
+  ASSERT_EQ(texts.size(), 3U);
+  EXPECT_NE(texts[0].find("looks like: no delta term (mutant no_delta_term)\n"), std::string::npos)
+      << texts[0];
+  EXPECT_NE(texts[1].find("looks like: no delta term (mutant no_delta_term), as far as an example"),
+            std::string::npos)
+      << texts[1];
+  EXPECT_NE(texts[1].find("v1 a T=1\n"), std::string::npos) << "the example is named";
+  EXPECT_EQ(texts[2].find("looks like"), std::string::npos) << "another law is another kind";
+}
+
 // A reader of the XML alone must not take a run that was cut short for a green one.
 TEST_F(Junit, AShortRunIsATestOfItsOwn) {
   const std::vector<Record> records = {record(Verdict::pass, 0.5)};

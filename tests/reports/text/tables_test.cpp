@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "reference/error.h"
 #include "reports/text/aligned.h"
@@ -9,6 +10,7 @@
 #include "reports/text/equations.h"
 #include "reports/text/identities.h"
 #include "reports/text/mutants_json.h"
+#include "reports/text/sweep_answer.h"
 #include "tests/reports/records.h"
 
 /// Tests the output of the verbs with tables of their own: aligned.h, bench.h, equations.h, identities.h,
@@ -170,6 +172,36 @@ TEST(Bench, RanksAndTheirCutsStandInTheRow) {
   const auto json = nlohmann::json::parse(bench_json(std::span(&t, 1)));
   EXPECT_EQ(json[0]["ranks"], 7);
   EXPECT_EQ(json[0]["cuts"], "drawn");
+}
+
+TEST(Bench, ARowTakesTheWidthOfTheTerminal) {
+  TimedCase t;
+  t.record = testing::record(Verdict::pass, 0.5, "v1 retention T=9");
+  t.time = {1e-3, 9e-4, 2e-3, 5};
+  t.timed = "graph", t.variant = "prefill, fused 64", t.clock = 1.98e9, t.power = 440.0, t.slowed = "power";
+  const std::string text = bench_text(std::span(&t, 1), {}, 80);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+  for (const char* words :
+       {"  1 ms    900 us..2 ms  graph\n", "\n    variant: prefill, fused 64; ", "verdict: pass\n"})
+    EXPECT_NE(text.find(words), text.npos) << words << "\n" << text;
+}
+
+TEST(SweepAnswers, AValueThatALineLeavesOutIsTheOneAskedFor) {
+  const auto point = [](const char* line, double x) {
+    Measurement m;
+    m.record = testing::record(Verdict::pass, 0.5, line);
+    m.curve = "retention fp32 normal", m.x = x, m.tokens = 16, m.size = 1.0, m.rms_error = 1e-7;
+    return m;
+  };
+  const std::vector<Measurement> words = {point("v1 retention T=16 final=none", 1.0),
+                                          point("v1 retention T=16", 2.0)};
+  const std::string text = sweep_answers(words, "final", {"none", "apart"}).front();
+  EXPECT_NE(text.find("final=none, apart pass"), text.npos) << text;
+  const std::vector<Measurement> numbers = {point("v1 retention T=16 chunk=2", 2.0),
+                                            point("v1 retention T=16", 64.0)};
+  const std::string chunks = sweep_answers(numbers, "chunk", {"2", "64"}).front();
+  EXPECT_NE(chunks.find("chunk=2, 64 pass"), text.npos) << chunks;
 }
 
 TEST(Aligned, ColumnsBeginBelowEachOther) {

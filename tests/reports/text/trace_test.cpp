@@ -30,6 +30,14 @@ TEST(TraceText, SharesOfEveryRole) {
             "1      carries S  6.0   100 %  -\n");
 }
 
+TEST(TraceText, TakesTheWidth) {
+  EXPECT_EQ(trace_text(small(), 44).substr(trace_text(small(), 44).find('\n') + 1),
+            "warps  role       us    works  waits for\n"
+            "0      loads K    10.0  50 %   K empty 40 %,\n"
+            "                               flags 10 %\n"
+            "1      carries S  6.0   100 %  -\n");
+}
+
 TEST(TraceText, WarpsOfOneRoleAreOneLineAWarpgroup) {
   BlockTrace trace = small();
   trace.roles.assign(12, "carries S");
