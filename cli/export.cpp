@@ -84,7 +84,8 @@ int run_export(ExportOptions options) {
   require_writable(fs::path(options.out) / "manifest.json");
   options.plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins, options.plan.filter);
-  options.plan.kernel = kernels_asked(options.plan.kernel, table, options.plan.system, options.plan.device, options.plan.filter);
+  options.plan.kernel = kernels_asked(options.plan.kernel, table, options.plan.system, options.plan.device,
+                                      options.plan.filter);
   const std::int64_t most = options.plan.max_cases;
   options.plan.max_cases = 0;
   std::vector<Case> cases;

@@ -280,8 +280,8 @@ int run_fuzz(FuzzOptions options) {
   SearchOptions& search = options.search;
   const SubjectLog log(options.plugins);
   const KernelTable table = kernel_table(options.plugins, search.filter.cases, options.strict);
-  search.filter.kernel =
-      kernels_asked(search.filter.kernel, table, search.filter.system, search.filter.device, search.filter.cases);
+  search.filter.kernel = kernels_asked(search.filter.kernel, table, search.filter.system,
+                                       search.filter.device, search.filter.cases);
   if (const std::string plugins = plugin_identities(options.plugins); !plugins.empty())
     search.build += fmt::format("+{:016x}", hash_of(plugins));
   if (search.filter.device.empty() && search.filter.kernel.empty() && options.plugins.empty() &&

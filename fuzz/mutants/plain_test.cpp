@@ -39,8 +39,7 @@ class RightKernels {
     const std::string name = (m.rows.empty() ? "cpu." : "evaluator.") + m.system + "." + m.form;
     const auto known = blocks_.find(name);
     if (known != blocks_.end()) return known->second;
-    const KernelTable table =
-        m.rows.empty() ? KernelTable(call_kernels()) : KernelTable(unmutated_kernels());
+    const KernelTable table = m.rows.empty() ? KernelTable(call_kernels()) : KernelTable(unmutated_kernels());
     Resolved used(case_);
     return blocks_.emplace(name, blocks_by(table, name, of_, used)).first->second;
   }

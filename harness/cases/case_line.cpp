@@ -132,8 +132,8 @@ const System& backward_of(std::string_view name) {
     if (one->name == wanted) return *one;
     if (is_backward(one->name)) known.push_back(forward_name(one->name));
   }
-  throw Error(fmt::format("pass=backward: the gradients of {} are not judged yet; systems with gradients: {}", name,
-                          fmt::join(known, ", ")));
+  throw Error(fmt::format("pass=backward: the gradients of {} are not judged yet; systems with gradients: {}",
+                          name, fmt::join(known, ", ")));
 }
 
 std::vector<std::int64_t> offsets_of(const Case& c) {

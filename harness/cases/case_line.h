@@ -48,13 +48,14 @@ struct Case {
   std::string final_state = "apart";  ///< where it is written: apart, none or in_place (FinalState)
   /// packed: tokens before the first and after the last sequence that belong to no sequence.
   std::int64_t lead = 0, slack = 0;
-  std::string cotangent = "both";     ///< pass=backward: the cotangents that are given, of both outputs or of one
+  std::string cotangent =
+      "both";  ///< pass=backward: the cotangents that are given, of both outputs or of one
   std::string cotangents = "normal";  ///< pass=backward: their values (cotangent_kinds)
-  bool repeat = false;  ///< each call is made after others on the same memory, and twice
-  bool taps = false;    ///< a layer's kernel hands out the tensors between its stages, as far as it supports
-                        ///< that
-  std::string law;      ///< empty means a comparison with the oracle
-  std::string kernel;   ///< empty means the CPU kernel of this system
+  bool repeat = false;                ///< each call is made after others on the same memory, and twice
+  bool taps = false;   ///< a layer's kernel hands out the tensors between its stages, as far as it supports
+                       ///< that
+  std::string law;     ///< empty means a comparison with the oracle
+  std::string kernel;  ///< empty means the CPU kernel of this system
   std::uint64_t seed = 0;
   /// All sizes that only this system has (System::sizes).
   Sizes parameters;

@@ -16,7 +16,8 @@ namespace samestate {
 namespace {
 
 constexpr std::array kKeyRows = {
-    KeyWords{"pass", "forward, backward", "the equation of the system, or its gradients from the cotangents of its outputs"},
+    KeyWords{"pass", "forward, backward",
+             "the equation of the system, or its gradients from the cotangents of its outputs"},
     KeyWords{"form", "a form of the system", "how the system is evaluated"},
     KeyWords{"chunk", "0..2^24", "tokens of a chunk; in decode and packed, 0 takes the recurrent kernel"},
     KeyWords{"prefill", "0..T", "form=decode: tokens of the first call; the others have one each"},
@@ -49,10 +50,10 @@ constexpr std::array kKeyRows = {
              "what the kernel may round, and how; `samestate list contracts --long` shows the points"},
     KeyWords{"regime", "`samestate list regimes`", "how the data are drawn"},
     KeyWords{"state", "none, random", "the initial state: not given, or drawn"},
-    KeyWords{"cotangent", "both, o, state",
-             "the cotangents that are given; one that is not given is zero"},
+    KeyWords{"cotangent", "both, o, state", "the cotangents that are given; one that is not given is zero"},
     KeyWords{"cotangents", "normal, output, ones, tiny, large, basis",
-             "their values: normal numbers; the outputs themselves; ones; normal numbers times 1e-4 or 30; a single 1 "
+             "their values: normal numbers; the outputs themselves; ones; normal numbers times 1e-4 or 30; a "
+             "single 1 "
              "in each sequence"},
     KeyWords{"layout", "dense, padded, far, mixed, fused, permuted, sliced, page_end",
              "how the tensors lie in memory: without gaps; with gaps; with rows more than 2^31 elements "

@@ -376,7 +376,8 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
       break;
     case TensorChange::cotangents:
       out.patterns.push_back(
-          "a cotangent, or the gradient of the state between tokens, is lost, counted twice or reaches tokens that it does "
+          "a cotangent, or the gradient of the state between tokens, is lost, counted twice or reaches "
+          "tokens that it does "
           "not belong to");
       break;
     case TensorChange::packing:

@@ -120,7 +120,8 @@ constexpr std::array kRows = {
         .planned = {"B=2 T=1 law=pool", "T=1 dk=128 dv=128 law=pool", "T=3 dk=64 law=pool"}},
     Law{.name = "split",
         .ids = "P-09",
-        .says = "a sequence that is cut anywhere, with the gradient of the state handed back, gives the gradients of one "
+        .says = "a sequence that is cut anywhere, with the gradient of the state handed back, gives the "
+                "gradients of one "
                 "call",
         .needs = gradients,
         .on_tensors = {tensors::backward_split, {kTwoTokens}}},
@@ -157,7 +158,8 @@ constexpr std::array kWords = {
     PropertyWords{decay, "decay", "it reads a decay"},
     PropertyWords{delta, "delta rule",
                   "it reads beta, and removes what the state holds for a key before it writes"},
-    PropertyWords{gradients, "gradients", "it gives the gradients of a recurrence for cotangents of its outputs"},
+    PropertyWords{gradients, "gradients",
+                  "it gives the gradients of a recurrence for cotangents of its outputs"},
 };
 
 template <class Subject>

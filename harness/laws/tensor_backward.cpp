@@ -67,8 +67,10 @@ Resolved changed(const Resolved& r, Index tokens, bool state, std::string_view c
   return other;
 }
 
-OperatorOracle oracle_as(const TensorSubject& s, const Resolved& r, const std::vector<CaseTensor>& inputs, Index b) {
-  return oracle_of({r, s.system, s.inputs, s.native, s.run_as, nullptr, s.first_sample, s.samples}, inputs, b, {});
+OperatorOracle oracle_as(const TensorSubject& s, const Resolved& r, const std::vector<CaseTensor>& inputs,
+                         Index b) {
+  return oracle_of({r, s.system, s.inputs, s.native, s.run_as, nullptr, s.first_sample, s.samples}, inputs, b,
+                   {});
 }
 
 /// Adds what one run may be away from its expectation to what another may be.
@@ -82,7 +84,8 @@ void widen(OperatorOracle& oracle, const OperatorOracle& by, Index first, Index 
 Judgement backward_split(const TensorSubject& s) {
   const Case& c = s.r.c;
   if (s.r.contract->state != Format::fp32)
-    return law_says_nothing("the state between the two parts is given in fp32, and the contract keeps 16 bits of it");
+    return law_says_nothing(
+        "the state between the two parts is given in fp32, and the contract keeps 16 bits of it");
   Comparison comparison(s.trace);
   const std::vector<Tensors<double>> one = s.run(s.inputs, {});
   const std::vector<OperatorOracle> wholes = oracles_of(s, s.inputs, {});
@@ -139,7 +142,8 @@ Judgement backward_split(const TensorSubject& s) {
 
 Judgement backward_causality(const TensorSubject& s) {
   const Case& c = s.r.c;
-  if (c.cotangent == "state") return law_says_nothing("cotangent=state: no output of a token has a cotangent");
+  if (c.cotangent == "state")
+    return law_says_nothing("cotangent=state: no output of a token has a cotangent");
   Comparison comparison(s.trace);
   const std::vector<Tensors<double>> before = s.run(s.inputs, {});
   const std::vector<OperatorOracle> of_before = oracles_of(s, s.inputs, {});
@@ -166,8 +170,9 @@ Judgement backward_causality(const TensorSubject& s) {
       }
     }
   }
-  return if_effective(comparison.take("the cotangents as they are, and with those of earlier outputs changed"), effect,
-                      "the changed cotangents changed nothing at all");
+  return if_effective(
+      comparison.take("the cotangents as they are, and with those of earlier outputs changed"), effect,
+      "the changed cotangents changed nothing at all");
 }
 
 Judgement backward_linearity(const TensorSubject& s) {
@@ -189,7 +194,8 @@ Judgement backward_linearity(const TensorSubject& s) {
     OperatorOracle of_half = oracle_of(s, doubled, b, {});
     for (auto& [name, x] : of_half.exact) x *= 0.5;
     for (auto& [name, x] : of_half.tolerance) x *= 0.5;
-    for (const auto& [name, x] : halved) comparison.add(b, name, x.rows(), {one[at], oracles[at]}, {halved, of_half});
+    for (const auto& [name, x] : halved)
+      comparison.add(b, name, x.rows(), {one[at], oracles[at]}, {halved, of_half});
   }
   if (c.cotangent == "both") {
     const auto without = [&](std::string_view absent) {
@@ -200,7 +206,8 @@ Judgement backward_linearity(const TensorSubject& s) {
     const std::vector<CaseTensor> of_o = without("d.final_state"), of_state = without("d.o");
     const Resolved only_o = changed(s.r, c.T, false, "o"), only_state = changed(s.r, c.T, false, "state");
     const std::vector<Tensors<double>> x = s.run_as(only_o, of_o, {}), y = s.run_as(only_state, of_state, {});
-    comparison.begin(Change::cotangents, "the gradients of both cotangents", "the sum of those of each alone");
+    comparison.begin(Change::cotangents, "the gradients of both cotangents",
+                     "the sum of those of each alone");
     for (Index b = 0; b < c.B; ++b) {
       const auto at = static_cast<std::size_t>(b);
       OperatorOracle sum = oracle_as(s, only_o, of_o, b);

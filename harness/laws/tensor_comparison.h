@@ -31,7 +31,8 @@ class Comparison {
   void begin(Change change, std::string first, std::string second, Index place = -1);
   /// Compares the rows [begin, rows) of an output of sequence b in the two runs, within the sum of their
   /// tolerances.
-  void add(Index b, const std::string& name, Index rows, const Side& first, const Side& second, Index begin = 0);
+  void add(Index b, const std::string& name, Index rows, const Side& first, const Side& second,
+           Index begin = 0);
   /// Returns the combined judgement; `what` says in words what was compared.
   [[nodiscard]] Judgement take(const std::string& what);
 

@@ -413,17 +413,8 @@ class BatchJudge {
 
 BatchShape batch_shape_of(const Resolved& r) {
   const Case& c = r.c;
-  BatchShape shape{c.B,
-                   c.T,
-                   c.Hk,
-                   c.Hv,
-                   c.dk,
-                   c.dv,
-                   {},
-                   c.heads,
-                   scale_of(c, *r.regime),
-                   c.l2norm,
-                   c.state == "random"};
+  BatchShape shape{
+      c.B, c.T, c.Hk, c.Hv, c.dk, c.dv, {}, c.heads, scale_of(c, *r.regime), c.l2norm, c.state == "random"};
   if (!c.lengths.empty()) {
     shape.offsets = offsets_of(c);
   }

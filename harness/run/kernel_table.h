@@ -51,7 +51,8 @@ struct KernelRow {
   Companion companion = {};            ///< for the recurrent family; without a name for others
   /// For named tensors: the formats of inputs that are not in the contract's format.
   std::map<std::string, Format, std::less<>> formats = {};
-  bool only_asked = false;   ///< plans try it only where a filter asks for it (--where pass=backward, --system)
+  bool only_asked =
+      false;  ///< plans try it only where a filter asks for it (--where pass=backward, --system)
   bool interpreted = false;  ///< an interpreter runs it statement by statement, so plans give it small calls
 };
 

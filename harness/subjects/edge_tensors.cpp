@@ -65,8 +65,8 @@ EdgeCall::EdgeCall(const KernelCall& call, const Contract& contract, const Decla
   Json parameters = Json::object();
   for (const auto& [name, value] : call.parameters)
     parameters[std::string(name)] = slots_ > 0 && name == kSlots ? value + 1 : value;
-  Json head{{"type", "run"},         {"contract", contract.name}, {"batch", call.batch},
-            {"tokens", call.tokens}, {"chunk", call.chunk()},     {"threads", call.threads},
+  Json head{{"type", "run"},           {"contract", contract.name}, {"batch", call.batch},
+            {"tokens", call.tokens},   {"chunk", call.chunk()},     {"threads", call.threads},
             {"parameters", parameters}};
   if (backward) {
     head["scale"] = call.scale();

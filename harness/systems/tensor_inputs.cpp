@@ -100,7 +100,8 @@ namespace {
 
 /// An element of a cotangent of the kind that the case asks for, except for those that are the outputs. The one that
 /// is 1 in `basis` lies anywhere in the tensor, and each sequence has one.
-double cotangent(std::string_view kind, const TensorSpec& spec, const Counter& counter, const Coordinates& at) {
+double cotangent(std::string_view kind, const TensorSpec& spec, const Counter& counter,
+                 const Coordinates& at) {
   if (kind == "ones") return 1.0;
   if (kind == "basis") {
     const auto rows = counter.below({at.sequence, 0, 0, -1}, std::max<Index>(spec.rows(), 1));
@@ -127,7 +128,8 @@ Outputs forward_outputs(const Batch& batch, const Family& family) {
         float* to = out.o.data() + ((first + t) * s.Hv + h) * s.dv;
         for (Index c = 0; c < s.dv; ++c) to[c] = static_cast<float>(head.o(t, c));
       }
-      std::ranges::transform(head.state.reshaped<Eigen::RowMajor>(), out.final_state.data() + (n * s.Hv + h) * s.dk * s.dv,
+      std::ranges::transform(head.state.reshaped<Eigen::RowMajor>(),
+                             out.final_state.data() + (n * s.Hv + h) * s.dk * s.dv,
                              [](double x) { return static_cast<float>(x); });
     }
   }
@@ -149,7 +151,8 @@ std::vector<CaseTensor> backward_inputs(const Resolved& r, const Family& family)
     const Format format = input_format(spec, *r.contract);
     const double largest = largest_finite(format) / kRoom;
     const auto kept = [&](double x) {
-      return static_cast<float>(format == Format::fp32 ? x : round_to(std::clamp(x, -largest, largest), format));
+      return static_cast<float>(format == Format::fp32 ? x
+                                                       : round_to(std::clamp(x, -largest, largest), format));
     };
     if (const auto given = forward.find(spec.name); given != forward.end()) {
       tensor.data = *given->second;

@@ -105,11 +105,29 @@ constexpr std::array<std::string_view, 3> kCotangents{"both", "o", "state"};
 /// Cases of a backward pass that no key's row gives: heads of both maps, widths on both sides of a tile, models'
 /// widths, every absent tensor, every memory order.
 constexpr std::string_view kBackwardShapes[] = {
-    "Hk=2 Hv=6", "Hk=2 Hv=6 heads=tiled", "Hv=8", "dk=1 dv=1", "dk=3 dv=70", "dk=70 dv=3", "dk=128 dv=128 T=70",
-    "dk=160 dv=96 T=40", "dk=128 dv=128 Hv=2 T=130 chunk=64 l2norm=1", "l2norm=1 regime=tiny_norms", "scale=2",
-    "scale=2 l2norm=1 Hk=2 Hv=4", "cotangent=o state=none", "cotangent=state state=none", "cotangent=state T=1",
-    "T=0", "T=1", "B=3 Hk=2 Hv=4 layout=padded", "B=2 Hk=2 Hv=4 layout=mixed", "B=2 Hk=2 Hv=4 layout=fused",
-    "B=2 Hk=2 Hv=4 layout=permuted", "B=2 Hk=2 Hv=4 layout=sliced", "B=3 Hk=2 Hv=4 layout=far",
+    "Hk=2 Hv=6",
+    "Hk=2 Hv=6 heads=tiled",
+    "Hv=8",
+    "dk=1 dv=1",
+    "dk=3 dv=70",
+    "dk=70 dv=3",
+    "dk=128 dv=128 T=70",
+    "dk=160 dv=96 T=40",
+    "dk=128 dv=128 Hv=2 T=130 chunk=64 l2norm=1",
+    "l2norm=1 regime=tiny_norms",
+    "scale=2",
+    "scale=2 l2norm=1 Hk=2 Hv=4",
+    "cotangent=o state=none",
+    "cotangent=state state=none",
+    "cotangent=state T=1",
+    "T=0",
+    "T=1",
+    "B=3 Hk=2 Hv=4 layout=padded",
+    "B=2 Hk=2 Hv=4 layout=mixed",
+    "B=2 Hk=2 Hv=4 layout=fused",
+    "B=2 Hk=2 Hv=4 layout=permuted",
+    "B=2 Hk=2 Hv=4 layout=sliced",
+    "B=3 Hk=2 Hv=4 layout=far",
     "form=packed lengths=70,9,0,71,3,66,1,69 dk=32 dv=32 chunk=64"};
 /// Tokens that no longer fit 16 bits, and sequences times heads that do not.
 constexpr std::string_view kBackwardLimits[] = {"dk=2 dv=2 T=65537 chunk=64",
@@ -135,9 +153,10 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
                      (!of.token_wise && std::ranges::all_of(signature.outputs, [](const TensorSpec& x) {
                        return x.axis == Axis::tokens;
                      }));
-  keys = of.family != nullptr
-             ? keys_of({KeyOf::family, KeyOf::backward, KeyOf::passes, KeyOf::packed})
-             : keys_of({stages != nullptr ? KeyOf::layers : KeyOf::every, packs ? KeyOf::packed : KeyOf::every});
+  keys =
+      of.family != nullptr
+          ? keys_of({KeyOf::family, KeyOf::backward, KeyOf::passes, KeyOf::packed})
+          : keys_of({stages != nullptr ? KeyOf::layers : KeyOf::every, packs ? KeyOf::packed : KeyOf::every});
   plan = {.start = "T=21 chunk=8", .law = "B=2 T=13", .seeded = 50};
   if (of.family != nullptr) {
     sizes = family_sizes();

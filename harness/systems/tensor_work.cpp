@@ -76,10 +76,12 @@ double cost_of_sequence(const Case& c, const WorkOfSizes& of, Index tokens, bool
   const double share = part * held + (1.0 - part * held) * kPlainShare;
   // Judging means the runs of a law, or drawn roundings in addition to the worst case, or only the worst
   // case. All stages together cost as much as the layer once more.
-  const double looks = (!c.law.empty()                            ? kTensorLawFactor
-                        : drawn                                   ? kSampledFactor
-                                                                  : 1.0) *
-                       (!is_backward(c.system) ? 1.0 : drawn ? kBackwardFactor : kBackwardDrawnFactor) *
+  const double looks = (!c.law.empty() ? kTensorLawFactor
+                        : drawn        ? kSampledFactor
+                                       : 1.0) *
+                       (!is_backward(c.system) ? 1.0
+                        : drawn                ? kBackwardFactor
+                                               : kBackwardDrawnFactor) *
                        (c.taps ? kStagesFactor : 1.0);
   return looks * (share * (made * of.operations + kTensorElementCost * of.elements) + kSequenceCost + calls) +
          (1.0 - part) * kTensorElementCost / 2 * of.elements;
@@ -143,7 +145,8 @@ double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
                                       static_cast<double>(std::max<Index>(tokens, 1)));
   }
   return static_cast<double>(c.T) * of_token +
-         static_cast<double>(sequences_of(c)) * (kSequenceCost + kTensorElementCost * state_elements(*this, c)) / kTensorUnit;
+         static_cast<double>(sequences_of(c)) *
+             (kSequenceCost + kTensorElementCost * state_elements(*this, c)) / kTensorUnit;
 }
 
 Index TensorSystem::sequences_to_hold(const Case& c, const JudgePolicy& policy) const {

@@ -24,7 +24,7 @@ struct OperatorOracle {
   /// tf32 is the same as fp32.
   bool points = false;
   Tensors<bool> undecided;  ///< [rows, 1] rows of tokens for which a correct kernel may make another choice
-  std::map<std::string, LastAxis, std::less<>> axes;  ///< last axes of the outputs; columns by default
+  std::map<std::string, LastAxis, std::less<>> axes;   ///< last axes of the outputs; columns by default
   std::map<std::string, Format, std::less<>> formats;  ///< the formats in which a kernel writes the outputs
 
   /// The place of an element of an output, without its sequence.

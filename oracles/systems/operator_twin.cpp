@@ -88,8 +88,7 @@ void judge_elements(const TwinSubject& of, const TwinBound& twin, const Tensors<
         if (!std::isfinite(tolerance(i, j)) && of.oracle.may_overflow(name, i, j)) continue;
         worst.compared = true;
         if (std::abs(t(i, j)) + slack(i, j) < least_normal(format)) continue;
-        const double bound =
-            slack(i, j) + half_ulp(std::abs(t(i, j)) + slack(i, j), format) * (1.0 + 1e-12);
+        const double bound = slack(i, j) + half_ulp(std::abs(t(i, j)) + slack(i, j), format) * (1.0 + 1e-12);
         const double error = std::isfinite(x(i, j)) ? std::abs(x(i, j) - t(i, j)) : kInfinity;
         const double ratio = error <= bound ? 0.0 : error / bound;
         if (ratio > 0.0) worst.outputs[name] = std::max(worst.outputs[name], ratio);

@@ -135,7 +135,8 @@ struct Gradients {
                                         : recurrent_backward<Rule>(head, of);
         },
         call.at("l2norm") != 0);
-    Tensors<Scalar> all{{"d.q", side_by_side(out.q)}, {"d.k", side_by_side(out.k)}, {"d.v", side_by_side(out.v)}};
+    Tensors<Scalar> all{
+        {"d.q", side_by_side(out.q)}, {"d.k", side_by_side(out.k)}, {"d.v", side_by_side(out.v)}};
     if (Rule::gated) all.emplace("d.g", side_by_side(out.g));
     if (Rule::delta) all.emplace("d.beta", side_by_side(out.beta));
     if (call.at("state") == 0) return all;
@@ -185,19 +186,23 @@ Operator gradients_of(std::string_view forward, std::string_view name, std::stri
 
 std::vector<Operator> recurrence_backward_operators() {
   return {
-      gradients_of<GatedDeltaRule>("gated_delta_rule", "gated_delta_rule.backward",
-                                   "D <- e^g (D + scale q do^T - k (beta (D + scale q do^T)^T k)^T) from the last "
-                                   "token to the first, and from D the gradients of q, k, v, g, beta and the initial "
-                                   "state"),
-      gradients_of<DeltaRule>("delta_rule", "delta_rule.backward",
-                              "D <- D + scale q do^T - k (beta (D + scale q do^T)^T k)^T from the last token to the "
-                              "first, and from D the gradients of q, k, v, beta and the initial state"),
-      gradients_of<Retention>("retention", "retention.backward",
-                              "D <- e^g (D + scale q do^T) from the last token to the first, and from D the gradients "
-                              "of q, k, v, g and the initial state"),
-      gradients_of<LinearAttention>("linear_attention", "linear_attention.backward",
-                                    "D <- D + scale q do^T from the last token to the first, and from D the gradients "
-                                    "of q, k, v and the initial state"),
+      gradients_of<GatedDeltaRule>(
+          "gated_delta_rule", "gated_delta_rule.backward",
+          "D <- e^g (D + scale q do^T - k (beta (D + scale q do^T)^T k)^T) from the last "
+          "token to the first, and from D the gradients of q, k, v, g, beta and the initial "
+          "state"),
+      gradients_of<DeltaRule>(
+          "delta_rule", "delta_rule.backward",
+          "D <- D + scale q do^T - k (beta (D + scale q do^T)^T k)^T from the last token to the "
+          "first, and from D the gradients of q, k, v, beta and the initial state"),
+      gradients_of<Retention>(
+          "retention", "retention.backward",
+          "D <- e^g (D + scale q do^T) from the last token to the first, and from D the gradients "
+          "of q, k, v, g and the initial state"),
+      gradients_of<LinearAttention>(
+          "linear_attention", "linear_attention.backward",
+          "D <- D + scale q do^T from the last token to the first, and from D the gradients "
+          "of q, k, v and the initial state"),
   };
 }
 

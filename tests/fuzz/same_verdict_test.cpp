@@ -143,8 +143,7 @@ void repeat_mutants(const std::vector<Case>& right, std::size_t of_each, Totals&
     if (mutant.hostile || !mutant.equivalent.empty() || !done.insert(mutant.system + mutant.form).second)
       continue;
     const KernelTable table = mutant.table();
-    const std::vector<std::string>& contracts =
-        mutant.contracts();
+    const std::vector<std::string>& contracts = mutant.contracts();
     std::vector<Case> cases;
     for (Case c : right) {
       if (cases.size() == of_each) break;

@@ -255,15 +255,24 @@ TEST(Edge, RefusesWhatTheConventionsDoNotAllow) {
   EXPECT_NE(refusal_of(c.a, {.scale = Conventions::Scale::folded}), "");
 }
 
+CallTensor dense(std::string_view name, std::vector<std::int64_t> shape, std::vector<float>& data,
+                 Axis axis = Axis::tokens) {
+  CallTensor x{.name = name, .shape = std::move(shape), .data = data.data(), .axis = axis};
+  x.stride.resize(x.shape.size());
+  std::int64_t step = 1;
+  for (std::size_t d = x.shape.size(); d-- > 0; step *= x.shape[d]) x.stride[d] = step;
+  return x;
+}
+
 /// Three requests on pools of two slots: in slot 1, in none, in slot 0.
 struct Step {
   std::vector<float> slot{1.0F, -1.0F, 0.0F}, pool{10, 11, 20, 21, 30, 31}, o{7, 7, 7},
       after = std::vector<float>(6, 7.0F);
-  OperatorArguments call{{{"slot", {3, 1}, slot.data()}, {"pool", {3, 2, 1, 1, 1}, pool.data()}},
-                         {{"o", {3, 1}, o.data()}, {"pool", {3, 2, 1, 1, 1}, after.data()}},
-                         {{"P", 2}, {"dk", 1}},
-                         3,
-                         1};
+  KernelCall call{.inputs = {dense("slot", {3, 1}, slot), dense("pool", {3, 2, 1, 1, 1}, pool)},
+                  .outputs = {dense("o", {3, 1}, o), dense("pool", {3, 2, 1, 1, 1}, after)},
+                  .parameters = {{"P", 2}, {"dk", 1}},
+                  .batch = 3,
+                  .tokens = 1};
 
   Declaration declared(Conventions::NullSlot null_slot) {
     Declaration d;
@@ -299,6 +308,35 @@ struct LaidStep {
   std::vector<EdgePlace> places;
   Json message;
 };
+
+TEST(Edge, ABackwardPassHasTheFormatsAndSettingsOfTheForwardCall) {
+  std::vector<float> q{1, 2}, d_o{3}, d_state{4, 5}, d_q(2), d_g(1);
+  KernelCall call{.inputs = {dense("q", {1, 1, 1, 2}, q), dense("d.o", {1, 1, 1, 1}, d_o),
+                             dense("d.final_state", {1, 1, 2, 1}, d_state, Axis::state)},
+                  .outputs = {dense("d.q", {1, 1, 1, 2}, d_q), dense("d.g", {1, 1, 1, 1}, d_g)},
+                  .parameters = {{"Hk", 1}, {"Hv", 1}, {"dk", 2}, {"dv", 1}},
+                  .batch = 1,
+                  .tokens = 1};
+  call.set("backward", 1.0);
+  call.set("scale", 0.5);
+  call.set("tiled", 1.0);
+  Declaration d;
+  d.system = "gated_delta_rule.backward", d.form = "recurrent";
+  EdgeCall edge(call, contract_named("bf16"), d);
+  std::vector<std::byte> memory(edge.packed_bytes());
+  const Json message = Json::parse(edge.message(1, "k", memory.size(), edge.packed(memory)));
+  EXPECT_EQ(message["scale"], 0.5);
+  EXPECT_EQ(message["heads"], "tiled");
+  EXPECT_EQ(message["l2norm"], false);
+  const auto dtype = [&](const char* side, std::size_t i) {
+    return message[side][i]["dtype"].get<std::string>();
+  };
+  EXPECT_EQ(dtype("inputs", 0), "bf16");
+  EXPECT_EQ(dtype("inputs", 1), "bf16");
+  EXPECT_EQ(dtype("inputs", 2), "fp32") << "states keep fp32";
+  EXPECT_EQ(dtype("outputs", 0), "bf16");
+  EXPECT_EQ(dtype("outputs", 1), "fp32") << "gates keep fp32";
+}
 
 TEST(Edge, ASlotThatIsNobodysStandsInFront) {
   Step step;

@@ -72,7 +72,8 @@ double loss(const Family& family, const Setting& s, const Tensors<double>& x) {
       if (family.gated) S *= std::exp(get(x, "g")(t * s.Hv + h, 0));
       if (family.delta) u = get(x, "beta")(t * s.Hv + h, 0) * (u - S.transpose() * k);
       S += k * u.transpose();
-      if (x.contains("d.o")) sum += get(x, "d.o").row(t * s.Hv + h).dot((s.scale * (S.transpose() * q)).transpose());
+      if (x.contains("d.o"))
+        sum += get(x, "d.o").row(t * s.Hv + h).dot((s.scale * (S.transpose() * q)).transpose());
     }
     if (x.contains("d.final_state"))
       sum += get(x, "d.final_state").middleRows(h * s.dk, s.dk).cwiseProduct(S).sum();
