@@ -8,6 +8,7 @@
 
 The function's results are unchanged. Errors in recording are counted, reported once, and never raised.
 """
+import fcntl
 import functools
 import inspect
 import json
@@ -342,6 +343,9 @@ class Recorder:
         path = os.path.join(self.dir, MANIFEST)
         number = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
         try:
+            # Another thread or process may be in the middle of its line, which must not be taken for one that a killed
+            # process left.
+            fcntl.flock(number, fcntl.LOCK_EX)
             end = os.fstat(number).st_size
             if end and os.pread(number, 1, end - 1) != b"\n":
                 text = "\n" + text  # a killed process left an incomplete line

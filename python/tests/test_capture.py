@@ -153,6 +153,16 @@ class Recorded(Folder):
         self.assertEqual((counts["seen"], counts["recorded"], counts["graph"]), (4, 2, 2))
         self.assertEqual(len(files(self.folder)), 2)
 
+    def test_lines_of_threads_stay_whole(self):
+        """A line that is being written is not taken for one that a killed process left, which is ended by a newline."""
+        os.makedirs(self.folder, exist_ok=True)
+        recorder = samestate.capture(lambda x: x, dir=self.folder).samestate_recorder
+        threads = [threading.Thread(target=lambda: [recorder._append({"event": "x", "pad": "y" * 20000}) for _ in range(300)])
+                   for _ in range(6)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        self.assertEqual(len(lines(self.folder, "x")), 1800)
+
     def test_threads(self):
         captured = samestate.capture(lambda x: x + 1, dir=self.folder, max_calls=60)
         wrong = []
