@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "optimized/cpu/backward/kernels.h"
 #include "optimized/plugin.h"
 #include "optimized/subject.h"
 #include "tests/optimized/call.h"
@@ -170,9 +171,10 @@ TEST(KernelCall, WhatTheOlderStructsCannotSayIsRefused) {
             std::string::npos);
 }
 
-TEST(CallKernels, TheTableHasEveryRowOfBothLists) {
+TEST(CallKernels, TheTableHasEveryRowOfTheLists) {
   const std::span<const CallKernel> table = call_kernels();
-  ASSERT_EQ(table.size(), kernels().size() + operator_kernels().size());
+  const std::vector<CallKernel> backward = cpu::backward_kernels();
+  ASSERT_EQ(table.size(), kernels().size() + operator_kernels().size() + backward.size());
   std::size_t i = 0;
   for (const Kernel& row : kernels()) {
     EXPECT_EQ(table[i].name, row.name);
@@ -191,6 +193,10 @@ TEST(CallKernels, TheTableHasEveryRowOfBothLists) {
     EXPECT_EQ(table[i++].listed_by, kTensorRows);
   }
   EXPECT_TRUE(by_call(Kernel()).run == nullptr);
+  for (const CallKernel& row : backward) {
+    EXPECT_EQ(table[i].name, row.name);
+    EXPECT_EQ(table[i++].listed_by, kCallRows);
+  }
 }
 
 TEST(CallKernels, ACallGivesTheBitsOfItsArguments) {
