@@ -183,7 +183,9 @@ key, the value, what is known and the remedy. The page is `samestate explain --c
                        key.standard.empty() ? "–" : key.standard, key.means);
   }
   out += R"(
-The recurrent family is gated_delta_rule, delta_rule, retention and linear_attention.
+The recurrent family is gated_delta_rule, delta_rule, retention and linear_attention. A system whose
+name ends in `.backward` gives the gradients of the system before it; a line of it says `v1
+gated_delta_rule pass=backward ..` ([gradients](../do/gradients.md)).
 
 ## Systems, forms and sizes
 

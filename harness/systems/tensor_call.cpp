@@ -76,7 +76,8 @@ class TensorCall final : public WholeCall {
     // No measured amount of work applies to only the last call of a timed case.
     const GatesAsked asked{
         [&](Verdict) { return oracle.points && taken.count() <= policy.timed_twin_seconds; },
-        [&](Verdict v) { return v == Verdict::vacuous && taken.count() <= policy.timed_draw_seconds; }};
+        [&](Verdict v) { return v == Verdict::vacuous && taken.count() <= policy.timed_draw_seconds; },
+        [&](double) { return row.family != nullptr && taken.count() <= policy.timed_draw_seconds; }};
     Judgement j = judge_sequence({row, of.call, of.inputs, of.cuts, contract_, oracle}, of.outputs, r_.c.seed,
                                  policy, asked);
     if (!of.tokens.empty() && j.worst.token >= 0)

@@ -57,6 +57,11 @@ bool OperatorOracle::row_may_overflow(std::string_view output, Index row) const 
   return found != overflows.end() && found->second.row(row).any();
 }
 
+Format OperatorOracle::format(std::string_view output, Format usual) const {
+  const auto found = formats.find(output);
+  return found == formats.end() ? usual : found->second;
+}
+
 OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                const std::vector<Index>& cuts, const Contract& contract) {
   OperatorOracle oracle;
@@ -98,7 +103,7 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
       }
     }
     oracle.axes.emplace(name, last_axis(op, call, name));
-    oracle.formats.emplace(name, format);
+    if (format != contract.output) oracle.formats.emplace(name, format);
     oracle.tolerance.emplace(name, std::move(tolerance));
     oracle.undecided.emplace(name, std::move(undecided));
     if (overflows.any()) oracle.overflows.emplace(name, std::move(overflows));

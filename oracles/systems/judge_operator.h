@@ -25,12 +25,14 @@ struct OperatorOracle {
   bool points = false;
   Tensors<bool> undecided;  ///< [rows, 1] rows of tokens for which a correct kernel may make another choice
   std::map<std::string, LastAxis, std::less<>> axes;   ///< last axes of the outputs; columns by default
-  std::map<std::string, Format, std::less<>> formats;  ///< the formats in which a kernel writes the outputs
+  std::map<std::string, Format, std::less<>> formats;  ///< those of outputs that are not in the contract's
 
   /// The place of an element of an output, without its sequence.
   [[nodiscard]] Location place(std::string_view output, Index row, Index column) const;
   [[nodiscard]] bool may_overflow(std::string_view output, Index row, Index column) const;
   [[nodiscard]] bool row_may_overflow(std::string_view output, Index row) const;
+  /// The format in which a kernel writes an output, for which `usual` stands where no entry says otherwise.
+  [[nodiscard]] Format format(std::string_view output, Format usual) const;
 };
 
 /// Oracle and tolerances of one sequence, evaluated under `contract` in calls that end at `cuts`. Inputs are

@@ -31,7 +31,8 @@ SampledModel with(SampledModel model, const TwinVariant& variant) {
 bool identical(const TwinSubject& of, const Tensors<double>& twin, const Tensors<double>& actual) {
   return std::all_of(twin.begin(), twin.end(), [&](const auto& one) {
     const Matrix<double>& x = get(actual, one.first);
-    return one.second.size() == 0 || x == written(one.second, x, of.oracle.formats.at(one.first));
+    return one.second.size() == 0 ||
+           x == written(one.second, x, of.oracle.format(one.first, of.contract.output));
   });
 }
 
@@ -80,7 +81,7 @@ void judge_elements(const TwinSubject& of, const TwinBound& twin, const Tensors<
     const Matrix<double>& slack = get(twin.slack, name);
     const Matrix<bool>& undecided = get(twin.undecided, name);
     const Matrix<double>& tolerance = get(of.oracle.tolerance, name);
-    const Format format = of.oracle.formats.at(name);
+    const Format format = of.oracle.format(name, of.contract.output);
     for (Index i = 0; i < t.rows(); ++i) {
       if (undecided(i, 0)) continue;
       for (Index j = 0; j < t.cols(); ++j) {
@@ -111,7 +112,8 @@ std::map<std::string, double> jittered(const TwinSubject& of, const TwinDistance
     for (const auto& [name, x] : evaluate(of.op.stochastic, of.op, of.call, of.inputs, of.cuts)) {
       const Matrix<double> value =
           x.unaryExpr([](const Stochastic& e) { return round_to(e.value(), Format::fp32); });
-      const Matrix<double> drawn = written(value, get(actual, name), of.oracle.formats.at(name));
+      const Matrix<double> drawn =
+          written(value, get(actual, name), of.oracle.format(name, of.contract.output));
       const Share share = share_of(of, name, drawn, get(twin.value, name));
       most[name] = std::max(most[name], share.mean);
     }
@@ -125,7 +127,7 @@ bool same_rows(const TwinSubject& of, const std::string& name, const Matrix<doub
                const Matrix<double>& t, Index& rows) {
   const Matrix<double>& y = get(of.oracle.exact, name);
   const Matrix<bool>& undecided = get(of.oracle.undecided, name);
-  const Matrix<double> w = written_beside(t, x, of.oracle.formats.at(name));
+  const Matrix<double> w = written_beside(t, x, of.oracle.format(name, of.contract.output));
   const Vector<double> rho = unshared(x, w, y);
   bool same = true;
   for (Index r = 0; r < y.rows(); ++r) {

@@ -74,7 +74,7 @@ Share share_of(const TwinSubject& of, const std::string& name, const Matrix<doub
                const Matrix<double>& t) {
   const Matrix<double>& y = get(of.oracle.exact, name);
   const Matrix<bool>& undecided = get(of.oracle.undecided, name);
-  const Format format = of.oracle.formats.at(name);
+  const Format format = of.oracle.format(name, of.contract.output);
   const Matrix<double> w = written(t, x, format);
   const Vector<double> rho = unshared(x, written_beside(t, x, format), y);
   Share share;

@@ -449,7 +449,7 @@ for what in systems forms kernels contracts laws regimes keys conventions; do
 done
 # The listed laws are those that are planned, each with as many systems as have it; two laws may share a name.
 run 0 gate --device cpu --effort 0 --list
-if ! diff <(sed -n 's/^v1 \([^ ]*\) .*law=\([^ ]*\).*/\2 \1/p' out | sort -u | cut -d' ' -f1 | uniq -c) \
+if ! diff <(sed 's/^v1 \([^ ]*\) pass=backward/v1 \1.backward/' out | sed -n 's/^v1 \([^ ]*\) .*law=\([^ ]*\).*/\2 \1/p' | sort -u | cut -d' ' -f1 | uniq -c) \
   <("$samestate" list laws --json | sed -n 's/^ *"law": "\(.*\)",$/law \1/p; s/^ *"systems": "\(.*\)",$/\1/p' |
     awk '$1 == "law" {law = $2; next} {all[law] += NF}
          END {for (law in all) printf "%7d %s\n", all[law], law}' | sort -k2) >&2; then

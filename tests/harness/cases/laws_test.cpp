@@ -51,7 +51,8 @@ TEST(LawTable, ALineNamesOneOfASystem) {
   EXPECT_EQ(repeated({"reset", "split", "reset"}), std::set<std::string>{"reset"});
   EXPECT_EQ(repeated(names_of(laws_on_heads(every_property()))), std::set<std::string>{});
   // Gradients have laws of the same names as systems whose calls go on, and no system has both properties.
-  EXPECT_EQ(repeated(names_of(laws_on_tensors(every_property().without(Property::gradients)))), std::set<std::string>{});
+  EXPECT_EQ(repeated(names_of(laws_on_tensors(every_property().without(Property::gradients)))),
+            std::set<std::string>{});
   for (const System* system : systems()) {
     EXPECT_EQ(repeated(names_of(system->laws)), std::set<std::string>{}) << system->name;
     for (const Law* law : system->laws) {
