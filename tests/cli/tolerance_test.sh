@@ -12,8 +12,8 @@ less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a + 0 <= b + 0) }'; }
 
 # Covers every system with a kernel on this machine.
 for line in $("$samestate" list kernels --json | grep -oE '"kernel": "cpu\.[^"]*"' | cut -d'"' -f4); do
-  system="$(cut -d. -f2 <<<"$line")"
-  form="$(cut -d. -f3 <<<"$line")"
+  form="${line##*.}"
+  system="${line#cpu.}" system="${system%."$form"}"
   attempt tolerance "v1 $system form=$form T=12" --kernel "$line" --seeds 2 --mutants 0 --json
   # The kernel has another contract than fp32, or limits of its own.
   [[ $code -eq 0 ]] || { grep -q "samestate: $line\|contract" err || complain "exit $code"; continue; }
