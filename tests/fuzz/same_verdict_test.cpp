@@ -14,6 +14,7 @@
 #include "fuzz/plan/plan.h"
 #include "harness/processes/campaign.h"
 #include "harness/run/looks.h"
+#include "optimized/call_kernel.h"
 #include "oracles/reasons.h"
 
 /// The same line gets the same verdict from the gate, whose worker processes keep no trace, and from repro,
@@ -161,7 +162,7 @@ void repeat_mutants(const std::vector<Case>& right, std::size_t of_each, Totals&
 }
 
 void repeat(std::int64_t right_lines, std::size_t of_each_mutant, Totals& totals) {
-  const KernelTable table({kernels().begin(), kernels().end()}, operator_kernels());
+  const KernelTable table(call_kernels());
   std::vector<Case> cases = lines_of_a_gate(table, right_lines);
   std::ranges::copy(vacuous_lines(), std::back_inserter(cases));
   std::ranges::copy(open_lines(), std::back_inserter(cases));
@@ -192,7 +193,7 @@ TEST(SameVerdict, LongOfTwoThousandLines) {
 
 /// These lines the gate leaves open, and more work decides them.
 TEST(SameVerdict, ADeeperLookJudgesWhatTheGateLeavesOpen) {
-  const KernelTable table({kernels().begin(), kernels().end()}, operator_kernels());
+  const KernelTable table(call_kernels());
   const Case c = open_lines().back();
   Trace trace;
   const Record first = first_look(c, table, &trace);

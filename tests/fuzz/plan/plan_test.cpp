@@ -1,4 +1,5 @@
 #include "fuzz/plan/plan.h"
+#include "optimized/call_kernel.h"
 
 #include <gtest/gtest.h>
 
@@ -137,7 +138,7 @@ TEST(Plan, KernelsShareTheTime) {
 // Every system of the table, those of named tensors too, meets every value of every key that it has, each of its
 // laws and every form that its kernels are called for.
 TEST(Plan, EdgesCoverTheRowsOfEverySystem) {
-  const KernelTable table(kernels(), operator_kernels());
+  const KernelTable table(call_kernels());
   PlanOptions options;
   options.effort = 0;
   for (const System* system : systems()) {
