@@ -3,24 +3,20 @@ conventions, and ones whose gradients are wrong, missing or refused."""
 import samestate
 
 
-def rule(ops, q, k, v, g, beta, initial_state, scale, steps=range):
+def rule(ops, q, k, v, g, beta, initial_state, scale, linear=False):
     """(o, final state) of the gated delta rule; q, k [B, T, Hk, dk], v [B, T, Hv, dv], state [B, Hv, dk, dv]."""
     group = v.shape[2] // q.shape[2]
     key = [h // group for h in range(v.shape[2])]
     q, k = (ops.stack([x[:, :, h] for h in key], 2) for x in (q, k))
     S = initial_state if initial_state is not None else 0.0 * k[:, :1, :, :, None].sum(1) * v[:, :1, :, None, :].sum(1)
     rows = []
-    for t in steps(v.shape[1]):
-        S = ops.exp(g[:, t])[:, :, None, None] * S
+    for t in range(v.shape[1]):
+        S = (g[:, t] if linear else ops.exp(g[:, t]))[:, :, None, None] * S
         u = beta[:, t][:, :, None] * (v[:, t] - (S * k[:, t][:, :, :, None]).sum(2))
         S = S + k[:, t][:, :, :, None] * u[:, :, None, :]
         rows.append(scale * (S * q[:, t][:, :, :, None]).sum(2))
     o = ops.stack(rows, 1) if rows else 0.0 * v
     return o, S
-
-
-def _float(*tensors):
-    return [None if x is None else x.float() for x in tensors]
 
 
 @samestate.kernel("gated_delta_rule", "recurrent", array="torch", limits=["T <= 80"])
@@ -37,7 +33,7 @@ def torch_turned(q, k, v, alpha, beta, initial_state):
 
     q, k, v, alpha, beta = (x.swapaxes(1, 2) for x in (q, k, v, alpha, beta))
     state = None if initial_state is None else initial_state.swapaxes(2, 3)
-    o, S = rule(torch, q, k, v, torch.log(alpha), beta, state, q.shape[3] ** -0.5)
+    o, S = rule(torch, q, k, v, alpha, beta, state, q.shape[3] ** -0.5, linear=True)
     return o.swapaxes(1, 2), S.swapaxes(2, 3)
 
 
