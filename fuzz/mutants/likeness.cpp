@@ -134,7 +134,7 @@ Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds) {
     return std::pair(x.second->form != form, x.first) < std::pair(y.second->form != form, y.first);
   });
   std::set<std::string_view> named;
-  // Of bf16_state and bf16_state_in_bf16, which is the same fault in a kernel that promises less, one is enough.
+  // It is enough to name bf16_state: bf16_state_in_bf16 is the same fault in a kernel that promises less.
   const auto is_named = [&](const Mutant& m) {
     return std::ranges::any_of(named, [&](std::string_view fault) {
       return m.fault == fault || m.fault.starts_with(std::string(fault) + "_in_");

@@ -15,7 +15,7 @@ namespace samestate {
 /// The cuts of packed and decoded calls in the form that divides value heads: even cuts of these.
 inline constexpr std::string_view kCutHeads = "heads";
 
-/// What the names of systems that give gradients end with: a line writes `pass=backward` instead.
+/// The names of systems that give gradients end with this; a line writes `pass=backward` instead.
 inline constexpr std::string_view kBackward = ".backward";
 
 /// Everything that determines one run, including its data: the unit of reproduction (DESIGN 6). A member's

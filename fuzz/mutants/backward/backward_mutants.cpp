@@ -117,7 +117,7 @@ struct GatesInSixteenBits : ChunkedBackward {
   }
 };
 
-/// What runs a call of the right kernel's kind.
+/// Runs a call on a kernel that has the fault.
 using RunCall = std::function<Outcome(const cpu::System&, const KernelCall&, const Contract&)>;
 
 template <class Fault>
