@@ -279,7 +279,7 @@ std::vector<ModelSizes> model_sizes(const System& system) {
   for (const Model& model : models()) {
     for (const Part& part : kParts) {
       const Model::Facts* facts = model.layer(part.layer);
-      if (part.system != system.name || facts == nullptr) continue;
+      if (part.system != forward_name(system.name) || facts == nullptr) continue;
       for (const std::int64_t divided : kDivisions) {
         const Layer layer(model, *facts, divided);
         if (!part.only.empty() && layer.at(part.only) == 0) break;

@@ -79,9 +79,6 @@ std::vector<Case> family_cases(const KernelRow& kernel, bool quick) {
     Case& c = cases.emplace_back();
     c.B = s.B, c.T = s.T, c.Hk = s.Hk, c.Hv = s.Hv, c.dk = s.dk, c.dv = s.dv;
     c.state = chunked ? "none" : "random";
-    // Gradients in fp32 are judged by drawn roundings, which would take minutes at the widths of models.
-    if (is_backward(kernel.system->name))
-      c.T = std::min<Index>(c.T, 64), c.dk = c.dv = std::min<Index>(c.dk, 32);
     if (form.ranked) c.ranks = host ? 4 : s.T / kTokensOfARank;
   }
   return cases;

@@ -38,7 +38,7 @@ class Declared(unittest.TestCase):
         said = Gradients(self.subject(contracts=["fp32", "bf16"], limits=["dk <= 64"], state="vk")).declaration()
         self.assertEqual(said["system"], "gated_delta_rule.backward")
         self.assertEqual(said["name"], "mine.backward.recurrent")
-        self.assertEqual(said["contracts"], ["fp32", "bf16"])
+        self.assertEqual(said["contracts"], ["fp32", "bf16+card:nearest"])
         self.assertIn("dk <= 64", said["limits"])
         self.assertEqual(said["conventions"], {})
         self.assertTrue(said["only_asked"])
