@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "harness/cases/case_filter.h"
+#include "harness/cases/resolved.h"
+#include "oracles/judge_policy.h"
+#include "reference/error.h"
+
+/// Lines with pass=backward: how they are written, and the data that they stand for.
+namespace samestate {
+namespace {
+
+const CaseTensor& named(const std::vector<CaseTensor>& tensors, const std::string& name) {
+  return *std::ranges::find(tensors, name, [](const CaseTensor& x) { return x.spec.name; });
+}
+
+std::vector<CaseTensor> inputs_of(const std::string& line) {
+  const Resolved r(parse_case(line));
+  return r.system->inputs(r);
+}
+
+TEST(BackwardSystem, ALineSaysPass) {
+  const std::string line = "v1 gated_delta_rule pass=backward chunk=16 T=33 dk=16 state=random";
+  const Case c = parse_case(line);
+  EXPECT_EQ(c.system, "gated_delta_rule.backward");
+  EXPECT_EQ(format_case(c), line);
+  EXPECT_EQ(format_case(parse_case("v1 gated_delta_rule.backward T=33 chunk=16 dk=16 state=random")), line);
+  EXPECT_EQ(format_case(parse_case("v1 gated_delta_rule pass=forward T=5")), "v1 gated_delta_rule T=5");
+  try {
+    (void)parse_case("v1 rms_norm pass=backward");
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("gradients of rms_norm are not judged"), std::string::npos) << text;
+    EXPECT_NE(text.find("gated_delta_rule"), std::string::npos) << text;
+  }
+  EXPECT_THROW((void)parse_case("v1 gated_delta_rule cotangent=o"), Error) << "a key of gradients alone";
+  EXPECT_THROW((void)parse_case("v1 gated_delta_rule pass=backward ranks=2"), Error)
+      << "a key of the forward pass alone";
+}
+
+TEST(BackwardSystem, AFilterMayNameTheEquationOrThePass) {
+  const Case backward = parse_case("v1 retention pass=backward T=5"),
+             forward = parse_case("v1 retention T=5");
+  const auto takes = [](const std::string& text, const Case& c) {
+    CaseFilter filter;
+    filter.where(text, "--where");
+    return filter.takes(c, "k");
+  };
+  EXPECT_TRUE(takes("pass=backward", backward));
+  EXPECT_FALSE(takes("pass=backward", forward));
+  EXPECT_TRUE(takes("system=retention pass=backward", backward));
+  EXPECT_TRUE(takes("system=retention.backward", backward));
+  EXPECT_FALSE(takes("system=retention.backward", forward));
+}
+
+TEST(BackwardSystem, TheDataAreThoseOfTheForwardPass) {
+  const std::string sizes = " T=9 Hk=2 Hv=4 dk=3 dv=5 contract=bf16 regime=slow state=random seed=0x7";
+  const auto forward = inputs_of("v1 gated_delta_rule" + sizes),
+             backward = inputs_of("v1 gated_delta_rule pass=backward" + sizes);
+  for (const CaseTensor& x : forward) EXPECT_EQ(named(backward, x.spec.name).data, x.data) << x.spec.name;
+}
+
+TEST(BackwardSystem, CotangentsAreOfTheirKind) {
+  const auto of = [](const std::string& kind, const std::string& name) {
+    return named(inputs_of("v1 retention pass=backward B=3 T=7 Hv=2 dk=3 dv=4 seed=0x9 cotangents=" + kind),
+                 name)
+        .data;
+  };
+  EXPECT_TRUE(std::ranges::all_of(of("ones", "d.o"), [](float x) { return x == 1.0F; }));
+  for (const char* name : {"d.o", "d.final_state"}) {
+    const std::vector<float> one = of("basis", name);
+    EXPECT_EQ(std::ranges::count(one, 1.0F), 3) << name << ": one for each sequence";
+    EXPECT_EQ(std::ranges::count(one, 0.0F), std::ssize(one) - 3) << name;
+    const auto largest = [&](const std::string& kind) {
+      const std::vector<float> x = of(kind, name);
+      return std::ranges::max(x, {}, [](float e) { return std::abs(e); });
+    };
+    EXPECT_LT(std::abs(largest("tiny")), 1e-3F) << name;
+    EXPECT_GT(std::abs(largest("large")), 20.0F) << name;
+    EXPECT_GT(std::abs(largest("normal")), 0.5F) << name;
+  }
+}
+
+// One token of one head: o = scale q (k . v)^T, and the state is k v^T.
+TEST(BackwardSystem, OutputsAsCotangentsAreThoseOfTheForwardPass) {
+  const auto x =
+      inputs_of("v1 linear_attention pass=backward T=1 dk=2 dv=2 scale=0.5 cotangents=output seed=0x3");
+  const std::vector<float>&q = named(x, "q").data, &k = named(x, "k").data, &v = named(x, "v").data;
+  const float read = 0.5F * (q[0] * k[0] + q[1] * k[1]);
+  for (std::size_t c = 0; c < 2; ++c) {
+    EXPECT_NEAR(named(x, "d.o").data[c], read * v[c], 1e-6F);
+    EXPECT_NEAR(named(x, "d.final_state").data[2 + c], k[1] * v[c], 1e-6F);
+  }
+}
+
+TEST(BackwardSystem, StatesOfSequencesWithoutTokensCostTimeToo) {
+  const auto work = [](const std::string& line) {
+    const Case c = parse_case(line);
+    return system_named(c.system).work(c, kGatePolicy);
+  };
+  EXPECT_GT(work("v1 retention pass=backward form=packed lengths=0,0 dk=1024 dv=640 state=random"),
+            100.0 * work("v1 retention pass=backward form=packed lengths=0,0 dk=8 dv=8 state=random"));
+}
+
+}  // namespace
+}  // namespace samestate
