@@ -13,7 +13,7 @@
 #include "reference/layers/gated_delta_net.h"
 
 /// Document 000: the report on Qwen3-Next. Its numbers are compared with the model of document 001's config.
-namespace samestate {
+namespace samestate::document_000_equations {
 namespace {
 
 using V = LedgerVerdict;
@@ -376,6 +376,6 @@ const Equation kRows[] = {
 
 }  // namespace
 
-std::span<const Equation> document_000_equations() { return kRows; }
+std::span<const Equation> rows() { return kRows; }
 
-}  // namespace samestate
+}  // namespace samestate::document_000_equations

@@ -13,7 +13,7 @@
 #include "reference/layers/gated_delta_net.h"
 
 /// Document 001: the walk through public code of Qwen3-Next, up to the gates.
-namespace samestate {
+namespace samestate::document_001_layer_equations {
 namespace {
 
 using V = LedgerVerdict;
@@ -313,6 +313,6 @@ const Equation kRows[] = {
 
 }  // namespace
 
-std::span<const Equation> document_001_layer_equations() { return kRows; }
+std::span<const Equation> rows() { return kRows; }
 
-}  // namespace samestate
+}  // namespace samestate::document_001_layer_equations

@@ -13,7 +13,7 @@
 #include "reference/layers/gated_delta_net.h"
 
 /// Document 001: the rule, the norms and config.json.
-namespace samestate {
+namespace samestate::document_001_rule_equations {
 namespace {
 
 using V = LedgerVerdict;
@@ -321,6 +321,6 @@ const Equation kRows[] = {
 
 }  // namespace
 
-std::span<const Equation> document_001_rule_equations() { return kRows; }
+std::span<const Equation> rows() { return kRows; }
 
-}  // namespace samestate
+}  // namespace samestate::document_001_rule_equations

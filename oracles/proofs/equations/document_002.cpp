@@ -13,7 +13,7 @@
 
 /// Document 002: the mathematics of Qwen3-Next and of linear attention. The document writes states [dv, dk];
 /// the references hold the transposes.
-namespace samestate {
+namespace samestate::document_002_equations {
 namespace {
 
 using V = LedgerVerdict;
@@ -278,6 +278,6 @@ const Equation kRows[] = {
 
 }  // namespace
 
-std::span<const Equation> document_002_equations() { return kRows; }
+std::span<const Equation> rows() { return kRows; }
 
-}  // namespace samestate
+}  // namespace samestate::document_002_equations

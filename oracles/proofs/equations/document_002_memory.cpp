@@ -14,7 +14,7 @@
 
 /// Document 002: RetNet, test-time training, DeltaNet. The document writes states [dv, dk]; the references
 /// hold the transposes.
-namespace samestate {
+namespace samestate::document_002_memory_equations {
 namespace {
 
 using V = LedgerVerdict;
@@ -358,6 +358,6 @@ const Equation kRows[] = {
 
 }  // namespace
 
-std::span<const Equation> document_002_memory_equations() { return kRows; }
+std::span<const Equation> rows() { return kRows; }
 
-}  // namespace samestate
+}  // namespace samestate::document_002_memory_equations

@@ -8,7 +8,7 @@
 #include "reference/softmax_attention.h"
 
 /// Document 003, DendAttn: sparsity, connectivity, the comparison with a Transformer, the biological mapping.
-namespace samestate {
+namespace samestate::document_003_claim_equations {
 namespace {
 
 using V = LedgerVerdict;
@@ -329,6 +329,6 @@ const Equation kRows[] = {
 
 }  // namespace
 
-std::span<const Equation> document_003_claim_equations() { return kRows; }
+std::span<const Equation> rows() { return kRows; }
 
-}  // namespace samestate
+}  // namespace samestate::document_003_claim_equations

@@ -5,7 +5,7 @@
 #include "oracles/proofs/equations/planted.h"
 
 /// Document 003, DendAttn: projections, router, expansion, convolution, masks.
-namespace samestate {
+namespace samestate::document_003_input_equations {
 namespace {
 
 using V = LedgerVerdict;
@@ -320,6 +320,6 @@ const Equation kRows[] = {
 
 }  // namespace
 
-std::span<const Equation> document_003_input_equations() { return kRows; }
+std::span<const Equation> rows() { return kRows; }
 
-}  // namespace samestate
+}  // namespace samestate::document_003_input_equations

@@ -4,7 +4,7 @@
 #include "oracles/proofs/equations/groups.h"
 
 /// Document 003, DendAttn: mixing, output, the table of dimensions, the count of parameters.
-namespace samestate {
+namespace samestate::document_003_output_equations {
 namespace {
 
 using V = LedgerVerdict;
@@ -270,6 +270,6 @@ const Equation kRows[] = {
 
 }  // namespace
 
-std::span<const Equation> document_003_output_equations() { return kRows; }
+std::span<const Equation> rows() { return kRows; }
 
-}  // namespace samestate
+}  // namespace samestate::document_003_output_equations

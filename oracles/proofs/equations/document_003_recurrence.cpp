@@ -7,7 +7,7 @@
 #include "oracles/proofs/equations/planted.h"
 
 /// Document 003, DendAttn: gates, windows, recurrence, sum over windows.
-namespace samestate {
+namespace samestate::document_003_recurrence_equations {
 namespace {
 
 using V = LedgerVerdict;
@@ -299,6 +299,6 @@ const Equation kRows[] = {
 
 }  // namespace
 
-std::span<const Equation> document_003_recurrence_equations() { return kRows; }
+std::span<const Equation> rows() { return kRows; }
 
-}  // namespace samestate
+}  // namespace samestate::document_003_recurrence_equations

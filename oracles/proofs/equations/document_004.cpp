@@ -10,7 +10,7 @@
 #include "reference/load_balance.h"
 
 /// Document 004: mixtures of experts.
-namespace samestate {
+namespace samestate::document_004_equations {
 namespace {
 
 using V = LedgerVerdict;
@@ -315,6 +315,6 @@ const Equation kRows[] = {
 
 }  // namespace
 
-std::span<const Equation> document_004_equations() { return kRows; }
+std::span<const Equation> rows() { return kRows; }
 
-}  // namespace samestate
+}  // namespace samestate::document_004_equations

@@ -5,7 +5,7 @@
 #include "reference/latent_attention.h"
 
 /// Document 004: multi-head latent attention and its cache.
-namespace samestate {
+namespace samestate::document_004_latent_equations {
 namespace {
 
 using V = LedgerVerdict;
@@ -177,6 +177,6 @@ const Equation kRows[] = {
 
 }  // namespace
 
-std::span<const Equation> document_004_latent_equations() { return kRows; }
+std::span<const Equation> rows() { return kRows; }
 
-}  // namespace samestate
+}  // namespace samestate::document_004_latent_equations

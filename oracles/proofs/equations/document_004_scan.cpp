@@ -11,7 +11,7 @@
 #include "reference/test_time_training.h"
 
 /// Document 004: state space models.
-namespace samestate {
+namespace samestate::document_004_scan_equations {
 namespace {
 
 using V = LedgerVerdict;
@@ -271,6 +271,6 @@ const Equation kRows[] = {
 
 }  // namespace
 
-std::span<const Equation> document_004_scan_equations() { return kRows; }
+std::span<const Equation> rows() { return kRows; }
 
-}  // namespace samestate
+}  // namespace samestate::document_004_scan_equations

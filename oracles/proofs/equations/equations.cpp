@@ -11,11 +11,12 @@ namespace {
 const std::vector<Equation>& table() {
   static const std::vector<Equation> rows = [] {
     std::vector<Equation> all;
-    for (const auto group :
-         {document_000_equations, document_001_layer_equations, document_001_rule_equations,
-          document_002_equations, document_002_memory_equations, document_003_input_equations,
-          document_003_recurrence_equations, document_003_output_equations, document_003_claim_equations,
-          document_004_equations, document_004_latent_equations, document_004_scan_equations}) {
+    for (const auto group : {document_000_equations::rows, document_001_layer_equations::rows,
+                             document_001_rule_equations::rows, document_002_equations::rows,
+                             document_002_memory_equations::rows, document_003_input_equations::rows,
+                             document_003_recurrence_equations::rows, document_003_output_equations::rows,
+                             document_003_claim_equations::rows, document_004_equations::rows,
+                             document_004_latent_equations::rows, document_004_scan_equations::rows}) {
       for (const Equation& row : group()) all.push_back(row);
     }
     return all;

@@ -5,7 +5,7 @@
 #include "oracles/proofs/goldens/groups.h"
 #include "reference/online_softmax.h"
 
-namespace samestate {
+namespace samestate::gated_attention_golden {
 namespace {
 
 using Attend = std::function<Matrix<double>(const AttentionInputs<double>&)>;
@@ -55,7 +55,7 @@ Matrix<double> doubled(const Matrix<double>& table, Index batch) {
 
 }  // namespace
 
-void check_gated_attention_golden(const GoldenSource& source) {
+void check(const GoldenSource& source) {
   const GatedAttentionParameters<double> p = parameters_of(source);
   const Index B = source.tensor("hidden_in").shape[0];
   const Index T = source.tensor("hidden_in").shape[1];
@@ -96,4 +96,4 @@ void check_gated_attention_golden(const GoldenSource& source) {
   }
 }
 
-}  // namespace samestate
+}  // namespace samestate::gated_attention_golden

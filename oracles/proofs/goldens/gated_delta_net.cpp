@@ -4,7 +4,7 @@
 #include "reference/error.h"
 #include "reference/layers/gated_delta_net.h"
 
-namespace samestate {
+namespace samestate::gated_delta_net_golden {
 namespace {
 
 using Run = std::function<Trajectory<double>(const Sequence<double>&)>;
@@ -119,7 +119,7 @@ void check_form(const GoldenSource& s, const Layer& layer, const std::string& fo
 
 }  // namespace
 
-void check_gated_delta_net_golden(const GoldenSource& s) {
+void check(const GoldenSource& s) {
   s.require_shape("hidden_in", {-1, -1, -1});
   const std::vector<std::int64_t> extents = s.tensor("hidden_in").shape;
   const Index B = extents[0];
@@ -151,4 +151,4 @@ void check_gated_delta_net_golden(const GoldenSource& s) {
   }
 }
 
-}  // namespace samestate
+}  // namespace samestate::gated_delta_net_golden

@@ -17,19 +17,19 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {"gdn_layer", check_gated_delta_net_golden},
-    {"gdn_*", check_recurrent_family_golden},
-    {"delta_rule", check_recurrent_family_golden},
-    {"linear_attention", check_recurrent_family_golden},
-    {"scalar_gated", check_recurrent_family_golden},
-    {"retention", check_recurrent_family_golden},
-    {"gated_rmsnorm", check_norm_golden},
-    {"zero_centered_rmsnorm", check_norm_golden},
-    {"gated_attention", check_gated_attention_golden},
-    {"mla", check_latent_attention_golden},
-    {"moe_block", check_mixture_of_experts_golden},
-    {"mamba_mixer", check_mamba_golden},
-    {"mamba2_mixer", check_mamba2_golden},
+    {"gdn_layer", gated_delta_net_golden::check},
+    {"gdn_*", recurrent_family_golden::check},
+    {"delta_rule", recurrent_family_golden::check},
+    {"linear_attention", recurrent_family_golden::check},
+    {"scalar_gated", recurrent_family_golden::check},
+    {"retention", recurrent_family_golden::check},
+    {"gated_rmsnorm", norm_golden::check},
+    {"zero_centered_rmsnorm", norm_golden::check},
+    {"gated_attention", gated_attention_golden::check},
+    {"mla", latent_attention_golden::check},
+    {"moe_block", mixture_of_experts_golden::check},
+    {"mamba_mixer", mamba_golden::check},
+    {"mamba2_mixer", mamba2_golden::check},
 };
 
 /// Null if no system of this build made the group.

@@ -6,13 +6,29 @@
 /// compares its outputs with the group's. Each throws Error if the group's tensors are missing or disagree.
 namespace samestate {
 
-void check_recurrent_family_golden(const GoldenSource& source);
-void check_norm_golden(const GoldenSource& source);                ///< gated_rmsnorm, zero_centered_rmsnorm
-void check_gated_attention_golden(const GoldenSource& source);     ///< gated_attention
-void check_latent_attention_golden(const GoldenSource& source);    ///< mla
-void check_mixture_of_experts_golden(const GoldenSource& source);  ///< moe_block
-void check_mamba_golden(const GoldenSource& source);               ///< mamba_mixer
-void check_mamba2_golden(const GoldenSource& source);              ///< mamba2_mixer
-void check_gated_delta_net_golden(const GoldenSource& source);     ///< gdn_layer
+namespace recurrent_family_golden {
+void check(const GoldenSource& source);
+}
+namespace norm_golden {
+void check(const GoldenSource& source);  ///< gated_rmsnorm, zero_centered_rmsnorm
+}
+namespace gated_attention_golden {
+void check(const GoldenSource& source);  ///< gated_attention
+}
+namespace latent_attention_golden {
+void check(const GoldenSource& source);  ///< mla
+}
+namespace mixture_of_experts_golden {
+void check(const GoldenSource& source);  ///< moe_block
+}
+namespace mamba_golden {
+void check(const GoldenSource& source);  ///< mamba_mixer
+}
+namespace mamba2_golden {
+void check(const GoldenSource& source);  ///< mamba2_mixer
+}
+namespace gated_delta_net_golden {
+void check(const GoldenSource& source);  ///< gdn_layer
+}
 
 }  // namespace samestate

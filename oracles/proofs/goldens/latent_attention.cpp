@@ -6,7 +6,7 @@
 #include "oracles/proofs/goldens/groups.h"
 #include "reference/error.h"
 
-namespace samestate {
+namespace samestate::latent_attention_golden {
 namespace {
 
 constexpr std::pair<LatentForm, std::string_view> kForms[] = {{LatentForm::naive, "naive"},
@@ -65,7 +65,7 @@ RotaryTables<double> tables_of(const GoldenSource& s, Index b, Index r) {
 
 }  // namespace
 
-void check_latent_attention_golden(const GoldenSource& s) {
+void check(const GoldenSource& s) {
   s.require_shape("hidden_in", {-1, -1, -1});
   const LatentAttentionWeights<double> weights = weights_of(s);
   const Index B = s.tensor("hidden_in").shape[0];
@@ -103,4 +103,4 @@ void check_latent_attention_golden(const GoldenSource& s) {
   check("naive, own rotary tables", LatentForm::naive, T < 1 ? 1 : T, true);
 }
 
-}  // namespace samestate
+}  // namespace samestate::latent_attention_golden

@@ -5,7 +5,7 @@
 #include "reference/error.h"
 #include "reference/layers/mamba.h"
 
-namespace samestate {
+namespace samestate::mamba_golden {
 namespace {
 
 using Run = std::function<SelectiveScanOutput<double>(const SelectiveScan<double>&, Discretisation)>;
@@ -43,7 +43,7 @@ MambaWeights<double> read_weights(const GoldenSource& s, Index D) {
 
 }  // namespace
 
-void check_mamba_golden(const GoldenSource& s) {
+void check(const GoldenSource& s) {
   s.require_shape("hidden_in", {-1, -1, -1});
   const Index B = s.tensor("hidden_in").shape[0];
   const Index T = s.tensor("hidden_in").shape[1];
@@ -74,4 +74,4 @@ void check_mamba_golden(const GoldenSource& s) {
         selective_scan_blelloch<double>);
 }
 
-}  // namespace samestate
+}  // namespace samestate::mamba_golden

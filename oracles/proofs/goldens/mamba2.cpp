@@ -6,7 +6,7 @@
 #include "reference/layers/mamba2.h"
 #include "reference/retention.h"
 
-namespace samestate {
+namespace samestate::mamba2_golden {
 namespace {
 
 using Run = std::function<StateSpaceOutput<double>(const StateSpaceHead<double>&)>;
@@ -51,7 +51,7 @@ StateSpaceOutput<double> through_retention(const StateSpaceHead<double>& x) {
 
 }  // namespace
 
-void check_mamba2_golden(const GoldenSource& s) {
+void check(const GoldenSource& s) {
   s.require_shape("hidden_in", {-1, -1, -1});
   const Index B = s.tensor("hidden_in").shape[0];
   const Index T = s.tensor("hidden_in").shape[1];
@@ -83,4 +83,4 @@ void check_mamba2_golden(const GoldenSource& s) {
         chunked_by(7));
 }
 
-}  // namespace samestate
+}  // namespace samestate::mamba2_golden

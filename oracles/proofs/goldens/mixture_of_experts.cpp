@@ -8,7 +8,7 @@
 #include "reference/layers/qwen3_next_moe.h"
 #include "reference/load_balance.h"
 
-namespace samestate {
+namespace samestate::mixture_of_experts_golden {
 namespace {
 
 constexpr std::pair<ExpertForm, std::string_view> kForms[] = {{ExpertForm::loop, "expert loop"},
@@ -84,7 +84,7 @@ void check_weights(const GoldenSource& s, const Matrix<double>& golden, const Ro
 
 }  // namespace
 
-void check_mixture_of_experts_golden(const GoldenSource& s) {
+void check(const GoldenSource& s) {
   s.require_shape("hidden_in", {-1, -1, -1});
   const std::vector<std::int64_t>& shape = s.tensor("hidden_in").shape;
   const Index tokens = shape[0] * shape[1];
@@ -128,4 +128,4 @@ void check_mixture_of_experts_golden(const GoldenSource& s) {
   }
 }
 
-}  // namespace samestate
+}  // namespace samestate::mixture_of_experts_golden

@@ -2,7 +2,7 @@
 
 #include "oracles/proofs/goldens/groups.h"
 
-namespace samestate {
+namespace samestate::norm_golden {
 namespace {
 
 /// Throws Error unless both tensors have three dimensions and one shape, and w their last extent.
@@ -15,7 +15,7 @@ void require_shapes(const GoldenSource& s, std::string_view x, std::string_view 
 
 }  // namespace
 
-void check_norm_golden(const GoldenSource& source) {
+void check(const GoldenSource& source) {
   const double epsilon = source.number("eps");
   if (source.group == "gated_rmsnorm") {
     require_shapes(source, "x", "z");
@@ -33,4 +33,4 @@ void check_norm_golden(const GoldenSource& source) {
   }
 }
 
-}  // namespace samestate
+}  // namespace samestate::norm_golden

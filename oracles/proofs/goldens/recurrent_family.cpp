@@ -12,7 +12,7 @@
 #include "reference/l2norm.h"
 #include "reference/retention.h"
 
-namespace samestate {
+namespace samestate::recurrent_family_golden {
 namespace {
 
 /// Chunk of the public chunked code that made the goldens; ours uses others too.
@@ -177,8 +177,6 @@ Recipe recipe_of(std::string_view group) {
 
 }  // namespace
 
-void check_recurrent_family_golden(const GoldenSource& source) {
-  check_group(source, recipe_of(source.group));
-}
+void check(const GoldenSource& source) { check_group(source, recipe_of(source.group)); }
 
-}  // namespace samestate
+}  // namespace samestate::recurrent_family_golden

@@ -14,7 +14,7 @@
 #include "reference/retention.h"
 #include "reference/test_time_training.h"
 
-namespace samestate {
+namespace samestate::backward_identities {
 namespace {
 
 using identity_draws::draw_head;
@@ -238,7 +238,7 @@ double reverse_of_inner_product_step(std::uint64_t seed) {
 
 }  // namespace
 
-std::vector<Identity> backward_identities() {
+std::vector<Identity> rows() {
   using enum Expectation;
   using enum TopKWeights;
   return {
@@ -313,4 +313,4 @@ std::vector<Identity> backward_identities() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::backward_identities

@@ -9,7 +9,7 @@
 
 /// The dendritic layer compared with itself on other paths: forms, splits, batches, permutations, padding,
 /// plain loops, and a layer without branches. dendritic_invariants.cpp has the properties of a single run.
-namespace samestate {
+namespace samestate::dendritic_attention_identities {
 namespace {
 
 /// E/Es/K/N/O = 4/1/2/2/2, 5/2/2/2/2, 4/0/2/3/2, 4/2/0/1/0, 3/1/2/4/4, on which 7.7 was tried.
@@ -193,7 +193,7 @@ double mistaken(std::uint64_t seed, DendriticMistake mistake) {
 
 }  // namespace
 
-std::vector<Identity> dendritic_attention_identities() {
+std::vector<Identity> rows() {
   using enum Expectation;
   using enum DendriticMistake;
   constexpr std::string_view kSystem = "dendritic_attention";
@@ -423,4 +423,4 @@ std::vector<Identity> dendritic_attention_identities() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::dendritic_attention_identities

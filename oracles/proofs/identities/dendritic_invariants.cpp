@@ -7,7 +7,7 @@
 
 /// Properties of a single run of the dendritic layer: weights and masks of the router, windows, bounds of
 /// states and outputs (EQUATIONS 7.7).
-namespace samestate {
+namespace samestate::dendritic_invariant_identities {
 namespace {
 
 DendriticSizes sizes(Index E, Index Es, Index K) {
@@ -91,7 +91,7 @@ double largest(const Matrix<Scalar>& x) {
 
 }  // namespace
 
-std::vector<Identity> dendritic_invariant_identities() {
+std::vector<Identity> rows() {
   using enum Expectation;
   constexpr std::string_view kLayer = "dendritic_attention";
   constexpr std::string_view kRouter = "dendritic_router";
@@ -346,4 +346,4 @@ std::vector<Identity> dendritic_invariant_identities() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::dendritic_invariant_identities

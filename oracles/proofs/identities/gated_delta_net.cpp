@@ -8,7 +8,7 @@
 #include "oracles/proofs/identities/groups.h"
 #include "reference/scalars.h"
 
-namespace samestate {
+namespace samestate::gated_delta_net_identities {
 namespace {
 
 constexpr Index kTokens = 13;
@@ -162,7 +162,7 @@ GatedDeltaNetOutput<Scalar> padded(const Layer<Scalar>& layer, Index pads, bool 
 
 }  // namespace
 
-std::vector<Identity> gated_delta_net_identities() {
+std::vector<Identity> rows() {
   using enum Expectation;
   constexpr std::string_view kSystem = "gated_delta_net";
   return {
@@ -414,4 +414,4 @@ std::vector<Identity> gated_delta_net_identities() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::gated_delta_net_identities

@@ -10,7 +10,7 @@
 #include "reference/linear.h"
 #include "reference/scalars.h"
 
-namespace samestate {
+namespace samestate::gated_delta_step_identities {
 namespace {
 
 constexpr Index kTokens = 7;
@@ -154,7 +154,7 @@ double changed(std::uint64_t seed, Change&& change) {
 
 }  // namespace
 
-std::vector<Identity> gated_delta_step_identities() {
+std::vector<Identity> rows() {
   using enum Expectation;
   constexpr std::string_view kSystem = "gated_delta_step";
   return {
@@ -282,4 +282,4 @@ std::vector<Identity> gated_delta_step_identities() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::gated_delta_step_identities

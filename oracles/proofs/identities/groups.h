@@ -14,19 +14,47 @@ Residual::Residual(Computation)
     : Residual([](std::uint64_t seed) { return Computation{}.template operator()<double>(seed); },
                [](std::uint64_t seed) { return Computation{}.template operator()<Decimal50>(seed); }) {}
 
-[[nodiscard]] std::vector<Identity> recurrent_family_identities();
-[[nodiscard]] std::vector<Identity> test_time_training_identities();
-[[nodiscard]] std::vector<Identity> retnet_identities();
-[[nodiscard]] std::vector<Identity> gated_delta_net_identities();
-[[nodiscard]] std::vector<Identity> gated_delta_step_identities();
-[[nodiscard]] std::vector<Identity> norm_identities();
-[[nodiscard]] std::vector<Identity> short_convolution_identities();
-[[nodiscard]] std::vector<Identity> softmax_attention_identities();
-[[nodiscard]] std::vector<Identity> latent_attention_identities();
-[[nodiscard]] std::vector<Identity> mixture_of_experts_identities();
-[[nodiscard]] std::vector<Identity> selective_scan_identities();
-[[nodiscard]] std::vector<Identity> dendritic_attention_identities();
-[[nodiscard]] std::vector<Identity> dendritic_invariant_identities();
-[[nodiscard]] std::vector<Identity> backward_identities();
+namespace recurrent_family_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace test_time_training_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace retnet_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace gated_delta_net_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace gated_delta_step_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace norm_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace short_convolution_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace softmax_attention_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace latent_attention_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace mixture_of_experts_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace selective_scan_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace dendritic_attention_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace dendritic_invariant_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
+namespace backward_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
 
 }  // namespace samestate

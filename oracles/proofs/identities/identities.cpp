@@ -11,11 +11,12 @@ const std::vector<Identity>& table() {
   static const std::vector<Identity> rows = [] {
     std::vector<Identity> all;
     for (const auto group :
-         {recurrent_family_identities, test_time_training_identities, retnet_identities,
-          gated_delta_net_identities, gated_delta_step_identities, norm_identities,
-          short_convolution_identities, softmax_attention_identities, latent_attention_identities,
-          mixture_of_experts_identities, selective_scan_identities, dendritic_attention_identities,
-          dendritic_invariant_identities, backward_identities}) {
+         {recurrent_family_identities::rows, test_time_training_identities::rows, retnet_identities::rows,
+          gated_delta_net_identities::rows, gated_delta_step_identities::rows, norm_identities::rows,
+          short_convolution_identities::rows, softmax_attention_identities::rows,
+          latent_attention_identities::rows, mixture_of_experts_identities::rows,
+          selective_scan_identities::rows, dendritic_attention_identities::rows,
+          dendritic_invariant_identities::rows, backward_identities::rows}) {
       for (const Identity& identity : group()) all.push_back(identity);
     }
     std::stable_sort(all.begin(), all.end(),

@@ -4,7 +4,7 @@
 #include "oracles/proofs/identities/groups.h"
 #include "reference/scalars.h"
 
-namespace samestate {
+namespace samestate::latent_attention_identities {
 namespace {
 
 constexpr Index kTokens = 7;
@@ -106,7 +106,7 @@ double resumed(std::uint64_t seed) {
 
 }  // namespace
 
-std::vector<Identity> latent_attention_identities() {
+std::vector<Identity> rows() {
   constexpr Expectation equal = Expectation::equal;
   constexpr Expectation differs = Expectation::differs;
   return {
@@ -230,4 +230,4 @@ std::vector<Identity> latent_attention_identities() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::latent_attention_identities

@@ -79,7 +79,7 @@ double norm_groups(std::uint64_t seed) {
 
 }  // namespace
 
-std::vector<Identity> layer_identities() {
+std::vector<Identity> rows() {
   constexpr std::string_view kMamba = "mamba";
   constexpr std::string_view kMamba2 = "mamba2";
   constexpr Expectation equal = Expectation::equal;

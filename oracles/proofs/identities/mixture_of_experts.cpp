@@ -7,7 +7,7 @@
 #include "reference/load_balance.h"
 #include "reference/scalars.h"
 
-namespace samestate {
+namespace samestate::mixture_of_experts_identities {
 namespace {
 
 constexpr Index kTokens = 9;
@@ -92,7 +92,7 @@ Matrix<Scalar> one(const Scalar& value) {
 
 }  // namespace
 
-std::vector<Identity> mixture_of_experts_identities() {
+std::vector<Identity> rows() {
   constexpr Expectation equal = Expectation::equal;
   constexpr Expectation differs = Expectation::differs;
   constexpr std::string_view kMoe = "mixture_of_experts";
@@ -330,4 +330,4 @@ std::vector<Identity> mixture_of_experts_identities() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::mixture_of_experts_identities

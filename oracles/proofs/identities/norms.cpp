@@ -7,7 +7,7 @@
 #include "reference/norms.h"
 #include "reference/scalars.h"
 
-namespace samestate {
+namespace samestate::norm_identities {
 namespace {
 
 constexpr Index kRows = 6;
@@ -43,7 +43,7 @@ Matrix<Scalar> tiny(std::uint64_t seed) {
 
 }  // namespace
 
-std::vector<Identity> norm_identities() {
+std::vector<Identity> rows() {
   using enum Expectation;
   constexpr std::string_view kSystem = "norms";
   return {
@@ -191,4 +191,4 @@ std::vector<Identity> norm_identities() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::norm_identities

@@ -10,8 +10,10 @@
 /// Heads for the identities of the recurrent family, and the declaration of the rows in its second file.
 namespace samestate {
 
-/// The invariants of 7.7 that the core has on its own; part of recurrent_family_identities().
-[[nodiscard]] std::vector<Identity> recurrent_family_invariants();
+/// The invariants of 7.7 that the core has on its own; part of recurrent_family_identities::rows().
+namespace recurrent_family_invariants {
+[[nodiscard]] std::vector<Identity> rows();
+}
 
 namespace identity_draws {
 

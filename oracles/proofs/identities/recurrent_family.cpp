@@ -12,7 +12,7 @@
 #include "reference/scalars.h"
 #include "reference/sequence_parallel.h"
 
-namespace samestate {
+namespace samestate::recurrent_family_identities {
 namespace {
 
 using identity_draws::difference;
@@ -83,7 +83,7 @@ double chunks_then_decode(std::uint64_t seed) {
 
 }  // namespace
 
-std::vector<Identity> recurrent_family_identities() {
+std::vector<Identity> rows() {
   using enum Expectation;
   constexpr std::string_view kGated = "gated_delta_rule";
   constexpr std::string_view kDelta = "delta_rule";
@@ -297,9 +297,9 @@ std::vector<Identity> recurrent_family_identities() {
                                     linear_attention_parallel(x));
        }},
   };
-  const std::vector<Identity> invariants = recurrent_family_invariants();
+  const std::vector<Identity> invariants = recurrent_family_invariants::rows();
   rows.insert(rows.end(), invariants.begin(), invariants.end());
   return rows;
 }
 
-}  // namespace samestate
+}  // namespace samestate::recurrent_family_identities

@@ -5,7 +5,7 @@
 #include "reference/gated_delta_rule.h"
 #include "reference/scalars.h"
 
-namespace samestate {
+namespace samestate::recurrent_family_invariants {
 namespace {
 
 using identity_draws::difference;
@@ -72,7 +72,7 @@ double recall(std::uint64_t seed, double factor) {
 
 }  // namespace
 
-std::vector<Identity> recurrent_family_invariants() {
+std::vector<Identity> rows() {
   using enum Expectation;
   constexpr std::string_view kGated = "gated_delta_rule";
   return {
@@ -169,4 +169,4 @@ std::vector<Identity> recurrent_family_invariants() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::recurrent_family_invariants

@@ -12,7 +12,7 @@
 #include "reference/retention.h"
 #include "reference/scalars.h"
 
-namespace samestate {
+namespace samestate::retnet_identities {
 namespace {
 
 constexpr Index kTokens = 19;
@@ -111,7 +111,7 @@ double layer_decoded(std::uint64_t seed, bool positions) {
 
 }  // namespace
 
-std::vector<Identity> retnet_identities() {
+std::vector<Identity> rows() {
   using enum Expectation;
   constexpr std::string_view kSystem = "retnet";
   return {
@@ -243,4 +243,4 @@ std::vector<Identity> retnet_identities() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::retnet_identities

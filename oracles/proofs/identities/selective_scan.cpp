@@ -10,7 +10,7 @@
 #include "reference/scalars.h"
 #include "reference/selective_scan_parallel.h"
 
-namespace samestate {
+namespace samestate::selective_scan_identities {
 namespace {
 
 using namespace state_space;
@@ -57,7 +57,7 @@ double halved_steps(std::uint64_t seed, Discretisation mode) {
 
 }  // namespace
 
-std::vector<Identity> selective_scan_identities() {
+std::vector<Identity> rows() {
   constexpr std::string_view kScan = "selective_scan";
   constexpr std::string_view kDual = "state_space_duality";
   constexpr Expectation equal = Expectation::equal;
@@ -274,8 +274,8 @@ std::vector<Identity> selective_scan_identities() {
          return relative_difference(state_space_recurrent(turned).y, state_space_recurrent(x).y);
        }},
   };
-  for (const Identity& row : layer_identities()) rows.push_back(row);
+  for (const Identity& row : layer_identities::rows()) rows.push_back(row);
   return rows;
 }
 
-}  // namespace samestate
+}  // namespace samestate::selective_scan_identities

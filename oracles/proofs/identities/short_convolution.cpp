@@ -6,7 +6,7 @@
 #include "oracles/proofs/identities/groups.h"
 #include "reference/scalars.h"
 
-namespace samestate {
+namespace samestate::short_convolution_identities {
 namespace {
 
 constexpr Index kTokens = 9;
@@ -62,7 +62,7 @@ Matrix<Scalar> carried(const Convolved<Scalar>& part) {
 
 }  // namespace
 
-std::vector<Identity> short_convolution_identities() {
+std::vector<Identity> rows() {
   using enum Expectation;
   constexpr std::string_view kSystem = "short_convolution";
   return {
@@ -220,4 +220,4 @@ std::vector<Identity> short_convolution_identities() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::short_convolution_identities

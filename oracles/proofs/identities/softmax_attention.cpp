@@ -8,7 +8,7 @@
 #include "reference/online_softmax.h"
 #include "reference/scalars.h"
 
-namespace samestate {
+namespace samestate::softmax_attention_identities {
 namespace {
 
 constexpr Index kTokens = 9;
@@ -85,7 +85,7 @@ struct Layer {
 
 }  // namespace
 
-std::vector<Identity> softmax_attention_identities() {
+std::vector<Identity> rows() {
   using enum Expectation;
   constexpr std::string_view kSystem = "softmax_attention";
   constexpr std::string_view kRotary = "rotary_embedding";
@@ -371,4 +371,4 @@ std::vector<Identity> softmax_attention_identities() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::softmax_attention_identities

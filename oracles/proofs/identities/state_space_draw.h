@@ -38,7 +38,9 @@ StateSpaceHead<Scalar> draw_head(std::uint64_t seed) {
   return {x.u, x.delta.col(0), x.A(0, 0), x.B, x.C, x.skip(0), x.initial_state};
 }
 
-/// The rows of mamba.cpp, which selective_scan_identities() includes.
-[[nodiscard]] std::vector<Identity> layer_identities();
+/// The rows of mamba.cpp, which selective_scan_identities::rows() includes.
+namespace layer_identities {
+[[nodiscard]] std::vector<Identity> rows();
+}
 
 }  // namespace samestate::state_space

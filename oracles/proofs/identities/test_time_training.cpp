@@ -11,7 +11,7 @@
 #include "reference/retention.h"
 #include "reference/scalars.h"
 
-namespace samestate {
+namespace samestate::test_time_training_identities {
 namespace {
 
 using identity_draws::draw_head;
@@ -106,7 +106,7 @@ Trajectory<Scalar> learn_gated(const Sequence<Scalar>& x) {
 
 }  // namespace
 
-std::vector<Identity> test_time_training_identities() {
+std::vector<Identity> rows() {
   using enum Expectation;
   constexpr std::string_view kSystem = "test_time_training";
   return {
@@ -269,4 +269,4 @@ std::vector<Identity> test_time_training_identities() {
   };
 }
 
-}  // namespace samestate
+}  // namespace samestate::test_time_training_identities
