@@ -49,7 +49,7 @@ class OtherTuning(unittest.TestCase):
         os.makedirs(corpus, exist_ok=True)
         with open(os.path.join(corpus, "retention.txt"), "w", encoding="utf-8") as file:
             file.writelines(f"# small\nv1 retention form=recurrent T={T} dk=4 dv=4 state=random\n" for T in (9, 5))
-        return ["--corpus", corpus, "--max-cases", "2", "--threads", "1"]
+        return ["--corpus", corpus, "--max-cases", "2", "--threads", "1", "--effort", "0"]
 
     def failing(self, records, verdict="fail"):
         some = [record for record in records if record["verdict"] == verdict]
@@ -141,8 +141,8 @@ for config in list(tuner.configs):
         places = [os.path.join(self.folder, "packages"), os.path.dirname(HERE), HERE]
         environment = dict(os.environ, SAMESTATE_PYTHON=sys.executable, SAMESTATE_TEST_WRONG=str(wrong),
                            PYTHONPATH=os.pathsep.join(places))
-        return subprocess.run([samestate.executable(), "gate", "--max-cases", "8", "--corpus", self.few()[1], "--subject",
-                               "python:" + path],
+        return subprocess.run([samestate.executable(), "gate", "--corpus", self.few()[1], "--max-cases", "8",
+                               "--effort", "0", "--where", "dk=..32 dv=..32 Hv=..8", "--subject", "python:" + path],
                               capture_output=True, text=True, env=environment)
 
     def test_without_a_tuner_nothing_is_repeated(self):

@@ -76,9 +76,9 @@ class Plugin(PytestRuns):
             def test_right(case):
                 case.judge(*mine(case.q, case.k, case.v, case.scale, case.initial_state))
             def test_check(samestate_check):
-                samestate_check(mine, "linear_attention", "recurrent", gate=["--exclude", "layout=far"], max_cases=5)
+                samestate_check(mine, "linear_attention", "recurrent", gate=SMALL, max_cases=5)
             def test_wrong(samestate_check):
-                samestate_check(mine, "linear_attention", "recurrent", gate=["--exclude", "layout=far"], max_cases=3,
+                samestate_check(mine, "linear_attention", "recurrent", gate=SMALL, max_cases=3,
                                 options={"factor": 2})
             """, "--samestate-jsonl", path)
         self.assertEqual(code, 1, out)
@@ -100,12 +100,11 @@ class Plugin(PytestRuns):
     def test_check(self):
         code, out = self.pytest("""
             def test_right(samestate_check):
-                print(samestate_check(mine, "linear_attention", "recurrent", gate=["--exclude", "layout=far"],
-                                      max_cases=20))
+                print(samestate_check(mine, "linear_attention", "recurrent", gate=SMALL, max_cases=20))
             def wrong(q, k, v, scale, initial_state):
                 return mine(q, k, v, scale, initial_state, factor=2)
             def test_wrong(samestate_check):
-                samestate_check(wrong, "linear_attention", "recurrent", gate=["--exclude", "layout=far"], max_cases=6)
+                samestate_check(wrong, "linear_attention", "recurrent", gate=SMALL, max_cases=6)
             """, "-s")
         self.assertIn("1 failed, 1 passed", out)
         self.assertIn("test_it.linear_attention.recurrent: 20 cases", out)

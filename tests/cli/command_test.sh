@@ -7,7 +7,7 @@ goldens="$(realpath "$2")"
 docs="$(realpath "$(dirname "$0")/../../docs")"
 source "$(dirname "$0")/prelude.sh"
 
-quick=(--system retention --max-cases 8 --threads 1)
+quick=(--system l2norm --max-cases 8 --threads 1)
 
 # Bad command lines.
 bad '--verison --version' --verison
@@ -63,7 +63,7 @@ bad 'promises' repro 'v1 softmax_attention form=online T=4 contract=fp32+exponen
 bad '--junit --markdown' gate "${quick[@]}" --junit one.xml --markdown ./one.xml
 bad '--jsonl --junit' gate "${quick[@]}" --jsonl one --junit one
 bad '--budget' gate --budget 5x
-run 0 gate --max-cases 1 --device cpu --system retention --contract fp32 --budget 5m
+run 0 gate --max-cases 1 --device cpu --system l2norm --contract fp32 --budget 5m
 says '1 case judged'
 says '1 case in '
 # A pipe that gives nothing, or only comments, is an error of the program that writes to it.
@@ -90,7 +90,7 @@ printf 'v1 retention T=8\n' | "$samestate" repro - >out 2>err
 code=$?
 [[ $code -eq 0 ]] || complain "a line of stdin that passes: exit $code"
 # A full disk is not a crash of this command, and not a pass.
-for what in 'list systems' 'list mutants' 'gate --device cpu --system retention --list' --version; do
+for what in 'list systems' 'list mutants' 'gate --device cpu --system l2norm --list' --version; do
   checks=$((checks + 1))
   # shellcheck disable=SC2086
   "$samestate" $what >/dev/full 2>err
@@ -118,7 +118,7 @@ for report in --jsonl --junit --markdown; do
 done
 [[ "$(cat file)" == x ]] || complain 'a file was overwritten'
 [[ -z "$(find . -name '*.partial' -o -name '*.trial' -o -name 'report.*')" ]] || complain 'left a partial file'
-run 0 gate "${quick[@]}" --device cpu --system retention
+run 0 gate "${quick[@]}" --device cpu
 # Which cases are kept, and so whether one of them expects only zeros, depends on the plan.
 summary="$(sed -nE 's/^8 cases, ([0-9]+) judged: (vacuous ([0-9]+), )?pass ([0-9]+)$/\1 \4 \3/p' out)"
 read -r judged passed zeros <<<"$summary"
@@ -262,9 +262,8 @@ elif ! command -v nvidia-smi >/dev/null; then
   holds err 'CUDA device nvidia-smi --device cpu' || complain 'does not say that there is no device'
   [[ $((SECONDS - moment)) -lt 20 ]] || complain 'plans although nothing can run'
 fi
-run 3 gate --device cpu --system retention --budget 1e-9
 # If nothing was judged for most kernels, three of them get a sentence, and the others a number.
-run 3 gate --device cpu --budget 0.5
+run 3 gate --device cpu --system '*norm*' --system activation_gates --effort 0 --budget 0.5
 holds err 'kernels more ended' || complain "does not count the other kernels"
 
 # The ledger: every row, the page made from it, one row, and filters that match nothing.
@@ -314,31 +313,31 @@ since=$SECONDS
 [[ $((SECONDS - since)) -le 10 ]] || complain "ulimit -v: it takes $((SECONDS - since)) s to say so"
 bad '--timeout' fuzz --timeout 0
 bad 'nope.so' fuzz --plugin ./nope.so
-run 0 "${search[@]}" --seed 4 --max-cases 60 --threads 3 --corpus found --checkpoint points --jsonl lines
-says '60 cases'
+run 0 "${search[@]}" --seed 4 --max-cases 30 --threads 3 --corpus found --checkpoint points --jsonl lines
+says '30 cases'
 says 'seed 0x4 shard 0/1'
 says 'coverage'
 present points
-[[ "$(grep -c '"event": *"end"' lines)" -eq 60 ]] || complain 'not 60 records'
+[[ "$(grep -c '"event": *"end"' lines)" -eq 30 ]] || complain 'not 30 records'
 absent found
 grep -v 'cases/s' out >first
-run 0 "${search[@]}" --seed 4 --max-cases 60 --threads 1
+run 0 "${search[@]}" --seed 4 --max-cases 30 --threads 1
 grep -v 'cases/s' out | cmp -s - first || complain 'the number of workers changes the result'
 cp points kept
-bad 'exists' "${search[@]}" --seed 4 --max-cases 60 --checkpoint points
-bad 'name another file' "${search[@]}" --seed 5 --max-cases 60 --checkpoint points --resume
+bad 'exists' "${search[@]}" --seed 4 --max-cases 30 --checkpoint points
+bad 'name another file' "${search[@]}" --seed 5 --max-cases 30 --checkpoint points --resume
 cmp -s points kept || complain 'the checkpoint was changed'
-run 0 "${search[@]}" --max-cases 80 --checkpoint points --resume
-says '60 checkpoint'
+run 0 "${search[@]}" --max-cases 40 --checkpoint points --resume
+says '30 checkpoint'
 sed -E '7s/pass|vacuous/fail/' kept >damaged
-bad 'line 7' "${search[@]}" --max-cases 80 --checkpoint damaged --resume
-bad 'line 1' "${search[@]}" --max-cases 80 --checkpoint file --resume
+bad 'line 7' "${search[@]}" --max-cases 40 --checkpoint damaged --resume
+bad 'line 1' "${search[@]}" --max-cases 40 --checkpoint file --resume
 [[ "$(cat file)" == x ]] || complain 'a file was overwritten'
 
 # The corpus is replayed first; a damaged one is named by file and line before anything runs.
 mkdir corpus
 printf '# kept\nv1 retention T=9 dk=8 state=random seed=0x77\n' >corpus/retention.txt
-run 0 gate --device cpu --system retention --corpus corpus --max-cases 1 --jsonl lines
+run 0 gate --device cpu --kernel cpu.retention.chunked --effort 0 --corpus corpus --max-cases 1 --jsonl lines
 grep -q 'seed=0x77' lines || complain 'the corpus does not come first'
 printf '# kept\nv1 retention T=9 speed=8\n' >corpus/retention.txt
 bad 'retention.txt 2' gate --corpus corpus --max-cases 1
@@ -386,7 +385,7 @@ sed 's/"schema": 1/"schema": 7/' base.json >other.json
 bad 'schema 7' gate "${quick[@]}" --baseline other.json
 bad 'folder' gate "${quick[@]}" --baseline corpus
 bad 'none.json' gate "${quick[@]}" --baseline none.json
-run 3 gate --device cpu --system delta_rule --max-cases 1 --seed 99 --corpus "$folder/empty" --baseline base.json
+run 3 gate --device cpu --system delta_rule --effort 0 --max-cases 1 --seed 99 --corpus "$folder/empty" --baseline base.json
 
 # There is nothing to shrink in a case that passes.
 bad 'nothing to shrink' repro --shrink 'v1 retention T=9 dk=8 state=random'

@@ -101,7 +101,7 @@ grep -q 'has crashed or hung in 2[0-4] cases' gate_lines || complain 'hanging: d
 # After an interrupt, running cases are finished and the reports are written, but the result is not a pass.
 rm -f gate_lines gate.xml
 invocation='gate, interrupted'
-"$samestate" gate --device cpu --threads 1 --jsonl gate_lines --junit gate.xml >out 2>err &
+"$samestate" gate --device cpu --system rms_norm --threads 1 --jsonl gate_lines --junit gate.xml >out 2>err &
 gate=$!
 await 1 '"event": *"end"' gate_lines || complain 'interrupt: no record'
 kill -TERM "$gate"

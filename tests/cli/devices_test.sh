@@ -19,7 +19,8 @@ mkdir lost
 uuid() { printf 'GPU-fafafafa-fafa-fafa-fafa-fafafafafa%02x' "$1"; }
 # on FILE DEVICE [VERDICT]: counts the cases in it that ended on that device.
 on() { grep -F '"event":"end"' "$1" | grep -F "\"verdict\":\"${3:-}" | grep -cF "\"gpu\":\"$(uuid "$2")\""; }
-gate() { echo gate --plugin "$plugin" --kernel "$1.gated_delta_rule.recurrent" --where law=none --regime normal --max-cases 40; }
+# Each case makes a call or two, so that a kernel that loses its device in the third has cases before.
+gate() { echo gate --plugin "$plugin" --kernel "$1.gated_delta_rule.recurrent" --effort 0.1 --where law=none --where form=recurrent --where T=..64 --where dk=..32 --where dv=..32 --regime normal --max-cases 40; }
 cases() { grep -F '"event":"end"' "$1" | sed -E 's/,"(seconds|gpu)":[^,}]*//g' | sort; }
 
 # Cases are distributed over both devices, which are named; results do not depend on where a case ran.

@@ -37,6 +37,7 @@ else
 fi
 line='v1 gated_delta_rule form=recurrent T=5 dk=8 dv=4 kernel=mine.gated_delta_rule.recurrent'
 
+few=(--effort 0.02 --where 'T=..64 dk=..32 dv=..32 Hv=..8')
 for door in "${doors[@]}"; do
   # Libraries that misbehave before there is a kernel are bad input; the message names the library and what it
   # did, for every verb.
@@ -64,7 +65,7 @@ for door in "${doors[@]}"; do
   # Changes of the process that do not affect the kernel: the run passes, and its file is complete.
   for what in none atexit destructor static_destructor threads surroundings descriptors; do
     export HOSTILE="$what"
-    run 0 gate $door --max-cases 40 --threads 2 --timeout 20s --jsonl "$what.jsonl"
+    run 0 gate $door "${few[@]}" --max-cases 40 --threads 2 --timeout 20s --jsonl "$what.jsonl"
     [[ "$(grep -c '"event":"end"' "$what.jsonl")" -ge 40 ]] || complain "$what: not every case has a record"
     ! grep -q garbage "$what.jsonl" || complain "$what: the kernel wrote into the run file"
     attempt report "$what.jsonl" --out "$what.html"
@@ -72,7 +73,7 @@ for door in "${doors[@]}"; do
   done
 
   # A library that writes into the judge's record is found, and the run is not a pass.
-  HOSTILE=forge run 2 gate $door --max-cases 40 --threads 2 --jsonl forged.jsonl
+  HOSTILE=forge run 2 gate $door "${few[@]}" --max-cases 40 --threads 2 --jsonl forged.jsonl
   grep -q 'forged.jsonl: .*something else' err || complain 'a forged record is not named'
 
   # The processes that it leaves behind end before the judge does, even by an interrupt for which nothing
@@ -100,7 +101,7 @@ for door in "${doors[@]}"; do
     says environment
   done
   export HOSTILE=one_of_many
-  run 1 gate $door --max-cases 60 --threads 1 --jsonl many.jsonl
+  run 1 gate $door "${few[@]}" --max-cases 60 --threads 1 --jsonl many.jsonl
   grep -q '"gate":"environment"' many.jsonl || complain 'a change in one call of seven is not found'
   [[ "$(grep '"verdict":"fail"' many.jsonl | grep -vc '"gate":"environment"')" -eq 0 ]] ||
     complain 'a changed environment reached another verdict'
@@ -109,7 +110,7 @@ for door in "${doors[@]}"; do
   # within ten seconds.
   for signal in TERM HUP INT; do
     set -m # or what runs in the background ignores the interrupt
-    HOSTILE=hang_in_call "$samestate" gate $door --max-cases 60 --threads 2 --jsonl hung.jsonl --junit hung.xml \
+    HOSTILE=hang_in_call "$samestate" gate $door "${few[@]}" --max-cases 60 --threads 2 --jsonl hung.jsonl --junit hung.xml \
       >out 2>err </dev/null &
     process=$!
     set +m
@@ -134,7 +135,7 @@ for name in trial partial; do
   ln -s "$folder/target.$name" "keep.xml.$name"
   echo mine >"keep.md.$name"
 done
-run 0 gate ${doors[0]} --max-cases 5 --junit keep.xml --markdown keep.md --jsonl keep.jsonl
+run 0 gate ${doors[0]} "${few[@]}" --max-cases 5 --junit keep.xml --markdown keep.md --jsonl keep.jsonl
 present keep.xml
 present keep.md
 for name in trial partial; do
@@ -145,7 +146,7 @@ done
 
 # The command runs without any of the three standard descriptors.
 around=(bash -c 'exec "$@" <&- >&- 2>&-' bash)
-attempt gate ${doors[0]} --max-cases 5 --jsonl closed.jsonl --junit closed.xml
+attempt gate ${doors[0]} "${few[@]}" --max-cases 5 --jsonl closed.jsonl --junit closed.xml
 [[ $code -eq 0 ]] || complain "descriptors 0 to 2 closed: exit $code"
 grep -q '"event":"finish"' closed.jsonl || complain 'descriptors 0 to 2 closed: the run file has no end'
 ! grep -qv '^{' closed.jsonl || complain 'descriptors 0 to 2 closed: what was printed is in the run file'

@@ -47,7 +47,7 @@ done
 [[ $((1000 * (most - least))) -le $most ]] || complain "the shards have work from $least to $most"
 
 # A kernel that passes, from all shards: record, reports and summary are those of a single run.
-gate=(gate --device cpu --system rms_norm --effort 0.02 --threads 2)
+gate=(gate --device cpu --system rms_norm --effort 0.02 --where 'T=..64 D=..256' --threads 2)
 run 0 "${gate[@]}" --jsonl one.jsonl --junit one.xml --markdown one.md --coverage one.cov
 timeless out >one.out
 cases one.jsonl >one.cases
@@ -106,7 +106,7 @@ cases all.jsonl >all.cases
 same all.cases one.cases
 
 # A wrong kernel: the exit code, the failures by kind and what they look like.
-wrong=(gate --plugin "$plugin" --kernel 'w*.gated_delta_rule.recurrent' --where 'T=..64' --max-cases 90)
+wrong=(gate --plugin "$plugin" --kernel 'w*.gated_delta_rule.recurrent' --effort 0.02 --where 'T=..64 dk=..32 dv=..32 Hv=..8 form=recurrent law=none' --max-cases 40)
 run 1 "${wrong[@]}" --jsonl one.jsonl
 cases one.jsonl >one.cases
 for i in 0 1 2; do run 1 "${wrong[@]}" --shard "$i/3" --jsonl "wrong-$i.jsonl"; done
@@ -124,7 +124,7 @@ cp "$plugin" wrong.so && printf x >>wrong.so && cp wrong.so "$(basename "$plugin
 run 1 gate --plugin "./$(basename "$plugin")" "${wrong[@]:3}" --shard 1/3 --jsonl other.jsonl
 bad 'the plugins' merge wrong-0.jsonl other.jsonl wrong-2.jsonl
 # Cases that are judged even if a shard has only a few.
-right_of=(--kernel 'right.*' --regime normal,slow,spiky,padded --form chunked --where 'T=..64' --max-cases 60)
+right_of=(--kernel 'right.*' --regime normal,slow,spiky,padded --form chunked --effort 0.02 --where 'T=..64' --max-cases 60)
 # If one shard fails and two pass, the whole fails; a single run's limit of too few judged cases applies to
 # all together.
 run 0 gate --plugin "$right" "${right_of[@]}" --shard 0/2 --jsonl r0.jsonl
@@ -178,23 +178,23 @@ present part-3-1.jsonl
 
 # A search: run files, checkpoints and corpora are merged together, and the merged checkpoint can be
 # continued.
-search=(fuzz --device cpu --system retention --seed 7 --budget 0 --max-cases 90)
+search=(fuzz --device cpu --system retention --seed 7 --budget 0 --max-cases 45)
 run 0 "${search[@]}" --jsonl one.jsonl --checkpoint one.txt
 cases one.jsonl >one.cases
 for i in 0 1 2; do run 0 "${search[@]}" --shard "$i/3" --jsonl "found-$i.jsonl" --checkpoint "night-$i.txt"; done
 run 0 merge found-?.jsonl night-?.txt --jsonl all.jsonl --checkpoint night.txt
-says '90 cases 3 checkpoints'
+says '45 cases 3 checkpoints'
 cases all.jsonl >all.cases
 same all.cases one.cases
 run 0 "${search[@]}" --resume --checkpoint night.txt
-says '90 checkpoint'
+says '45 checkpoint'
 bad 'shard 1/3' merge night-0.txt night-2.txt --checkpoint x.txt
 absent x.txt
 bad '--checkpoint FILE' merge night-?.txt
 sed '3s/.$/x/' night-1.txt >hurt.txt
 bad 'hurt.txt 3 damaged' merge night-0.txt hurt.txt night-2.txt --checkpoint x.txt
-run 1 fuzz --plugin "$plugin" --kernel wrong.gated_delta_rule.recurrent --seed 7 --budget 0 --max-cases 30 --shard 0/2 --jsonl w0.jsonl --corpus corpus-0 --shrink-budget 2s
-run 1 fuzz --plugin "$plugin" --kernel wrong.gated_delta_rule.recurrent --seed 7 --budget 0 --max-cases 30 --shard 1/2 --jsonl w1.jsonl --corpus corpus-1 --shrink-budget 2s
+run 1 fuzz --plugin "$plugin" --kernel wrong.gated_delta_rule.recurrent --seed 7 --budget 0 --max-cases 20 --shard 0/2 --jsonl w0.jsonl --corpus corpus-0 --shrink-budget 1s
+run 1 fuzz --plugin "$plugin" --kernel wrong.gated_delta_rule.recurrent --seed 7 --budget 0 --max-cases 20 --shard 1/2 --jsonl w1.jsonl --corpus corpus-1 --shrink-budget 1s
 run 1 merge w?.jsonl corpus-0 corpus-1 --corpus corpus
 cat corpus-[01]/gated_delta_rule.txt | grep '^v1' | sort -u >cases.both
 grep '^v1' corpus/gated_delta_rule.txt | sort >cases.merged
@@ -270,8 +270,8 @@ ln -s "$samestate" job/samestate/bin/samestate
 cp "$plugin" job/plugin/mine.so
 for i in 0 1 2 3; do
   # A part of the gate is enough to see that the shards make one verdict.
-  step Gate "$i" | sed 's/ --shard / --max-cases 60 --shard /' >gate.sh
-  grep -q -- '--max-cases 60' gate.sh || complain 'the workflow has no step Gate with shards'
+  step Gate "$i" | sed 's/ --shard / --effort 0.02 --max-cases 30 --shard /' >gate.sh
+  grep -q -- '--max-cases 30' gate.sh || complain 'the workflow has no step Gate with shards'
   (cd job && KERNELS='wrong.gated_delta_rule.recurrent' bash -eo pipefail ../gate.sh) >out 2>err || complain "the workflow's shard $i"
 done
 step Verdict >verdict.sh

@@ -26,15 +26,16 @@ if [[ ! -e "$packages/complete" ]]; then
 fi
 export PYTHONPATH="$here/../../python" SAMESTATE_PYTHON="$packages/bin/python" PYTHONDONTWRITEBYTECODE=1
 
+small=(--effort 0.1 --where 'T=..128 dk=..128 dv=..128 Hv=..8')
 for peer in ggml.gated_delta_net mlx.gated_delta_ops mlx.gated_delta_update; do
-  run 0 gate --subject "python:$peer" --max-cases 100
+  run 0 gate --subject "python:$peer" "${small[@]}" --max-cases 100
   says 'pass'
 done
 
 # undeclared NAME CONVENTIONS
 undeclared() {
   local subject="python:$here/undeclared_peers.py:$1"
-  run 1 gate --subject "$subject" --max-cases 20
+  run 1 gate --subject "$subject" "${small[@]}" --max-cases 20 --fail-fast
   run 1 diagnose --subject "$subject" --kernel "$1.recurrent"
   says "declare   \"conventions\":{$2}"
 }

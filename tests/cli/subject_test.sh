@@ -12,11 +12,14 @@ patience=120
 name=mine.gated_delta_rule.recurrent
 line="v1 gated_delta_rule form=recurrent T=9 Hk=2 Hv=4 dk=8 dv=4 state=random kernel=$name"
 
-# The subject's own loops are slow at the sizes of models.
-sizes='T=..64 dk=..32 dv=..32 Hv=..8'
+# The subject's own loops are slow at the sizes of models, and a whole plan takes longer than its cases.
+small='dk=..32 dv=..32 Hv=..8'
+sizes="T=..64 $small"
+brief=(--effort 0.02 --where "$sizes")
+plain=(--effort 0.02 --where "T=1..64 $small form=recurrent law=none") # the failures of which are of one kind
 # gates CODE CONVENTIONS: runs some cases of a correct kernel.
 gates() {
-  run "$1" gate --subject "$subject none '$2'" --kernel "$name" --where "$sizes" --max-cases 60
+  run "$1" gate --subject "$subject none '$2'" --kernel "$name" "${brief[@]}" --max-cases 40
 }
 gates 0 '{}'
 says 'pass'
@@ -27,7 +30,7 @@ gates 0 '{"beta":"logit","heads":"interleaved","state_argument":"in_place"}'
 gates 0 '{"scale":"folded","heads":"repeated","state_argument":"required"}'
 gates 0 '{"scale":"dk","cu_seqlens":"int32"}'
 gates 0 '{"scale":"dv","dtypes":{"g":"bf16","beta":"bf16"}}'
-run 0 gate --subject "$subject strided" --kernel "$name" --where "$sizes" --max-cases 100 --layout padded,mixed,fused,permuted
+run 0 gate --subject "$subject strided" --kernel "$name" "${brief[@]}" --max-cases 60 --layout padded,mixed,fused,permuted
 says 'pass'
 
 # Declarations that are not the kernel's: with each of these it would compute something else.
@@ -81,28 +84,29 @@ END
 # wait.
 for fault in none edits_input writes_5000_beyond; do
   for threads in 1 4; do
-    ON_CUDA=1 attempt gate --subject "$subject $fault" --kernel "$name" --where "$sizes" --max-cases 60 --threads $threads
-    grep -oE '^60 cases, .*' out >"counts.$threads" || complain "$fault with $threads threads: $(head -1 out)"
+    ON_CUDA=1 attempt gate --subject "$subject $fault" --kernel "$name" "${plain[@]}" --max-cases 24 --threads $threads
+    grep -oE '^24 cases, .*' out >"counts.$threads" || complain "$fault with $threads threads: $(head -1 out)"
   done
   cmp -s counts.1 counts.4 || complain "$fault: $(cat counts.1) alone, and with 4 threads $(cat counts.4)"
 done
-ON_CUDA=1 run 5 gate --subject "$subject signal" --kernel "$name" --where "$sizes" --max-cases 100 --threads 4
+ON_CUDA=1 run 5 gate --subject "$subject signal" --kernel "$name" --effort 0.02 --where "T=1..64 $small" --max-cases 100 --threads 4
 grep -qE '^100 cases, 0 judged: crash [0-9]+, skipped [0-9]+$' out || complain "signal: $(head -1 out)"
 # Nothing is skipped: every case is the subject's, and the next case has a working subject again.
 for fault in grows seals seals_writes puts_back; do
-  run 1 gate --subject "$subject $fault" --kernel "$name" --where "$sizes" --max-cases 20
-  grep -q '^20 cases, 20 judged: fail 20$' out || complain "$fault: $(head -1 out)"
+  run 1 gate --subject "$subject $fault" --kernel "$name" "${plain[@]}" --max-cases 6
+  grep -q '^6 cases, 6 judged: fail 6$' out || complain "$fault: $(head -1 out)"
 done
 bad '1048586 characters 200' gate --subject "$subject long_name" --max-cases 4
 # A call that left its memory may have damaged the process, so the next one gets another process. In the same
 # process all later calls would throw.
-run 1 gate --threads 1 --subject "$subject damages" --kernel "$name" --where 'T=1..8,33 form=recurrent dk=..16 dv=..16' --max-cases 60
+damaged='T=1..8,33 form=recurrent dk=..16 dv=..16'
+run 1 gate --threads 1 --subject "$subject damages" --kernel "$name" --effort 0.02 --where "$damaged" --max-cases 30
 grep -qE 'judged:.* fail ' out && ! grep -qE 'judged:.*(crash|flaky|refused)' out || complain "a damaged process goes on: $(grep judged out)"
 says 'wrote outside o'
 # If damage goes unnoticed, a new process that does not throw shows which process did it, and the cases before
 # it are named.
-attempt gate --threads 1 --subject "$subject damages_unseen" --kernel "$name" --where 'T=1..8,33 form=recurrent dk=..16 dv=..16' --max-cases 60
-grep -qE '^60 cases, .*pass' out && ! grep -qE 'judged:.*refused' out || complain "damage is a refusal: $(grep judged out)"
+attempt gate --threads 1 --subject "$subject damages_unseen" --kernel "$name" --effort 0.02 --where "$damaged" --max-cases 30
+grep -qE '^30 cases, .*pass' out && ! grep -qE 'judged:.*refused' out || complain "damage is a refusal: $(grep judged out)"
 says '1 process'
 says 'earlier call damaged process'
 run 1 repro --subject "$subject environment" "$line"
@@ -117,11 +121,11 @@ PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$package" bad "there is no file mine.py" g
 grep -q 'signal 9' err && complain 'says signal 9 of a process that said why it ends'
 # Offsets that do not fit 32 bits, for tokens, sequences, heads, states and bytes: rows that are far apart
 # show each.
-run 0 gate --subject "$subject strided" --kernel "$name" --where "$sizes" --layout far --max-cases 30
+run 0 gate --subject "$subject strided" --kernel "$name" "${brief[@]}" --layout far --max-cases 20
 says 'pass'
 for fault in token32 batch32 head32 slot32 byte32; do
-  run 0 gate --subject "$subject $fault" --kernel "$name" --where "$sizes" --layout dense,padded --max-cases 30
-  run 1 gate --subject "$subject $fault" --kernel "$name" --where "$sizes" --layout far --max-cases 30
+  run 0 gate --subject "$subject $fault" --kernel "$name" "${brief[@]}" --layout dense,padded --max-cases 20
+  run 1 gate --subject "$subject $fault" --kernel "$name" "${brief[@]}" --where 'B=2.. T=2.. Hv=2.. state=random' --layout far --max-cases 6 --fail-fast
   grep -qE '(wrote|page) outside' out || complain "$fault: does not say where"
 done
 # The first call compiles or tunes: its time counts as that of the start and not of a case, while a later
@@ -133,7 +137,8 @@ run 5 repro --timeout 2s --subject "$subject hangs_later" "v1 gated_delta_rule f
 says '2 s --timeout'
 # The first call of each variant has time, so that another width can be compiled; "busy" in a later call has
 # the time of a call.
-run 0 gate --timeout 1s --threads 1 --subject "$subject tunes_each" --kernel "$name" --where 'dk=2,4,16' --max-cases 6
+run 0 gate --timeout 1s --threads 1 --subject "$subject tunes_each" --kernel "$name" "${brief[@]}" --where 'dk=2,4,16' --max-cases 9
+says '3 of 3 variants'
 SAMESTATE_CALL_TIMEOUT=0.2 run 5 repro --subject "$subject compiles_later" "v1 gated_delta_rule form=recurrent T=9 law=split kernel=$name"
 says '2 s SAMESTATE_CALL_TIMEOUT'
 # A line that names no kernel gets the subject's kernel if one of its kernels computes it, and no other.
@@ -152,9 +157,9 @@ run 0 bench --subject "$subject none" --case "$short" --seconds 0.01 --list
 bad 'a chunked kernel' sweep --quick --subject "$subject none" --list
 
 # An exception of a kernel is reported once, however often the kernel is called.
-run 5 gate --subject "$subject throws" --kernel "$name" --where T=33 --max-cases 30
+run 5 gate --subject "$subject throws" --kernel "$name" --effort 0.02 --where "T=33 $small" --max-cases 12
 [[ "$(grep -c 'Traceback of T = 33' err)" -eq 1 ]] || complain "tells a trace $(grep -c 'Traceback of T = 33' err) times"
-run 5 gate --subject "$subject throws" --kernel "$name" --max-cases 200
+run 5 gate --subject "$subject throws" --kernel "$name" "${brief[@]}" --max-cases 60
 [[ "$(grep -c 'Traceback' err)" -eq 16 && "$(grep -c 'other traces are left out' err)" -eq 1 ]] ||
   complain "tells $(grep -c 'Traceback' err) traces"
 
@@ -172,7 +177,7 @@ for begun in 1 2; do
     rm -f begun
     invocation="gate, interrupted at start $begun by SIG$signal"
     set -m # or the shell lets it ignore SIGINT
-    "$samestate" gate --subject "./starts_slowly $begun" --max-cases 40 --threads 1 --junit interrupted.xml >out 2>err </dev/null &
+    "$samestate" gate --subject "./starts_slowly $begun" --effort 0 --max-cases 40 --threads 1 --junit interrupted.xml >out 2>err </dev/null &
     gate=$!
     set +m
     await "$begun" '' begun || complain 'did not start'
@@ -198,7 +203,7 @@ END
 chmod +x starts_late
 rm -f begun
 invocation='gate, interrupted while a failure is run again'
-"$samestate" gate --subject ./starts_late --max-cases 4 --threads 1 --jsonl again.jsonl >out 2>err </dev/null &
+"$samestate" gate --subject ./starts_late "${brief[@]}" --max-cases 4 --threads 1 --jsonl again.jsonl >out 2>err </dev/null &
 gate=$!
 await 3 '' begun || complain 'did not start again'
 kill -TERM "$gate"
@@ -209,7 +214,7 @@ checks=$((checks + 1))
 grep -q '"verdict":"flaky"' again.jsonl && complain 'a failure is flaky because its second run was interrupted'
 
 # The second call finds the answer that was not requested.
-run 5 gate --subject "$subject twice" --kernel "$name" --where T=33 --max-cases 20
+run 5 repro --subject "$subject twice" "v1 gated_delta_rule form=recurrent T=9 law=split kernel=$name"
 says 'answer once'
 # A subject that starts once and never again gets three tries per process, and reports have all cases.
 cat >mayfly <<END
@@ -219,7 +224,7 @@ echo >>starts
 exec '$subject' none
 END
 chmod +x mayfly
-run 5 gate --subject ./mayfly --kernel "$name" --max-cases 40 --threads 1 --junit mayfly.xml
+run 5 gate --subject ./mayfly --kernel "$name" --effort 0 --max-cases 40 --threads 1 --junit mayfly.xml
 says 'crash 40'
 says '3 times'
 present mayfly.xml
@@ -229,25 +234,25 @@ run 5 repro --start-timeout 0.4 --subject "$subject compiles_on" "$line"
 says '4 s'
 # It is right from the second call on, like a kernel that tunes itself at the first, or it returns the result
 # of the call before.
-run 1 gate --subject "$subject second" --kernel "$name" --max-cases 6 --threads 1
-run 1 gate --subject "$subject last" --kernel "$name" --where 'T=33 dk=16 dv=16' --max-cases 12 --threads 1
+run 1 gate --subject "$subject second" --kernel "$name" "${brief[@]}" --max-cases 6 --threads 1
+run 1 gate --subject "$subject last" --kernel "$name" --effort 0.1 --where 'T=33 dk=16 dv=16 form=recurrent' --max-cases 12 --fail-fast --threads 1
 # The program leaves another one running.
-run 0 gate --subject "$subject child" --kernel "$name" --max-cases 6
+run 0 gate --subject "$subject child" --kernel "$name" "${brief[@]}" --max-cases 6
 says 'pass'
 sleep 0.2
 pgrep -f '^sleep 987654' >left && { complain 'what the subject started is left'; kill $(cat left); }
 # It is right on the first call only: the outputs of the others are not written.
-run 1 gate --subject "$subject first" --kernel "$name" --max-cases 20
+run 1 gate --subject "$subject first" --kernel "$name" "${plain[@]}" --max-cases 6
 
 # It is not called outside its limits, including those of a run.
 run 77 repro --subject "$subject small" "$line"
 says 'outside its limits: dk <= 4'
 run 77 repro --subject "$subject small" "v1 gated_delta_rule form=recurrent T=9 dk=2 regime=slow kernel=$name"
 says 'limits regime != slow'
-run 0 gate --subject "$subject small" --kernel "$name" --where "$sizes" --max-cases 60
+run 0 gate --subject "$subject small" --kernel "$name" "${brief[@]}" --max-cases 40
 
 # The gate goes on after a case that killed the subject, and the printed command runs as it stands.
-run 5 gate --subject "$subject signal" --kernel "$name" --max-cases 6
+run 5 gate --subject "$subject signal" --kernel "$name" "${brief[@]}" --max-cases 6
 says 'crash 6'
 command="$(grep -oE "samestate repro --subject '[^']*' '[^']*'" out | sed -n 1p)"
 [[ -n "$command" ]] || complain 'no command that repeats a failure'
@@ -285,12 +290,12 @@ SAMESTATE_START_TIMEOUT=soon bad 'seconds above 0' repro --subject "$subject sil
 
 # Cases as files, for programs that cannot be called from here: inputs go out, outputs come back, and the
 # gate's verdicts and reports are made.
-run 0 export --system gated_delta_rule --form recurrent --contract fp32 --max-cases 12 --out cases
+run 0 export --system gated_delta_rule --form recurrent --contract fp32 --effort 0.02 --where "$sizes" --max-cases 12 --out cases
 run 77 judge cases
 says 'nothing written'
 bad 'not an empty folder' export --system retention --out cases
 bad 'not an empty folder' export --system retention --out cases/manifest.json
-run 0 export --subject "$subject small" --kernel "$name" --max-cases 0 --effort 0.02 --out few
+run 0 export --subject "$subject small" --kernel "$name" --max-cases 0 --effort 0 --out few
 grep -oE 'dk=[0-9]+' few/manifest.json | sort -u >sizes
 grep -qvE '^dk=[1-4]$' sizes && complain "cases outside the kernel's limits: $(tr '\n' ' ' <sizes)"
 grep -q '"line"' few/manifest.json || complain 'no cases'
@@ -315,8 +320,8 @@ bad 'not exist' judge cases
 
 # Expected values are written with them: a correct kernel is within its limits, element by element, and not
 # because they are left out.
-run 0 export --system gated_delta_rule --where 'form=chunked,packed' --regime normal --contract bf16 --max-cases 6 --expected --out held
-run 0 export --system rms_norm --system selective_scan --max-cases 4 --expected --out held2
+run 0 export --system gated_delta_rule --where 'form=chunked,packed' --regime normal --contract bf16 --effort 0.02 --max-cases 6 --expected --out held
+run 0 export --system rms_norm --system selective_scan --effort 0.02 --max-cases 4 --expected --out held2
 python=$(command -v python3 || true)
 cat >within.py <<'END'
 import array, json, math, struct, sys
@@ -369,15 +374,15 @@ sleep 0.2
 left="$(pgrep -f "^$subject" | wc -l)"
 [[ "$left" -eq 0 ]] || complain "$left of the subject's processes are left"
 # Users who bring a kernel ask about that kernel.
-run 0 gate --subject "$subject none" --max-cases 5 --list
+run 0 gate --subject "$subject none" --effort 0 --max-cases 5 --list
 [[ "$(grep -c "kernel=$name" out)" -eq 5 && "$(wc -l <out)" -eq 5 ]] || complain "plans other kernels than the subject's"
-run 0 gate --subject "$subject none" --kernel 'cpu.retention.*' --max-cases 5 --list
+run 0 gate --subject "$subject none" --kernel 'cpu.retention.r*' --effort 0 --max-cases 5 --list
 grep -q "kernel=$name" out && complain 'plans what --kernel leaves out'
 # A kernel that is compiled anew for every size is asked for only a few sizes.
-run 0 gate --subject "$subject compiles" --kernel "$name" --where "$sizes" --compiles 3 --max-cases 200
+run 0 gate --subject "$subject compiles" --kernel "$name" "${brief[@]}" --compiles 3 --max-cases 60
 says "$name: 3 of "
 says '--compiles'
-run 0 gate --subject "$subject compiles" --kernel "$name" --where "$sizes" --compiles 3 --max-cases 200 --list
+run 0 gate --subject "$subject compiles" --kernel "$name" "${brief[@]}" --compiles 3 --max-cases 200 --list
 [[ "$(grep -oE ' (dk|dv)=[0-9]+( dv=[0-9]+)?' out | sort -u | wc -l)" -le 3 ]] || complain 'more than 3 variants'
 bad "'seed'" gate --subject "$subject compiles_for" --kernel "$name"
 
@@ -395,14 +400,14 @@ served() {
   [[ $code -eq $expected ]] || complain "exit $code instead of $expected"
   cp sent out
 }
-served 0 none --max-cases 40 --junit served.xml
+served 0 none "${brief[@]}" --max-cases 40 --junit served.xml
 [[ "$(grep -c '"type":"verdict"' sent)" -eq 40 ]] || complain 'not a verdict for each case'
 says '{"type":"plan","cases":40}'
 says '"verdict":"pass"'
 says '{"type":"bye","exit":0}'
 present served.xml
 grep -q '40 cases' err || complain 'no summary on stderr'
-served 1 wrong --max-cases 6
+served 1 wrong "${brief[@]}" --max-cases 6
 says '"verdict":"fail"'
 says '{"type":"bye","exit":1}'
 line="$(sed -n "s/^ *samestate serve --case '\(.*\)'$/\1/p" err | head -1)"
@@ -413,11 +418,11 @@ grep -q '^verdict   fail' err || complain 'does not explain the case'
 says '{"type":"bye","exit":1}'
 served 0 none --case "$line"
 served 2 none --case 'v1 nothing'
-served 5 twice --max-cases 6
+served 5 twice "${brief[@]}" --max-cases 6
 says 'said not asked'
-served 5 signal --max-cases 3
+served 5 signal "${brief[@]}" --max-cases 3
 grep -q 'closed its end' err || complain 'does not say that the client is gone'
-served 2 key --max-cases 3
+served 2 key --effort 0 --max-cases 3
 grep -q "'colour'" err || complain 'does not name the key'
 served 2 none --effort minus
 sleep 4 >back &  # a client that says nothing
@@ -433,7 +438,7 @@ attempt serve
 # A kernel on a device that is compiled when it is called: calls show for what it is compiled, one process of
 # it serves all threads, and a size that it refuses is a limit that its declaration lacks, unless the
 # declaration names that size.
-run 3 gate --subject "$subject jit" --where 'T=..64' --max-cases 60 --threads 2 --timings
+run 3 gate --subject "$subject jit" --effort 0.1 --where "T=..64 Hv=..8 B=..4" --max-cases 40 --threads 2 --timings
 says 'dk T%16'
 grep -qF 'declare dk <= 64' err || complain 'does not propose the limit'
 says 'variants are compiled'
@@ -441,16 +446,16 @@ grep -Eq 'judged: .*pass [1-9]' out || complain 'nothing passed'
 grep -q 'waiting' out || complain 'threads did not wait for the one process'
 grep -Eq '^    .*compile [0-9.]+ .*judge [0-9.]+ s$' out || complain 'no table of times'
 grep -q 'crash' out && complain 'a refusal is told as a crash'
-run 5 gate --subject "$subject jit_limited" --where 'T=..64 dk=65..' --max-cases 12
+run 5 gate --subject "$subject jit_limited" --effort 0.1 --where 'T=..64 dk=65..' --max-cases 12
 says 'head size'
-run 0 gate --subject "$subject jit_declared" --where 'T=..64 dk=..64' --max-cases 30 --compiles 3
+run 0 gate --subject "$subject jit_declared" --effort 0.02 --where 'T=..64 dk=..64' --max-cases 30 --compiles 3
 says 'variants are compiled'
 grep -q 'a few calls' err && complain 'learns what the declaration says'
 # The shards of a kernel that refuses calls give together what a single run gives: verdicts, proposed limits
 # and exit code.
 verdicts() { grep -E '^(not judged|  +[0-9]+ (unsupported|crash)|judged:|[0-9]+ cases, )' out; }
 for refuses in narrow jit; do
-  one=(gate --subject "$subject $refuses" --where 'T=..64' --max-cases 60)
+  one=(gate --subject "$subject $refuses" --effort 0.1 --where "T=..64 Hv=..8 B=..4" --max-cases 40)
   run 3 "${one[@]}"
   verdicts >whole.out
   grep -o 'declare .*' err >whole.err
@@ -462,18 +467,18 @@ for refuses in narrow jit; do
 done
 # Planted: a declaration that names the size, so that refusing it is a crash, in a run file whose plan has
 # such cases.
-for i in 0 1 2; do attempt gate --subject "$subject narrow" --where 'T=..64' --max-cases 60 --shard "$i/3" --jsonl "refused-$i.jsonl"; done
+for i in 0 1 2; do attempt gate --subject "$subject narrow" --effort 0.1 --where "T=..64 Hv=..8 B=..4" --max-cases 40 --shard "$i/3" --jsonl "refused-$i.jsonl"; done
 grep -q '"limits":{"mine.*none"}' refused-0.jsonl || complain 'the shard does not say what is declared'
 sed -i 's/\("limits":{"mine[^"]*":\)"none"/\1"dk <= 256"/' refused-?.jsonl
 run 5 merge refused-?.jsonl
 # Its output goes to a file, and its last words are shown with the crash.
-run 0 gate --subject "$subject chatty" --where 'T=..64 dk=..64' --max-cases 6
+run 0 gate --subject "$subject chatty" --effort 0.02 --where 'T=..64 dk=..64' --max-cases 6
 says 'what the kernel printed: '
 [[ "$(wc -c <err)" -lt 20000 ]] || complain 'prints what the subject prints'
 log="$(sed -n 's/^what the kernel printed: \(.*\) (.*/\1/p' out)"
 grep -q 'ptxas info' "$log" || complain 'the log lacks what the kernel printed'
 rm -f "$log"
-run 5 gate --subject "$subject chatty_crash" --where 'T=..64 dk=..64' --max-cases 2
+run 5 gate --subject "$subject chatty_crash" --effort 0.02 --where 'T=..64 dk=..64' --max-cases 2
 says 'it last printed'
 says '0x3f'
 rm -f "$(sed -n 's/^what the kernel printed: \(.*\) (.*/\1/p' out)"

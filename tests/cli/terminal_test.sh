@@ -22,7 +22,7 @@ interrupted() {
 }
 set -m # each in a process group of its own, as in a terminal
 
-interrupted INT 3 gate.jsonl gate --device cpu --threads 1 --jsonl gate.jsonl --junit gate.xml --markdown gate.md
+interrupted INT 3 gate.jsonl gate --device cpu --system retention --threads 1 --jsonl gate.jsonl --junit gate.xml --markdown gate.md
 grep -q '^Interrupted before [0-9]* of ' out || complain 'the gate does not say that it was interrupted'
 says ' judged: '
 [[ -s gate.xml && -s gate.md ]] || complain 'the interrupted gate left no reports'
@@ -37,14 +37,14 @@ says 'median'
 
 # timeout(1) signals the whole process group, but the workers do not count as crashed kernels.
 code=0
-invocation='gate --device cpu --threads 1'
-timeout --signal=TERM 8 "$samestate" gate --device cpu --threads 1 >out 2>err </dev/null || code=$?
+invocation='gate --device cpu --system retention --threads 1'
+timeout --signal=TERM 5 "$samestate" gate --device cpu --system retention --threads 1 >out 2>err </dev/null || code=$?
 [[ $code -eq 124 ]] || complain "the gate was over before timeout: $code"
 grep -qE 'crash|flaky|signal' out err && complain "a signal to the group is the fault of a kernel: $(grep -hE 'crash|flaky|signal' out err | head -1)"
 
 # The reader of a pipe goes away.
 set +m
-for verb in 'gate --device cpu --system retention --max-cases 20' 'list mutants' 'gate --device cpu --list' 'explain'; do
+for verb in 'gate --device cpu --system l2norm --max-cases 20' 'list mutants' 'gate --device cpu --system retention --list' 'explain'; do
   invocation="$verb | head"
   # shellcheck disable=SC2086
   "$samestate" $verb 2>err | head -1 >/dev/null
@@ -61,16 +61,16 @@ grep -qi 'internal error' err && complain 'an internal error'
 invocation='gate, on a terminal'
 if command -v script >/dev/null; then
   for width in 40 60 140; do
-    script -qec "stty cols $width; NO_COLOR= TERM=xterm '$samestate' gate --device cpu --system retention --max-cases 30 --threads 1" typed >/dev/null </dev/null
+    script -qec "stty cols $width; NO_COLOR= TERM=xterm '$samestate' gate --device cpu --system l2norm --max-cases 30 --threads 1" typed >/dev/null </dev/null
     # The text that was drawn between two carriage returns, without the codes.
     longest="$(tr '\r' '\n' <typed | grep 'cases/s' | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' | awk '{ if (length($0) > n) n = length($0) } END { print n + 0 }')"
     [[ $longest -gt 0 && $longest -lt $width ]] || complain "the progress line has $longest columns of $width"
     grep -q 'cases/s.*judged' <(tr '\r' '\n' <typed) && complain 'the summary is glued to the progress line'
     grep -q $'\x1b\[32m' typed || complain 'no colour on a terminal'
   done
-  script -qec "NO_COLOR=1 TERM=xterm '$samestate' gate --device cpu --system retention --max-cases 5" typed >/dev/null </dev/null
+  script -qec "NO_COLOR=1 TERM=xterm '$samestate' gate --device cpu --system l2norm --max-cases 5" typed >/dev/null </dev/null
   grep -q $'\x1b\[[0-9]*m' typed && complain 'colour although NO_COLOR is set'
-  script -qec "TERM=dumb '$samestate' gate --device cpu --system retention --max-cases 5" typed >/dev/null </dev/null
+  script -qec "TERM=dumb '$samestate' gate --device cpu --system l2norm --max-cases 5" typed >/dev/null </dev/null
   grep -q $'\x1b\[[0-9]*m' typed && complain 'colour on a dumb terminal'
   script -qec "TERM=xterm '$samestate' mutants --bug M13 --effort 0" typed >/dev/null </dev/null
   grep -q 'cases/s.*killed' <(tr '\r' '\n' <typed) && complain 'the score is glued to the progress line'
@@ -105,7 +105,7 @@ if command -v script >/dev/null; then
   script -qec "NO_COLOR= TERM=xterm '$samestate' repro 'v1 retention T=5 dk=4'" typed >/dev/null </dev/null
   grep -q $'^verdict   \x1b\[32mpass' typed || complain 'a pass is not green'
 fi
-attempt gate --device cpu --system retention --max-cases 5
+attempt gate --device cpu --system l2norm --max-cases 5
 grep -q $'\x1b' out err && complain 'codes in a pipe'
 
 finish

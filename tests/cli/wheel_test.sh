@@ -54,11 +54,11 @@ sed 's/return (/return np.float32(1.01) * (/' mine.py >wrong.py
 used() {
   inside "$2" samestate --version
   [[ $code -eq 0 && "$(cat out)" == "$("$samestate" --version)" ]] || complain "$1: it is not the command"
-  inside "$2" samestate gate --subject python:mine.py --max-cases 40
+  inside "$2" samestate gate --subject python:mine.py --where 'T=..64 D=..256' --max-cases 20
   { [[ $code -eq 0 ]] && grep -q 'pass' out; } || complain "$1: a kernel in Python: exit $code"
-  inside "$2" samestate gate --subject python:wrong.py --max-cases 40
+  inside "$2" samestate gate --subject python:wrong.py --where 'T=..64 D=..256' --max-cases 20 --fail-fast
   [[ $code -eq 1 ]] || complain "$1: a wrong kernel: exit $code"
-  inside "$2" samestate gate --device cpu --system retention --list --max-cases 400
+  inside "$2" samestate gate --device cpu --system retention --effort 0 --list --max-cases 400
   [[ "$(head -1 out)" == "$(grep -m1 '^v1 ' "$root/fuzz/corpus/retention.txt")" ]] || complain "$1: the corpus is not in it"
   grep -q 'SS samestate gate' "$3/man/man1/samestate.1" || complain "$1: no manual page"
   grep -q 'complete .*samestate' "$3/bash-completion/completions/samestate" || complain "$1: no completion for bash"
