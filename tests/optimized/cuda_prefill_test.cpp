@@ -16,6 +16,7 @@
 #include "optimized/cpu/twin.h"
 #include "optimized/cuda/delta/chunk_wgmma_dense/plan.h"
 #include "optimized/cuda/delta/dense_call.h"
+#include "optimized/cuda/units/emulated_run.h"
 #include "tests/optimized/call.h"
 
 /// The prefill kernels' own source, executed by threads of the host.
@@ -68,7 +69,9 @@ template <bool delta, bool norm>
 void run_split(const Prefill& c, const Maps& maps, Schedule schedule) {
   const auto run = [&](std::int64_t block) {
     SharedMemory<SplitShared> memory;
-    emulation::run_block(kSplitThreads, [&] { split_block<delta, norm>(memory.get(), c, maps, block); });
+    const auto body = [&] { split_block<delta, norm>(memory.get(), c, maps, block); };
+    schedule == Schedule::in_turn ? emulation::run_meeting_block(kSplitThreads, body)
+                                  : emulation::run_block(kSplitThreads, body);
   };
   std::vector<std::future<void>> together;
   for (std::int64_t block = 0; block < split_blocks(c); ++block) {
@@ -88,7 +91,7 @@ template <int value_groups, bool delta, bool norm>
 void run_fused(const Prefill& c, const Maps& maps) {
   for (std::int64_t block = 0; block < fused_blocks<value_groups>(c); ++block) {
     SharedMemory<FusedShared<value_groups, delta>> memory;
-    emulation::run_block(kFusedThreads<value_groups>,
+    emulation::run_meeting_block(kFusedThreads<value_groups>,
                          [&] { fused_block<value_groups, delta, norm>(memory.get(), c, maps, block); });
   }
 }
@@ -154,6 +157,7 @@ std::vector<std::size_t> rows_of(const cpu::System& system) {
 void expect_twin(const cpu::System& system, Call call, const Run& run = {}) {
   // For every row, one call goes this way and the next one the other way.
   emulation::copies_land_late = !emulation::copies_land_late;
+  emulation::take_next_schedule();
   Call twin = call;
   const Outcome outcome = run_twin(system.name, "chunked", twin.arguments(), bf16_fused());
   ASSERT_EQ(outcome.kind, Outcome::Kind::ran) << outcome.reason;

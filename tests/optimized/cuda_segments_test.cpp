@@ -108,7 +108,7 @@ void emulate(Call& call, const Cuts& cuts, int launches = 1, const Faults& fault
   for (int launch = 0; launch < launches; ++launch) {
     for (std::int64_t block = 0; block < map_grid_blocks(x); ++block) {
       SharedMemory<MapGridShared> shared;
-      emulation::run_block(kSplitThreads, [&] {
+      emulation::run_meeting_block(kSplitThreads, [&] {
         if (p.l2norm)
           map_grid_block<true>(shared.get(), x, maps, block);
         else
@@ -121,7 +121,7 @@ void emulate(Call& call, const Cuts& cuts, int launches = 1, const Faults& fault
                                  nullptr);
     for (std::int64_t block = 0; block < output_grid_blocks(x); ++block) {
       SharedMemory<StateShared> shared;
-      emulation::run_block(kSplitThreads, [&] { output_grid_block(shared.get(), x, maps, block); });
+      emulation::run_meeting_block(kSplitThreads, [&] { output_grid_block(shared.get(), x, maps, block); });
     }
   }
   EXPECT_EQ(counts[0], 0);
@@ -140,6 +140,7 @@ void expect_twin(const calls::System& system, Call call, const Cuts& cuts, int l
   SCOPED_TRACE(std::string(system.name) + " T=" + std::to_string(call.shape.T) +
                " dk=" + std::to_string(call.shape.dk) + " segments " + std::to_string(cuts.size() - 1));
   emulation::copies_land_late = !emulation::copies_land_late;
+  emulation::take_next_schedule();
   const Call twin = twin_of(system, call, cuts);
   ASSERT_NO_THROW(emulate(call, cuts, launches));
   EXPECT_EQ(call.o, twin.o);

@@ -22,4 +22,11 @@ void run_meeting_block(int threads, Body&& body, std::int64_t number = 0, std::i
 #endif
 }
 
+/// Lets the next blocks of this host thread begin with another warp, where the way of this build allows a choice.
+inline void take_next_schedule() {
+#ifdef SAMESTATE_EMULATED_FIBERS
+  ++first_schedule;
+#endif
+}
+
 }  // namespace samestate::cuda::emulation

@@ -8,7 +8,7 @@
 #include "reference/layers/mamba2.h"
 #include "reference/scalars.h"
 
-namespace samestate::state_space {
+namespace samestate::state_space::layer_identities {
 namespace {
 
 constexpr Index kHidden = 6;
@@ -177,4 +177,4 @@ std::vector<Identity> rows() {
   };
 }
 
-}  // namespace samestate::state_space
+}  // namespace samestate::state_space::layer_identities
