@@ -16,6 +16,7 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "harness/card/card_cases.h"
+#include "harness/card/operator_card.h"
 #include "harness/card/probe_files.h"
 #include "harness/card/read_card.h"
 #include "harness/processes/pool.h"
@@ -59,6 +60,23 @@ CardCase judged_apart(const KernelTable& table, const KernelRow& kernel, const C
   return {fields.at(4), fields.at(3), std::stod(fields.at(0)), std::stod(fields.at(1)), fields.at(2)};
 }
 
+/// The card of a kernel of named tensors. It runs in this process.
+int run_operator_card(const KernelTable& table, const KernelRow& kernel, CardOptions how, const CardVerb& options) {
+  for (const auto& [option, value] : {std::pair{"--write", options.write}, {"--read", options.read}}) {
+    if (value.empty()) continue;
+    throw Error(fmt::format("{} {}: probes are written and read for the recurrent family, and {} is a system of named "
+                            "tensors; leave {} out, so that the kernel is called",
+                            option, value, kernel.system->name, option));
+  }
+  Progress progress(0);
+  how.progress = [&](const std::string& stage) { progress.at("data " + stage); };
+  const CardRow card = operator_card(table, kernel, how);
+  progress.clear();
+  fmt::print("{}", options.json ? card_json(card) : for_terminal(card_text(card, columns_of_tables())));
+  if (interrupted()) return kVacuous;
+  return card_holds(card) ? kPass : kFail;
+}
+
 int run_card(const CardVerb& options) {
   note_interrupts();
   const SubjectLog log(options.plugins);
@@ -69,6 +87,7 @@ int run_card(const CardVerb& options) {
   CardOptions how;
   how.contract = options.contract;
   how.stop = interrupted;
+  if (!kernel.system->of_family()) return run_operator_card(table, kernel, how, options);
   const std::string declared = declared_contract(kernel, how);
   const std::vector<Probe> probes = probes_of(kernel, declared);
   if (!options.write.empty()) {
@@ -148,6 +167,10 @@ Command add_card(CLI::App& app) {
       "final_state into each, and --read them. --contract is then the contract that the function "
       "was called with, and --kernel\n"
       "any kernel of the same system and form.\n"
+      "\n"
+      "For a system of named tensors (gradients, attention, layers) the probes are cases of the gate, and the "
+      "card says which of\n"
+      "the points that the contract rounds at the kernel has, and which others (`samestate list points`).\n"
       "\n"
       "Exit 0: the contract explains the probes (those that have outputs; the output says how many "
       "have none), and no case of\n"

@@ -42,6 +42,17 @@ template <class Scalar>
   return x;
 }
 
+/// x, of which a kernel may keep `factor x` at the point: what it keeps, over the factor. x itself, without the rounding
+/// of a division, where nothing is kept.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> stored_with_factor(const Matrix<Scalar>& x, const Scalar& factor, Point point) {
+  if constexpr (requires { RoundingPoint<Scalar>::rounds_at(point); }) {
+    if (RoundingPoint<Scalar>::rounds_at(point) && factor != Scalar(0))
+      return stored<Scalar>(factor * x, point) / factor;
+  }
+  return x;
+}
+
 /// True if the products at `point` round their operands: those on a matrix unit that takes tf32, unless the
 /// scalar leaves the point out. One point is one product (or products that a kernel treats alike): its unit
 /// rounds both operands or neither.

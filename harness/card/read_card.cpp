@@ -259,13 +259,6 @@ std::vector<std::string> rounded_twice(const Contract& c, const std::vector<cons
 }  // namespace
 
 std::string declared_contract(const KernelRow& kernel, const CardOptions& options) {
-  if (!kernel.system->of_family()) {
-    throw Error(fmt::format(
-        "kernel {}: cards are read for the recurrent family, but {} is a system of named tensors, for "
-        "which a contract says less; `samestate gate --kernel {}` judges it under what its row promises, "
-        "and `repro` and `judge` of a case that fails name the contract under which it passes",
-        kernel.name, kernel.system->name, kernel.name));
-  }
   if (options.contract.empty()) return kernel.contracts.front();
   const std::string& name = contract_named(options.contract).name;
   if (kernel.any_contract ||

@@ -36,7 +36,7 @@ struct ProbeRun {
                               const std::vector<ProbeRun>& runs, const CardOptions& options);
 
 /// The contract under which a card is read: that of the options, or else the first that the row promises.
-/// Throws Error if the kernel is not of the recurrent family or does not promise it.
+/// Throws Error if the kernel does not promise it.
 [[nodiscard]] std::string declared_contract(const KernelRow& kernel, const CardOptions& options);
 
 /// The whole procedure in this process.

@@ -1,6 +1,7 @@
 #include "harness/systems/tensor_work.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "harness/cases/shards.h"
@@ -20,6 +21,7 @@ WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, Index token
   one.form = row.forms.front().name;
   one.tokens = tokens;
   one.parameters = system.parameters(c);
+  if (row.possible != nullptr && !row.possible(one)) return of;
   Signature all;
   try {
     all = row.signature(one);
@@ -144,6 +146,7 @@ double TensorSystem::work(const Case& c, const JudgePolicy& policy) const {
     of_token = std::max(of_token, work_of_batch(*this, c, tokens, row.forms.front().name, policy).work /
                                       static_cast<double>(std::max<Index>(tokens, 1)));
   }
+  if (!std::isfinite(of_token)) return of_token;
   return static_cast<double>(c.T) * of_token +
          static_cast<double>(sequences_of(c)) *
              (kSequenceCost + kTensorElementCost * state_elements(*this, c)) / kTensorUnit;

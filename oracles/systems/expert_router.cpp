@@ -14,8 +14,10 @@
 namespace samestate {
 namespace {
 
+bool has_choice(const Call& call) { return call.at("K") <= call.at("N"); }
+
 void require_choice(const Call& call) {
-  if (call.at("K") > call.at("N")) {
+  if (!has_choice(call)) {
     const std::string N = "N=" + std::to_string(call.at("N"));
     throw Error("K=" + std::to_string(call.at("K")) + ": there are only " + N +
                 " experts to choose from; write K=" + std::to_string(call.at("N")) +
@@ -125,6 +127,7 @@ std::vector<Operator> expert_router_operators() {
                   ExpertRouter::signature};
   evaluate_with<ExpertRouter>(router);
   router.choice = ExpertRouter::choice;
+  router.possible = has_choice;
   router.token_wise = true;
   router.cost = [](const Call& call, const Signature& signature) { return row_costs::maps(call, signature); };
   Operator balance{"load_balance",

@@ -13,8 +13,10 @@
 namespace samestate {
 namespace {
 
+bool has_rotary_pairs(const Call& call) { return call.at("dr") % 2 == 0; }
+
 void require_pairs(const Call& call) {
-  if (call.at("dr") % 2 != 0) {
+  if (!has_rotary_pairs(call)) {
     throw Error("dr=" + std::to_string(call.at("dr")) +
                 ": rotary columns turn in pairs; give an even number");
   }
@@ -139,6 +141,7 @@ std::vector<Operator> latent_attention_operators() {
                  Cache::signature};
   evaluate_with<Cache>(cache);
   cache.token_wise = true;
+  cache.possible = has_rotary_pairs;
   cache.cost = [](const Call& call, const Signature& signature) { return row_costs::maps(call, signature); };
   Operator attention{"latent_attention",
                      "softmax((q^N . W_UK c + q^R . k^R) (dn + dr)^-1/2) W_UV c, W_O (MLA-5..7, C-MLA)",
@@ -153,6 +156,7 @@ std::vector<Operator> latent_attention_operators() {
                      true,
                      Attention::signature};
   evaluate_with<Attention>(attention);
+  attention.possible = has_rotary_pairs;
   attention.cost = [](const Call& call, const Signature& signature) {
     // In absorbed form a key has the latent and the rotary columns, and a value is the latent.
     const bool naive = call.form == "naive";

@@ -35,10 +35,12 @@ ExpertForm form_named(std::string_view name) {
   return name == "per_token" ? ExpertForm::per_token : ExpertForm::loop;
 }
 
+bool chooses_of_experts(const Call& call) { return call.at("K") <= call.at("N"); }
+
 /// x and the weights of the experts, one expert after the other.
 Signature with_experts(const Call& call) {
   const Index N = call.at("N");
-  if (call.at("K") > N) {
+  if (!chooses_of_experts(call)) {
     throw Error("K=" + std::to_string(call.at("K")) + ": there are only N=" + std::to_string(N) +
                 " experts to choose from; write K=" + std::to_string(N) + " or less, or a larger N");
   }
@@ -304,6 +306,7 @@ std::vector<Operator> mixture_of_experts_operators() {
       Experts::signature};
   evaluate_with<Experts>(experts);
   experts.choice = Experts::choice;
+  experts.possible = chooses_of_experts;
   experts.token_wise = true;
   experts.cost = [](const Call& call, const Signature&) {
     const costs::Count one = costs::product({3, call.at("D"), call.at("F")});
@@ -319,6 +322,7 @@ std::vector<Operator> mixture_of_experts_operators() {
   block.parameters.push_back({"Fs", 9, 1, 16384, "width of the shared expert"});
   evaluate_with<Block>(block);
   block.choice = Block::choice;
+  block.possible = chooses_of_experts;
   block.token_wise = true;
   block.cost = [](const Call& call, const Signature&) {
     const costs::MoEConfig all{call.at("D"), call.at("N"), call.at("K"), call.at("F"), call.at("Fs"), false};

@@ -124,6 +124,9 @@ struct Operator {
   bool streams = false;             ///< may be evaluated in several calls (form decode)
   /// Throws Error, naming the parameter, if the sizes are impossible together.
   Signature (*signature)(const Call&) = nullptr;
+  /// False if `signature` throws, for plans that try thousands of impossible sizes, where an exception each would be
+  /// a third of the time. Null if sizes of the row are hardly ever impossible.
+  bool (*possible)(const Call&) = nullptr;
   Tensors<double> (*exact)(const Call&, const Tensors<double>&) = nullptr;
   Tensors<Running> (*running)(const Call&, const Tensors<Running>&) = nullptr;
   Tensors<Stored> (*stored)(const Call&, const Tensors<Stored>&) = nullptr;

@@ -124,10 +124,11 @@ Cost retention_cost(const Call& call, costs::Count besides = 0) {
 
 /// The whole layer; `position` counts the tokens before the call.
 struct RetNetLayer {
+  static bool possible(const Call& call) { return call.at("dk") % 2 == 0; }
   static Signature signature(const Call& call) {
     const Index H = call.at("H");
     const Index D = call.at("D");
-    if (call.at("dk") % 2 != 0) {
+    if (!possible(call)) {
       throw Error("dk=" + std::to_string(call.at("dk")) + ": keys turn in pairs, make it even");
     }
     const Index keys = H * call.at("dk");
@@ -205,6 +206,7 @@ std::vector<Operator> retnet_operators() {
                  true,
                  RetNetLayer::signature};
   evaluate_with<RetNetLayer>(layer);
+  layer.possible = RetNetLayer::possible;
   layer.cost = [](const Call& call, const Signature& signature) {
     return retention_cost(call, row_costs::linear_maps(signature));
   };

@@ -5,12 +5,14 @@
 namespace samestate {
 namespace {
 
+bool turning_pairs_fit_heads(const Call& call) { return 2 * call.at("pairs") <= call.at("d"); }
+
 struct Rotation {
   /// Throws Error if the pairs need more columns than a head has.
   static Signature signature(const Call& call) {
     const Index pairs = call.at("pairs");
     const Index d = call.at("d");
-    if (2 * pairs > d) {
+    if (!turning_pairs_fit_heads(call)) {
       throw Error("pairs=" + std::to_string(pairs) + ": a head of d=" + std::to_string(d) +
                   " columns has at most " + std::to_string(d / 2) + " pairs");
     }
@@ -44,6 +46,7 @@ std::vector<Operator> rotary_embedding_operators() {
                Rotation::signature};
   evaluate_with<Rotation>(row);
   row.token_wise = true;
+  row.possible = turning_pairs_fit_heads;
   return {std::move(row)};
 }
 

@@ -10,9 +10,11 @@
 namespace samestate {
 namespace {
 
+bool is_grouped(const Call& call) { return call.at("H") % call.at("Hkv") == 0; }
+
 /// Throws Error unless key heads divide query heads.
 void require_grouped(const Call& call) {
-  if (call.at("H") % call.at("Hkv") == 0) return;
+  if (is_grouped(call)) return;
   throw Error("H=" + std::to_string(call.at("H")) + ": must be a multiple of Hkv=" +
               std::to_string(call.at("Hkv")) + ", the query heads of a key head");
 }
@@ -41,6 +43,8 @@ struct Attention {
   }
 };
 
+bool turning_pairs_fit(const Call& call) { return 2 * call.at("pairs") <= call.at("d"); }
+
 struct GatedLayer {
   static Signature signature(const Call& call) {
     require_grouped(call);
@@ -50,7 +54,7 @@ struct GatedLayer {
     const Index H = call.at("H");
     const Index keys = call.at("Hkv") * d;
     const Index pairs = call.at("pairs");
-    if (2 * pairs > d) {
+    if (!turning_pairs_fit(call)) {
       throw Error("pairs=" + std::to_string(pairs) + ": a head of d=" + std::to_string(d) +
                   " columns has at most " + std::to_string(d / 2) + " pairs");
     }
@@ -122,6 +126,7 @@ std::vector<Operator> softmax_attention_operators() {
       false,
       GatedLayer::signature};
   evaluate_with<GatedLayer>(layer);
+  layer.possible = [](const Call& call) { return is_grouped(call) && turning_pairs_fit(call); };
   layer.cost = [](const Call& call, const Signature& signature) {
     return Cost{
         costs::sum({row_costs::maps(call, signature).operations,

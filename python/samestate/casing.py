@@ -52,7 +52,7 @@ class Plan:
     def subject(self, test):
         declaration = dict(self.declaration)
         conventions = {key: declaration.pop(key) for key in list(declaration) if key not in (
-            "contracts", "limits", "array", "device", "name", "bf16", "strided")}
+            "contracts", "gradient_contracts", "limits", "array", "device", "name", "bf16", "strided")}
         return _Asked(test, self.system, self.form, conventions, **declaration)
 
     def lines(self, test, options):

@@ -68,9 +68,9 @@ class Gradients(Subject):
 
     def declaration(self):
         said = super().declaration()
-        # The contract is a promise about the forward pass and does not say where the backward pass rounds.
-        said["contracts"] = [one if one.startswith("fp32") or "card:nearest" in one else one + "+card:nearest"
-                             for one in said["contracts"]]
+        # Its contracts are promises about the forward pass and do not say where the backward pass rounds.
+        said["contracts"] = self.gradient_contracts or [
+            one if one.startswith("fp32") or "card:nearest" in one else one + "+card:nearest" for one in said["contracts"]]
         said["conventions"] = {key: value for key, value in said["conventions"].items() if key == "cu_seqlens"}
         dtypes = self.conventions.get("dtypes", {})
         both = {one: dtype for name, dtype in dtypes.items() for one in (name, "d." + name)}

@@ -19,7 +19,7 @@ from .subject import CONVENTIONS, Subject, about, subject_of
 
 _PLAIN = ("system", "form", "array", "device", "name", "bf16")
 _FLAGS = ("strided", "compiles")
-_LISTS = {"contracts": ",", "limits": ";", "variant": ",", "taps": ","}
+_LISTS = {"contracts": ",", "gradient_contracts": ",", "limits": ";", "variant": ",", "taps": ","}
 _MAPS = ("dtypes", "arguments", "options")
 OPTIONS = _PLAIN + _FLAGS + tuple(_LISTS) + _MAPS + tuple(CONVENTIONS)
 

@@ -103,14 +103,15 @@ class Subject:
 
     def __init__(self, function, system, form, *, contracts=("fp32",), limits=(), array=None, device="cpu",
                  name=None, bf16="float32", strided=None, compiles=None, variant=(), taps=(), arguments=None,
-                 options=None, about=None, **conventions):
+                 options=None, about=None, gradient_contracts=(), **conventions):
         """`arguments` is {what is passed: the function's name for it}, if the names above do not fit; `options`
         are keyword arguments that never change; `compiles` says that the first call with new sizes may take
         long (it then says `busy`); `variant` lists keys of the case line for each of whose values it is
         compiled anew, such as dk contract state, of which the gate tries few (--compiles); `strided` says that
         it accepts tensors with gaps; `array` is the library of the tensors that it receives, by default the one
         that it names or imports (undeclared.py); `taps` are, for a layer, the tensors that it hands out between
-        its stages (docs/do/plugin.md), and it then returns a dict by name."""
+        its stages (docs/do/plugin.md), and it then returns a dict by name; `gradient_contracts` are those of its
+        backward pass, by default its contracts with +card:nearest where they round."""
         if not callable(function):
             raise DeclarationError(f"{function!r:.80} is not a function")
         self.function, self.system, self.form = function, system, form
@@ -124,7 +125,7 @@ class Subject:
             raise DeclarationError(f"device {device!r}; known are cpu cuda")
         self.array, self.device, self.bf16 = array, device, bf16
         self.contracts, self.limits = _words(contracts), [limits] if isinstance(limits, str) else list(limits)
-        self.variant, self.taps = _words(variant), _words(taps)
+        self.variant, self.taps, self.gradient_contracts = _words(variant), _words(taps), _words(gradient_contracts)
         if self.taps and self.family:
             raise DeclarationError(f"taps {' '.join(self.taps)}: {system} is not a layer, so it has none")
         if not self.contracts:

@@ -5,6 +5,7 @@ import os
 import unittest
 
 import samestate
+from samestate import adapters
 from samestate.errors import DeclarationError, Failed
 from samestate.gradients import Gradients, can, with_gradients
 from samestate.subject import Subject
@@ -42,6 +43,18 @@ class Declared(unittest.TestCase):
         self.assertIn("dk <= 64", said["limits"])
         self.assertEqual(said["conventions"], {})
         self.assertTrue(said["only_asked"])
+
+    def test_contracts_of_the_backward_pass_may_be_declared(self):
+        one = self.subject(contracts=["bf16"], gradient_contracts=["bf16+chunk_backward.dG:bf16"])
+        self.assertEqual(Gradients(one).declaration()["contracts"], ["bf16+chunk_backward.dG:bf16"])
+        self.assertEqual(one.declaration()["contracts"], ["bf16"])
+
+    def test_adapters_declare_those_that_were_read_in_the_source(self):
+        row = next(row for row in adapters.ROWS if row.name == "fla.chunk_linear_attn")
+        self.assertEqual([one.split("+")[0] for one in row.gradients], ["bf16", "fp16", "tf32_truncated"])
+        for one in row.gradients:
+            for point in one.split("+")[1:]:
+                self.assertIn(point.split(":")[0].split(".")[0], ("chunk_backward", "card"))
 
     def test_a_scale_or_norm_of_its_own_is_a_limit(self):
         def f(q, k, v, g, beta, initial_state):

@@ -55,9 +55,18 @@ inline constexpr PointRow kChunkBackwardRows[] = {
     {"dh_operand", "D as an operand of K D and N D^T, and in <S, D>."},
     {"dv_carried", "K D.", PointUse::product},
     {"dv_new", "dN, the sum of both."},
+    {"q_scaled", "scale Q, an operand of (e^G Q)^T dO.", PointUse::stored, {}, {}, true},
+    {"q_scaled_decayed", "scale e^G Q, an operand of (e^G Q)^T dO.", PointUse::stored, {}, {}, true},
     {"q_decayed", "(e^G Q)^T dO of the recurrence of D.", PointUse::product},
     {"dh_of_W", "W^T dN of the recurrence of D.", PointUse::product},
     {"dw", "dW = -dN S^T.", PointUse::both},
+    {"dS_unscaled",
+     "(dO N^T) o E, the operand of kernels that multiply its products by the scale; they keep dS_score in "
+     "fp32.",
+     PointUse::stored,
+     {},
+     {},
+     true},
     {"dS_score", "dP = scale (dO N^T) o E.", PointUse::both},
     {"dq_of_state", "dO S^T.", PointUse::product},
     {"dq_of_scores", "dP K.", PointUse::product},
@@ -168,11 +177,14 @@ struct ReverseThroughState {
     const Matrix<Scalar> carried = matrix_product(x.k, Db, at["dv_carried"]);
     dN = stored<Scalar>(f.to_end.asDiagonal() * carried + local, at["dv_new"]);
 
-    const Matrix<Scalar> q_decayed = f.from_start.asDiagonal() * x.q;
+    const Matrix<Scalar> scaled = stored_with_factor<Scalar>(x.q, x.scale, at["q_scaled"]);
+    const Matrix<Scalar> q_decayed =
+        stored_with_factor<Scalar>(f.from_start.asDiagonal() * scaled, x.scale, at["q_scaled_decayed"]);
     D = f.from_start(last) * after + x.scale * matrix_product(q_decayed.transpose(), d_o, at["q_decayed"]);
 
     const Matrix<Scalar> dON = matrix_product(d_o, f.N.transpose(), at["dS_score"]);
-    const Matrix<Scalar> dP = stored<Scalar>(x.scale * dON.cwiseProduct(f.E), at["dS_score"]);
+    const Matrix<Scalar> dS = stored<Scalar>(dON.cwiseProduct(f.E), at["dS_unscaled"]);
+    const Matrix<Scalar> dP = stored<Scalar>(x.scale * dS, at["dS_score"]);
     const Matrix<Scalar> dOS = matrix_product(d_o, f.S.transpose(), at["dq_of_state"]);
     dq = (x.scale * f.from_start).asDiagonal() * dOS + matrix_product(dP, x.k, at["dq_of_scores"]);
     const Matrix<Scalar> of_state =

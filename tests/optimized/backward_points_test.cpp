@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "optimized/cpu/backward/chunked.h"
@@ -31,13 +32,10 @@ struct RoundingPoint<Rounding> {
   static inline float (*result)(float) = nullptr;    ///< rounds results, if it is not null
   static inline float (*operands)(float) = nullptr;  ///< rounds operands of products, if it is not null
   static inline const PointRow* left_out = nullptr;
-  /// dg, dbeta and the gradient of the initial state stay in fp32, with what leads to them.
+  static inline std::set<std::string_view> switched;  ///< the points that a contract names
   static bool rounds_at(Point point) {
-    if (result == nullptr || &point.row() == left_out) return false;
-    for (const char* exact : {"dG_last", "dG_of_A", "dG", "dg", "dbeta", "d_initial_state"}) {
-      if (point.row().name == exact) return false;
-    }
-    return true;
+    return result != nullptr && &point.row() != left_out &&
+           point.row().only_if_named == switched.contains(point.row().name);
   }
   static bool rounds_operands(Point point) { return operands != nullptr && &point.row() != left_out; }
   static Rounding stored(const Rounding& x) { return rounded(x, result); }
@@ -81,6 +79,44 @@ class LeavingOut : public cpu::ChunkedBackward {
     return left_out_ != nullptr && *left_out_ == point;
   }
   const BackwardPoint* left_out_;
+};
+
+/// Kernels without a gate as public ones are: dS is rounded before its products, which the scale multiplies; without a
+/// delta term scale q is rounded too, and P^T dO is not kept.
+class ScalesProducts : public cpu::ChunkedBackward {
+ public:
+  using ChunkedBackward::ChunkedBackward;
+
+ protected:
+  Format format_at(BackwardPoint point) const override {
+    const bool kept = point != BackwardPoint::dv_local || system_.delta;
+    return kept ? ChunkedBackward::format_at(point) : Format::fp32;
+  }
+  void score_cotangents() override {
+    multiply_by_transposed(dO_, N_, dP_, BackwardPoint::dS_score);
+    mask(dP_, 1);
+    store(dP_, BackwardPoint::dS_score);
+  }
+  void query_gradient() override {
+    multiply_by_transposed(dO_, S_operand_, dQ_, BackwardPoint::dq_of_state);
+    multiply(dP_, K_, product_, BackwardPoint::dq_of_scores);
+    for (std::int64_t i = 0; i < dQ_.size(); ++i)
+      dQ_.values[i] = arguments_.scale * (dQ_.values[i] + product_.values[i]);
+  }
+  void key_gradient() override {
+    multiply_by_transposed(N_, D_operand_, dK_of_state_, BackwardPoint::dk_of_state);
+    multiply_transposed(dP_, Q_, dK_, BackwardPoint::dk_of_scores);
+    for (std::int64_t i = 0; i < dK_.size(); ++i)
+      dK_.values[i] = dK_of_state_.values[i] + arguments_.scale * dK_.values[i];
+  }
+  void state_cotangent() override {
+    if (system_.delta) return ChunkedBackward::state_cotangent();
+    operand_ = Q_;
+    for (float& x : operand_.values) x *= arguments_.scale;
+    store(operand_, BackwardPoint::q_decayed);
+    multiply_transposed(operand_, dO_, product_, BackwardPoint::q_decayed);
+    for (std::int64_t i = 0; i < D_.size(); ++i) D_.values[i] += product_.values[i];
+  }
 };
 
 struct NamedPoint {
@@ -271,6 +307,38 @@ TEST(BackwardPoints, ResultsAreStoredWhereTheReferenceStoresThem) {
   Contract fp16 = testing::bf16();
   fp16.input = Format::fp16;
   expect_points_of_all(fp16, true, cpu::to_fp16);
+}
+
+/// Points that only some kernels have: the reference follows them where a contract names them, and not elsewhere.
+template <class System>
+void expect_scaled_products(const cpu::System& system, const std::set<std::string_view>& switched) {
+  BackwardCall x =
+      testing::make_backward_call(system.name, {.B = 1, .T = 29, .Hk = 1, .Hv = 1, .dk = 8, .dv = 6}, 7);
+  x.forward.scale = 0.375F;
+  const auto make = [](const auto&... of) { return std::make_unique<ScalesProducts>(of...); };
+  ASSERT_EQ(cpu::run_chunked_backward_with(make, system, x.call(), testing::bf16()).kind, Outcome::Kind::ran);
+  const Values kernel = x.gradients;
+  Marks::result = cpu::to_bf16, Marks::operands = nullptr, Marks::left_out = nullptr;
+  const auto far = [&](const std::set<std::string_view>& points) {
+    Marks::switched = points;
+    const double d = distance(kernel, reference_of<System>(x));
+    Marks::switched.clear();
+    return d;
+  };
+  const double all = far(switched);
+  EXPECT_LE(all, 1e-3) << system.name;
+  for (const std::string_view point : switched) {
+    std::set<std::string_view> others = switched;
+    others.erase(point);
+    EXPECT_GT(far(others), 3 * all) << system.name << " " << point;
+  }
+  EXPECT_GT(far({}), 3 * all) << system.name;
+}
+
+TEST(BackwardPoints, ScalesMayMultiplyTheProductsOfRoundedScores) {
+  expect_scaled_products<DeltaRule>(cpu::DELTA_RULE, {"dS_unscaled", "dS_score"});
+  expect_scaled_products<LinearAttention>(cpu::LINEAR_ATTENTION,
+                                          {"dS_unscaled", "dS_score", "q_scaled", "dv_local"});
 }
 
 TEST(BackwardPoints, OperandsAreRoundedWhereTheReferenceRoundsThem) {

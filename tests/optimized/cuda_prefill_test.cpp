@@ -91,8 +91,9 @@ template <int value_groups, bool delta, bool norm>
 void run_fused(const Prefill& c, const Maps& maps) {
   for (std::int64_t block = 0; block < fused_blocks<value_groups>(c); ++block) {
     SharedMemory<FusedShared<value_groups, delta>> memory;
-    emulation::run_meeting_block(kFusedThreads<value_groups>,
-                         [&] { fused_block<value_groups, delta, norm>(memory.get(), c, maps, block); });
+    emulation::run_meeting_block(kFusedThreads<value_groups>, [&] {
+      fused_block<value_groups, delta, norm>(memory.get(), c, maps, block);
+    });
   }
 }
 

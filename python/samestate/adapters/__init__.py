@@ -118,7 +118,8 @@ def subject(row, device=None, contracts=None, limits=(), name=None, **more):
                    limits=list(row.limits) + list(limits), array=row.array, device=device, name=name or row.kernel,
                    compiles=device == "cuda" or interpreted,
                    variant=variant, arguments=row.arguments, options=options,
-                   about={"adapter": row.name, "package": read_at}, **{**row.conventions, **more},
+                   about={"adapter": row.name, "package": read_at},
+                   gradient_contracts=() if contracts or device == "cpu" else row.gradients, **{**row.conventions, **more},
                    **({"strided": row.strided} if "strided" not in more else {}),
                    **({"dtypes": row.dtypes} if row.dtypes else {}))
     return made

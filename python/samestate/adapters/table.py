@@ -4,8 +4,8 @@ row names.
 from collections import namedtuple
 
 Adapter = namedtuple("Adapter", "name kernel system form package versions function array devices arguments options "
-                     "limits conventions tried traps variant call dtypes strided untried",
-                     defaults=((), None, None, None, ""))
+                     "limits conventions tried traps variant call dtypes strided untried gradients",
+                     defaults=((), None, None, None, "", ()))
 Adapter.__doc__ = """A row.
 
 name         what is asked for: python:NAME
@@ -22,6 +22,7 @@ call         of named.py, what makes a call with the system's tensors of it; Non
 dtypes       of named tensors: {tensor: dtype} of those that are not fp32
 strided      False where the function asks for contiguous tensors: each is dense then, a state in its declared order
 untried      why it ran on no device, where that is not for want of a run
+gradients    contracts of the backward pass on a device; empty: those of the forward pass with +card:nearest
 """
 
 _FLA = ("0.6.0",)
@@ -31,6 +32,11 @@ _L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
 
 # How it inverts the chunk's matrix: blocks of 16, merged row by row in tf32, whatever the dtype of the tensors.
 _SOLVED = "+accumulator:fp32+inverse:block16/tf32_truncated+merges:rows+scan:tree"
+
+# Without a gate the scale multiplies the products of the rounded dS, and without a delta term scale q is rounded too
+# and P^T dO is not kept (fla/ops/common/chunk_o.py, chunk_h.py).
+_SCALES_PRODUCTS = tuple(f"{one}+chunk_backward.dS_unscaled:{one}+chunk_backward.dS_score:fp32" for one in ("bf16", "fp16"))
+_SCALES_QUERIES = tuple(f"{one}+chunk_backward.q_scaled:{one[:4]}+chunk_backward.dv_local:fp32" for one in _SCALES_PRODUCTS)
 
 # vLLM's copy of it merges in fp32 unless FLA_TRIL_PRECISION says otherwise; its card has not been read.
 _SOLVED_IN_FP32 = "+accumulator:fp32+inverse:block16/fp32+merges:rows+scan:tree+card:nearest"
@@ -54,7 +60,7 @@ def _without(arguments, *names):
 
 
 def _fla(function, system, form, module, cpu, cuda, arguments, options=None, limits=(), traps="", kernel=None,
-         chunk=None):
+         chunk=None, gradients=()):
     if chunk:
         arguments = dict(arguments, chunk=chunk)
     grouped = system == "gated_delta_rule"
@@ -64,7 +70,7 @@ def _fla(function, system, form, module, cpu, cuda, arguments, options=None, lim
     tried = dict({"cpu": "0.6.0"} if function in _RAN else {}, cuda="0.6.0")
     return Adapter("fla." + function, kernel or "fla." + system, system, form, "flash-linear-attention", _FLA,
                    f"fla.ops.{module}:{function}", "torch", {"cpu": cpu, "cuda": cuda}, arguments, dict(options or {}),
-                   list(limits), conventions, tried, traps, _COMPILED)
+                   list(limits), conventions, tried, traps, _COMPILED, gradients=gradients)
 
 
 def _naive(function, system, form, module, arguments, traps="", limits=(), **conventions):
@@ -147,7 +153,7 @@ ROWS = (
          traps="the fifth position is gk, not beta; beta=None is created with Hk heads; an l2norm inside stays in fp32"),
     _fla("chunk_delta_rule", "delta_rule", "chunked", "delta_rule", ["fp16"],
          ["bf16", "fp16+card:nearest"], dict(_without(_DELTA, "g"), **_L2), limits=["chunk in 16 32 64"], chunk="chunk_size",
-         traps="refuses fp32 tensors"),
+         traps="refuses fp32 tensors", gradients=_SCALES_PRODUCTS),
     _fla("fused_recurrent_delta_rule", "delta_rule", "recurrent", "delta_rule", ["fp32"],
          ["fp32", "bf16", "fp16"], dict(_without(_DELTA, "g"), **_L2), limits=["scale in default 1 16 0.0001220703125"],
          traps="asserts that the scale is positive"),
@@ -165,7 +171,8 @@ ROWS = (
          traps="computes its decay itself: only data of the regime retnet"),
     _fla("chunk_linear_attn", "linear_attention", "chunked", "linear_attn", ["fp32"], ["tf32_truncated", "bf16", "fp16"],
          _without(_DELTA, "g", "beta"), {"normalize": False}, limits=["chunk = 64"],
-         traps="normalize is True by default here and False in fused_recurrent_linear_attn"),
+         traps="normalize is True by default here and False in fused_recurrent_linear_attn",
+         gradients=_SCALES_QUERIES + ("tf32_truncated+card:nearest",)),
     _fla("fused_recurrent_linear_attn", "linear_attention", "recurrent", "linear_attn", ["fp32"], ["fp32", "bf16", "fp16"],
          _without(_DELTA, "g", "beta"), {"normalize": False}),
     _naive("naive_recurrent_gated_delta_rule", "gated_delta_rule", "recurrent", "gated_delta_rule", _DENSE,

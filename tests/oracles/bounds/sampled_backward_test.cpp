@@ -106,7 +106,7 @@ TEST(SampledBackward, ASampleMeetsEveryPoint) {
   for (const PointRow& row : points::chunk_backward.rows) {
     if (row.only_if_named) named.add({points::chunk_backward, row});
   }
-  EXPECT_EQ(named.points.size(), 6U);
+  EXPECT_EQ(named.points.size(), 9U);
   model.switched = &named;
   {
     const SamplingScope scope(model, &met);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "oracles/contracts.h"
@@ -256,6 +257,37 @@ TEST(Operators, EveryRowEvaluatesAllItsFormsAlike) {
       EXPECT_NE(j.verdict, Verdict::fail) << row.name << " " << form.name << ": " << j.ratio;
     }
   }
+}
+
+// A row that says which sizes are possible says what its signature says.
+TEST(Operators, SizesArePossibleExactlyWhereThereIsASignature) {
+  int rows = 0;
+  for (const Operator& row : operators()) {
+    if (row.possible == nullptr) continue;
+    ++rows;
+    int impossible = 0;
+    for (unsigned draw = 0; draw < 300; ++draw) {
+      Call call;
+      call.tokens = 5;
+      call.form = row.forms.front().name;
+      unsigned place = draw;
+      for (const Parameter& p : row.parameters) {
+        place = place * 1664525U + 1013904223U;
+        call.parameters.emplace(p.name, std::min(p.most, p.least + static_cast<Index>((place >> 16) % 9)));
+      }
+      bool there = true;
+      try {
+        (void)row.signature(call);
+      } catch (const Error&) {
+        there = false;
+      }
+      ASSERT_EQ(row.possible(call), there) << row.name << " draw " << draw;
+      impossible += there ? 0 : 1;
+    }
+    EXPECT_GT(impossible, 10) << row.name << " needs none";
+    EXPECT_LT(impossible, 290) << row.name;
+  }
+  EXPECT_GE(rows, 8);
 }
 
 }  // namespace
