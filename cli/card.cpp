@@ -60,19 +60,39 @@ CardCase judged_apart(const KernelTable& table, const KernelRow& kernel, const C
   return {fields.at(4), fields.at(3), std::stod(fields.at(0)), std::stod(fields.at(1)), fields.at(2)};
 }
 
-/// The card of a kernel of named tensors. It runs in this process.
-int run_operator_card(const KernelTable& table, const KernelRow& kernel, CardOptions how, const CardVerb& options) {
+/// True, with a message, if no probe has outputs because the kernel's device is missing.
+bool nothing_ran(const KernelRow& kernel, const std::vector<ProbeRun>& runs) {
+  if (!std::ranges::all_of(runs, &ProbeRun::no_device)) return false;
+  fmt::print(stderr, "samestate: kernel {}: {}: no card is read\n", kernel.name, runs.front().refused);
+  return true;
+}
+
+void print_card(const CardRow& card, bool json) {
+  fmt::print("{}", json ? card_json(card) : for_terminal(card_text(card, columns_of_tables())));
+}
+
+int run_operator_card(const KernelTable& table, const KernelRow& kernel, CardOptions how,
+                      const CardVerb& options, double timeout) {
   for (const auto& [option, value] : {std::pair{"--write", options.write}, {"--read", options.read}}) {
     if (value.empty()) continue;
-    throw Error(fmt::format("{} {}: probes are written and read for the recurrent family, and {} is a system of named "
-                            "tensors; leave {} out, so that the kernel is called",
-                            option, value, kernel.system->name, option));
+    throw Error(fmt::format(
+        "{} {}: probes are written and read for the recurrent family, and {} is a system of named "
+        "tensors; leave {} out, so that the kernel is called",
+        option, value, kernel.system->name, option));
   }
+  const std::vector<Case> probes = operator_probes(kernel, declared_contract(kernel, how));
+  std::vector<ProbeRun> runs;
   Progress progress(0);
   how.progress = [&](const std::string& stage) { progress.at("data " + stage); };
-  const CardRow card = operator_card(table, kernel, how);
+  for (const Case& probe : probes) {
+    if (interrupted()) return kVacuous;
+    how.progress(probe.regime);
+    runs.push_back(probe_apart([&] { return run_operator_probe(table, kernel, probe); }, timeout));
+  }
+  if (nothing_ran(kernel, runs)) return kNothingRan;
+  const CardRow card = operator_card(kernel, probes, runs, how);
   progress.clear();
-  fmt::print("{}", options.json ? card_json(card) : for_terminal(card_text(card, columns_of_tables())));
+  print_card(card, options.json);
   if (interrupted()) return kVacuous;
   return card_holds(card) ? kPass : kFail;
 }
@@ -87,7 +107,7 @@ int run_card(const CardVerb& options) {
   CardOptions how;
   how.contract = options.contract;
   how.stop = interrupted;
-  if (!kernel.system->of_family()) return run_operator_card(table, kernel, how, options);
+  if (!kernel.system->of_family()) return run_operator_card(table, kernel, how, options, timeout);
   const std::string declared = declared_contract(kernel, how);
   const std::vector<Probe> probes = probes_of(kernel, declared);
   if (!options.write.empty()) {
@@ -111,10 +131,7 @@ int run_card(const CardVerb& options) {
     return kVacuous;
   }
   runs.resize(probes.size());
-  if (std::ranges::all_of(runs, &ProbeRun::no_device)) {
-    fmt::print(stderr, "samestate: kernel {}: {}: no card is read\n", kernel.name, runs.front().refused);
-    return kNothingRan;
-  }
+  if (nothing_ran(kernel, runs)) return kNothingRan;
   Progress progress(0);
   how.progress = [&](const std::string& stage) { progress.at("data " + stage); };
   CardRow card = card_of(kernel, probes, runs, how);
@@ -131,7 +148,7 @@ int run_card(const CardVerb& options) {
     card.cases.push_back(std::move(judged));
   }
   progress.clear();
-  fmt::print("{}", options.json ? card_json(card) : for_terminal(card_text(card, columns_of_tables())));
+  print_card(card, options.json);
   if (interrupted()) return kVacuous;
   const auto without =
       std::ranges::count_if(card.probes, [](const CardProbe& p) { return !p.refused.empty(); });
@@ -168,7 +185,8 @@ Command add_card(CLI::App& app) {
       "was called with, and --kernel\n"
       "any kernel of the same system and form.\n"
       "\n"
-      "For a system of named tensors (gradients, attention, layers) the probes are cases of the gate, and the "
+      "For a system of named tensors (gradients, attention, layers) the probes are cases of the gate, and "
+      "the "
       "card says which of\n"
       "the points that the contract rounds at the kernel has, and which others (`samestate list points`).\n"
       "\n"

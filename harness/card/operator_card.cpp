@@ -12,6 +12,7 @@
 #include "harness/card/card_cases.h"
 #include "harness/cases/keys.h"
 #include "harness/run/run_case.h"
+#include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
 #include "oracles/judge_policy.h"
 #include "oracles/limits.h"
@@ -71,10 +72,11 @@ class OperatorCard {
   }
 
   void report(CardRow& row) {
-    row.contract = contract_of(found_);
+    row.contract = with(found_);
     row.explained = true;
     for (std::size_t i = 0; i < probes_.size(); ++i) {
-      CardProbe& of = row.probes.emplace_back(name_of_probe(i), format_case(probes_[i].c), probes_[i].refused);
+      CardProbe& of =
+          row.probes.emplace_back(name_of_probe(i), format_case(probes_[i].c), probes_[i].refused);
       for (const auto& [output, share] : nearest_[i]) of.left = std::max(of.left, share);
       of.distance = of.left, of.error = 1.0;
       of.explained = of.left * of.left <= kOperatorTwinShare;
@@ -105,7 +107,7 @@ class OperatorCard {
     return out;
   }
 
-  [[nodiscard]] std::string contract_of(const Switched& switched) const {
+  [[nodiscard]] std::string with(const Switched& switched) const {
     std::string text = start_.name;
     for (const Point& point : switched)
       text += fmt::format("+{}:{}", point.name(), switched_value(start_, point));
@@ -119,7 +121,7 @@ class OperatorCard {
     for (const Point& point : switched)
       point.row().only_if_named ? added.push_back(point) : variant.skipped.add(point);
     variant.skipped.sort();
-    const Contract& contract = contract_named(contract_of(added));
+    const Contract& contract = contract_named(with(added));
     Shares out(probes_.size());
     for (std::size_t i = 0; i < probes_.size(); ++i) {
       const Shown& probe = probes_[i];
@@ -165,8 +167,9 @@ class OperatorCard {
       }
     }
     if (other.factor < kCardAlike) {
-      out.why = same ? "the same bits on every probe: it finds nothing to round, or another point rounds the same"
-                     : "it moves the distance by less than other roundings do";
+      out.why =
+          same ? "the same bits on every probe: it finds nothing to round, or another point rounds the same"
+               : "it moves the distance by less than other roundings do";
       out.like.push_back(std::move(other));
     } else {
       out.without = other.factor, out.probe = other.probe;
@@ -189,25 +192,30 @@ class OperatorCard {
   std::int64_t twins_ = 0;
 };
 
-Shown shown_by_probe(const TensorSystem& system, const KernelTable& table, const KernelRow& kernel,
-                     const Case& c) {
-  Shown out{.c = c};
+/// The outputs of a run fill these tensors one after another.
+void fill(std::vector<CaseTensor>& tensors, const std::vector<float>& values) {
+  auto from = values.begin();
+  for (CaseTensor& tensor : tensors) {
+    if (values.end() - from < std::ssize(tensor.data)) throw Error("a probe has too few outputs");
+    std::copy_n(from, tensor.data.size(), tensor.data.begin());
+    from += std::ssize(tensor.data);
+  }
+}
+
+Shown shown_by_probe(const TensorSystem& system, const KernelRow& kernel, const Case& c,
+                     const ProbeRun& run) {
+  Shown out{.c = c, .refused = run.refused};
+  if (!out.refused.empty()) return out;
   const Resolved r(c);
   const TensorCalls calls = system.calls(r, kernel.form);
   out.call = calls.whole, out.cuts = calls.cuts;
-  try {
-    out.trace.native = kernel.form;
-    out.trace.inputs = system.inputs(r);
-    out.trace.outputs = system.outputs(r, out.trace.inputs, table.choose(r), run_options(r));
-    out.inputs = sequence_of(out.trace.inputs, 0);
-    out.outputs = by_sequence(out.trace.outputs).front();
-    out.oracle = operator_oracle(system.row, out.call, out.inputs, out.cuts, *r.contract);
-  } catch (const Unavailable& unavailable) {
-    out.refused = unavailable.what();
-  }
+  out.trace = unwritten_run(r, kernel.form);
+  fill(out.trace.outputs, run.outputs.o);
+  out.inputs = sequence_of(out.trace.inputs, 0);
+  out.outputs = by_sequence(out.trace.outputs).front();
+  out.oracle = operator_oracle(system.row, out.call, out.inputs, out.cuts, *r.contract);
   const auto finite = [](const auto& x) { return x.second.allFinite(); };
-  if (out.refused.empty() && !std::ranges::all_of(out.outputs, finite))
-    out.refused = "an output is not finite";
+  if (!std::ranges::all_of(out.outputs, finite)) out.refused = "an output is not finite";
   return out;
 }
 
@@ -245,7 +253,21 @@ std::vector<Case> operator_probes(const KernelRow& kernel, const std::string& co
   return out;
 }
 
-CardRow operator_card(const KernelTable& table, const KernelRow& kernel, const CardOptions& options) {
+ProbeRun run_operator_probe(const KernelTable& table, const KernelRow& kernel, const Case& probe) {
+  const Resolved r(probe);
+  ProbeRun run;
+  try {
+    for (const CaseTensor& output :
+         kernel.system->outputs(r, kernel.system->inputs(r), table.choose(r), run_options(r)))
+      run.outputs.o.insert(run.outputs.o.end(), output.data.begin(), output.data.end());
+  } catch (const Unavailable& unavailable) {
+    return {{}, unavailable.what(), unavailable.kind == Outcome::Kind::no_device};
+  }
+  return run;
+}
+
+CardRow operator_card(const KernelRow& kernel, const std::vector<Case>& cases,
+                      const std::vector<ProbeRun>& runs, const CardOptions& options) {
   const auto started = std::chrono::steady_clock::now();
   CardRow row;
   row.kernel = kernel.name;
@@ -255,17 +277,16 @@ CardRow operator_card(const KernelTable& table, const KernelRow& kernel, const C
   const Operator& op = *find_operator(row.system);
   const TensorSystem system(op);
   std::vector<Shown> probes;
-  for (const Case& c : operator_probes(kernel, row.declared)) {
-    if (options.stop && options.stop()) break;
-    if (options.progress) options.progress(c.regime);
-    probes.push_back(shown_by_probe(system, table, kernel, c));
-  }
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    probes.push_back(shown_by_probe(system, kernel, cases[i], runs[i]));
   const auto ran = [](const Shown& x) { return x.refused.empty(); };
   if (std::ranges::none_of(probes, ran)) {
     throw Error(fmt::format("kernel {}: none of the {} probes has outputs, so nothing is known about it{}",
                             kernel.name, probes.size(), probes.empty() ? "" : ": " + probes.front().refused));
   }
-  OperatorCard card(op, contract_named(row.declared), probes, options);
+  Contract start = contract_named(row.declared);
+  start.nearest = false;
+  OperatorCard card(op, contract_of(start), probes, options);
   if (options.progress) options.progress("of all probes");
   card.run();
   card.report(row);

@@ -12,10 +12,15 @@ namespace samestate {
 /// (a norm inside, groups of heads), within the limits that its row declares.
 [[nodiscard]] std::vector<Case> operator_probes(const KernelRow& kernel, const std::string& contract);
 
-/// Runs the kernel on the probes and searches for the points whose twin is nearest to its outputs: from those that the
+/// Calls the kernel on a probe. The outputs are all of its tensors, one after another, in Outputs::o. Throws what the
+/// kernel throws.
+[[nodiscard]] ProbeRun run_operator_probe(const KernelTable& table, const KernelRow& kernel,
+                                          const Case& probe);
+
+/// Searches for the points whose twin is nearest to the kernel's outputs on the probes: from those that the
 /// contract rounds at, one point at a time, left out or added (PointRow::only_if_named), the one that explains most
 /// first. Under a contract that rounds nowhere no point can be told. Throws Error if the kernel ran no probe.
-[[nodiscard]] CardRow operator_card(const KernelTable& table, const KernelRow& kernel,
-                                    const CardOptions& options);
+[[nodiscard]] CardRow operator_card(const KernelRow& kernel, const std::vector<Case>& probes,
+                                    const std::vector<ProbeRun>& runs, const CardOptions& options);
 
 }  // namespace samestate

@@ -57,16 +57,25 @@ class Drawn : public cpu::ChunkedBackward {
   bool rounds_dG_;
 };
 
+CardRow card_in(const KernelTable& table, const std::string& name) {
+  const KernelRow& kernel = table.row_named(name);
+  const std::vector<Case> probes = operator_probes(kernel, kernel.contracts.front());
+  std::vector<ProbeRun> runs;
+  for (const Case& probe : probes) runs.push_back(run_operator_probe(table, kernel, probe));
+  return operator_card(kernel, probes, runs, {});
+}
+
 CardRow card_of(const std::set<std::string_view>& without, bool rounds_dG) {
   std::set<BackwardPoint> points;
   for (const std::string_view name : without) points.insert(kPoints.at(name));
-  CallKernel row{"drawn.gated_delta_rule.backward.chunked", "gated_delta_rule.backward", "chunked", "cpu", {"bf16"}};
+  CallKernel row{
+      "drawn.gated_delta_rule.backward.chunked", "gated_delta_rule.backward", "chunked", "cpu", {"bf16"}};
   row.run = [=](const KernelCall& call, const Contract& contract) {
     const auto make = [&](const auto&... of) { return std::make_unique<Drawn>(of..., points, rounds_dG); };
     return cpu::run_chunked_backward_with(make, cpu::GATED_DELTA_RULE, call, contract);
   };
   const KernelTable table(std::span<const CallKernel>(&row, 1));
-  return operator_card(table, table.row_named(row.name), {});
+  return card_in(table, row.name);
 }
 
 /// The values of the points that a card does not leave open.
@@ -126,7 +135,7 @@ TEST(OperatorCard, DoesNotExplainAWrongKernel) {
     return cpu::run_chunked_backward_with(make, cpu::RETENTION, call, contract);
   };
   const KernelTable table(std::span<const CallKernel>(&row, 1));
-  const CardRow card = operator_card(table, table.row_named(row.name), {});
+  const CardRow card = card_in(table, row.name);
   EXPECT_FALSE(card.explained);
 }
 
