@@ -131,7 +131,7 @@ class OperatorCard {
       for (const auto& [output, value] : twin_values(of, variant)) {
         if (value.size() == 0) continue;
         const Share share = share_of(of, output, get(probe.outputs, output), value);
-        if (share.rows > 0) out[i][output] = std::sqrt(share.mean);
+        out[i][output] = share.rows > 0 ? std::sqrt(share.mean) : 0.0;  // nothing is rounded
       }
     }
     return out;
@@ -158,9 +158,7 @@ class OperatorCard {
     bool same = true;
     for (std::size_t i = 0; i < shares.size(); ++i) {
       for (const auto& [output, share] : shares[i]) {
-        const auto found = nearest_[i].find(output);
-        if (found == nearest_[i].end()) continue;
-        const double now = found->second;
+        const double now = nearest_[i].at(output);
         const double factor = std::max(share, kNothingLeft) / std::max(now, kNothingLeft);
         if (factor > other.factor) other.factor = factor, other.probe = name_of_probe(i) + ", " + output;
         same = same && share == now;
@@ -204,7 +202,8 @@ void fill(std::vector<CaseTensor>& tensors, const std::vector<float>& values) {
 
 Shown shown_by_probe(const TensorSystem& system, const KernelRow& kernel, const Case& c,
                      const ProbeRun& run) {
-  Shown out{.c = c, .refused = run.refused};
+  Shown out;
+  out.c = c, out.refused = run.refused;
   if (!out.refused.empty()) return out;
   const Resolved r(c);
   const TensorCalls calls = system.calls(r, kernel.form);
@@ -242,6 +241,8 @@ std::vector<Case> operator_probes(const KernelRow& kernel, const std::string& co
       if (system.has_key("state")) c.state = "random";
       if (more && system.has_key("l2norm") && system.regime(regime)->exact == false) c.l2norm = true;
       if (more && system.has_key("Hv")) c.Hv = 2 * c.Hk;
+      // Where the scale is rounded shows only if it is no power of two.
+      if (more && system.has_key("scale")) c.scale = 0.3F;
       c = kernel.limits.nearest(std::move(c));
       const bool again = std::ranges::any_of(out, [&](Case other) {
         other.seed = c.seed;

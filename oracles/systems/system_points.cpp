@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "oracles/contracts.h"
+#include "oracles/named_points.h"
 #include "oracles/systems/operator_twin.h"
 #include "oracles/systems/scalars.h"
 
@@ -23,6 +24,18 @@ Matrix<double> values_of(const TensorSpec& spec) {
   return Matrix<double>::Constant(spec.rows(), spec.columns(), value);
 }
 
+/// The points that a contract rounds at only if its text names them: a system reaches them all the same.
+const SkippedPoints& named_alone() {
+  static const SkippedPoints all = [] {
+    SkippedPoints out;
+    for (const Point& point : named_points()) {
+      if (point.row().only_if_named) out.add(point);
+    }
+    return out;
+  }();
+  return all;
+}
+
 /// Adds the points that one call reaches; a call whose sizes do not fit together reaches none.
 void add_met(const Operator& op, const Call& call, SkippedPoints& met) {
   Tensors<double> inputs;
@@ -37,6 +50,7 @@ void add_met(const Operator& op, const Call& call, SkippedPoints& met) {
         SampledModel model = SampledModel::twin(contract_named(contract));
         model.softmax.divides_last = last;
         model.softmax.key_tile = tile;
+        model.switched = &named_alone();
         const SamplingScope scope(model, &met);
         (void)evaluate(op.stored, op, call, inputs, {});
       }

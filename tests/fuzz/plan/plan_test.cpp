@@ -141,6 +141,7 @@ TEST(Plan, EdgesCoverTheRowsOfEverySystem) {
   const KernelTable table(call_kernels());
   PlanOptions options;
   options.effort = 0;
+  options.device = "cpu";  // those of the GPU are of the same systems, and plan as long again
   for (const System* system : systems()) {
     options.system = system->name;
     std::set<std::string> forms, laws_seen, regimes_seen, contracts_seen;
@@ -149,7 +150,7 @@ TEST(Plan, EdgesCoverTheRowsOfEverySystem) {
     bool strided = false, taps = false;
     std::set<std::string> promised, written;
     for (const KernelRow& row : table.all()) {
-      if (row.system != system) continue;
+      if (row.system != system || row.device != "cpu") continue;
       written.insert(row.form);
       strided = strided || row.strided;
       taps = taps || !row.taps.empty();
