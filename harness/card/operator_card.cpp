@@ -58,7 +58,8 @@ class OperatorCard {
     for (Switched& start : starts()) {
       if (stopped()) return;
       Shares shares = shares_of(start);
-      if (left_of(shares) < left_of(nearest_) - kCardGain) found_ = std::move(start), nearest_ = std::move(shares);
+      if (left_of(shares) < left_of(nearest_) - kCardGain)
+        found_ = std::move(start), nearest_ = std::move(shares);
     }
     while (!stopped()) {
       std::optional<Point> best;

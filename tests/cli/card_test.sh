@@ -100,8 +100,13 @@ says 'told apart'
 run 0 card --kernel cpu.delta_rule --form recurrent --contract bf16 --json
 says '"explained": true'
 bad 'no such kernel' card --kernel no.such
-bad 'named tensors' card --kernel cpu.rms_norm.fused
-grep -qF 'samestate gate --kernel cpu.rms_norm.fused' err || complain 'no word of the verbs that say it of an operator'
+# A kernel of named tensors is called, so that no probes are written or read. Its card has the points of its system.
+bad '--write probes named tensors' card --kernel cpu.rms_norm.fused --write probes
+absent probes
+run 0 card --kernel cpu.gated_delta_rule.backward.chunked --contract bf16
+says 'chunk_backward.dv_local bf16 farther without'
+says 'chunk_backward.dG fp32'
+says 'contract=bf16'
 bad 'promises' card --plugin "$plugin" --kernel right.gated_delta_rule.chunked --contract bf16
 run 0 card --kernel $kernel --contract bf16 --write probes
 [[ "$(find probes -name '*.safetensors' | wc -l)" -ge 10 ]] || complain 'fewer than ten probes'
