@@ -25,7 +25,7 @@
 namespace samestate {
 namespace {
 
-/// What the kernel returned for one probe.
+/// One probe with everything that a twin is evaluated from and compared with.
 struct Shown {
   Case c;
   Call call;
@@ -33,7 +33,9 @@ struct Shown {
   Tensors<double> inputs, outputs;
   OperatorOracle oracle;  ///< under the contract that the kernel was called with
   Trace trace;
-  std::string refused;
+  std::string refused, nonfinite;  ///< why it has no outputs, or where the first lies that is not finite
+
+  [[nodiscard]] bool has_outputs() const { return refused.empty() && nonfinite.empty(); }
 };
 
 /// By probe and output, the distance from a twin as a share of the error: the root of share_of().
@@ -85,7 +87,8 @@ class OperatorCard {
           row.probes.emplace_back(name_of_probe(i), format_case(probes_[i].c), probes_[i].refused);
       for (const auto& [output, share] : nearest_[i]) of.left = std::max(of.left, share);
       of.distance = of.left, of.error = 1.0;
-      of.explained = of.left * of.left <= kOperatorTwinShare;
+      of.nonfinite = probes_[i].nonfinite;
+      of.explained = of.nonfinite.empty() && of.left * of.left <= kOperatorTwinShare;
       row.explained = row.explained && of.explained;
       if (of.left > row.farthest) row.farthest = of.left, row.worst = of.name;
     }
@@ -103,7 +106,7 @@ class OperatorCard {
   /// The regime, and what else the probe has.
   [[nodiscard]] std::string name_of_probe(std::size_t i) const {
     const Case& c = probes_[i].c;
-    return fmt::format("{}{}", c.regime, c.l2norm ? ", norm" : "");
+    return fmt::format("{}{}{}", c.regime, c.l2norm ? ", norm" : "", c.scale ? ", scale" : "");
   }
 
   /// Many points that a kernel lacks hide each other: leaving one out shows nothing while the others are there. So the
@@ -145,7 +148,7 @@ class OperatorCard {
     Shares out(probes_.size());
     for (std::size_t i = 0; i < probes_.size(); ++i) {
       const Shown& probe = probes_[i];
-      if (!probe.refused.empty()) continue;
+      if (!probe.has_outputs()) continue;
       const TwinSubject of{op_, probe.call, probe.inputs, probe.cuts, contract, probe.oracle};
       ++twins_;
       for (const auto& [output, value] : twin_values(of, variant)) {
@@ -233,8 +236,10 @@ Shown shown_by_probe(const TensorSystem& system, const KernelRow& kernel, const 
   out.inputs = sequence_of(out.trace.inputs, 0);
   out.outputs = by_sequence(out.trace.outputs).front();
   out.oracle = operator_oracle(system.row, out.call, out.inputs, out.cuts, *r.contract);
-  const auto finite = [](const auto& x) { return x.second.allFinite(); };
-  if (!std::ranges::all_of(out.outputs, finite)) out.refused = "an output is not finite";
+  for (const auto& [name, x] : out.outputs) {
+    if (out.nonfinite.empty() && !x.allFinite())
+      out.nonfinite = fmt::format("{} is not finite; look at what is read before it is written", name);
+  }
   return out;
 }
 
@@ -300,20 +305,16 @@ CardRow operator_card(const KernelRow& kernel, const std::vector<Case>& cases,
   std::vector<Shown> probes;
   for (std::size_t i = 0; i < cases.size(); ++i)
     probes.push_back(shown_by_probe(system, kernel, cases[i], runs[i]));
-  const auto ran = [](const Shown& x) { return x.refused.empty(); };
-  if (std::ranges::none_of(probes, ran)) {
-    throw Error(fmt::format("kernel {}: none of the {} probes has outputs, so nothing is known about it{}",
-                            kernel.name, probes.size(), probes.empty() ? "" : ": " + probes.front().refused));
-  }
+  require_outputs(kernel, runs);
   Contract start = contract_named(row.declared);
   start.nearest = false;
   OperatorCard card(op, contract_of(start), probes, options);
   if (options.progress) options.progress("of all probes");
   card.run();
   card.report(row);
-  row.cases_planned = std::ranges::count_if(probes, ran);
+  row.cases_planned = std::ranges::count_if(probes, &Shown::has_outputs);
   for (const Shown& probe : probes) {
-    if (!probe.refused.empty() || (options.stop && options.stop())) continue;
+    if (!probe.has_outputs() || (options.stop && options.stop())) continue;
     Case c = probe.c;
     c.contract = row.contract;
     const Judgement j = system.judge(Resolved(c), probe.trace, kGatePolicy, nullptr);

@@ -258,6 +258,13 @@ std::vector<std::string> rounded_twice(const Contract& c, const std::vector<cons
 
 }  // namespace
 
+void require_outputs(const KernelRow& kernel, const std::vector<ProbeRun>& runs) {
+  if (std::ranges::any_of(runs, [](const ProbeRun& run) { return !run.outputs.o.empty(); })) return;
+  const auto said = std::ranges::find_if(runs, [](const ProbeRun& run) { return !run.refused.empty(); });
+  throw Error(fmt::format("kernel {}: none of the {} probes has outputs, so nothing is known about it{}",
+                          kernel.name, runs.size(), said == runs.end() ? "" : ": " + said->refused));
+}
+
 std::string declared_contract(const KernelRow& kernel, const CardOptions& options) {
   if (options.contract.empty()) return kernel.contracts.front();
   const std::string& name = contract_named(options.contract).name;
@@ -293,10 +300,7 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
       of.explained = nonfinite[i].empty();
     }
     if (std::ranges::any_of(nonfinite, [](const std::string& x) { return !x.empty(); })) return row;
-    const auto said =
-        std::find_if(runs.begin(), runs.end(), [](const ProbeRun& run) { return !run.refused.empty(); });
-    throw Error(fmt::format("kernel {}: none of the {} probes has outputs, so nothing is known about it{}",
-                            kernel.name, probes.size(), said == runs.end() ? "" : ": " + said->refused));
+    require_outputs(kernel, runs);
   }
   Contract start = contract_named(row.declared);
   start.nearest = false;

@@ -35,6 +35,9 @@ struct ProbeRun {
 [[nodiscard]] CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes,
                               const std::vector<ProbeRun>& runs, const CardOptions& options);
 
+/// Throws Error, with what the kernel said, if no probe has outputs.
+void require_outputs(const KernelRow& kernel, const std::vector<ProbeRun>& runs);
+
 /// The contract under which a card is read: that of the options, or else the first that the row promises.
 /// Throws Error if the kernel does not promise it.
 [[nodiscard]] std::string declared_contract(const KernelRow& kernel, const CardOptions& options);

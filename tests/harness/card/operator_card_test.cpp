@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <random>
@@ -137,6 +138,26 @@ TEST(OperatorCard, DoesNotExplainAWrongKernel) {
   const KernelTable table(std::span<const CallKernel>(&row, 1));
   const CardRow card = card_in(table, row.name);
   EXPECT_FALSE(card.explained);
+}
+
+// A kernel that writes NaN on some probes has no card that explains them, however well the others fit.
+TEST(OperatorCard, DoesNotExplainWhatIsNotFinite) {
+  struct Hollow : cpu::ChunkedBackward {
+    using ChunkedBackward::ChunkedBackward;
+    void query_gradient() override {
+      ChunkedBackward::query_gradient();
+      if (arguments_.l2norm) dQ_.values.front() = std::nanf("");
+    }
+  };
+  CallKernel row{"hollow.retention.backward.chunked", "retention.backward", "chunked", "cpu", {"bf16"}};
+  row.run = [](const KernelCall& call, const Contract& contract) {
+    const auto make = [&](const auto&... of) { return std::make_unique<Hollow>(of...); };
+    return cpu::run_chunked_backward_with(make, cpu::RETENTION, call, contract);
+  };
+  const KernelTable table(std::span<const CallKernel>(&row, 1));
+  const CardRow card = card_in(table, row.name);
+  EXPECT_FALSE(card.explained);
+  EXPECT_TRUE(std::ranges::any_of(card.probes, [](const CardProbe& p) { return !p.nonfinite.empty(); }));
 }
 
 }  // namespace
