@@ -36,6 +36,14 @@ def with_gradients(subjects):
     return list(subjects) + [Gradients(one) for one in subjects if can(one)]
 
 
+def sum_of_groups(ops, grad, groups):
+    """The gradients of key heads from those of value heads, [B, T, Hv, D] to [B, T, Hk, D]: `groups` is the key head of each
+    value head. They are added in fp32 and rounded once; autograd through the repetition would round after each."""
+    wide = grad.to(ops.float32) if hasattr(grad, "to") else grad.astype(ops.float32)
+    summed = ops.stack([sum(wide[:, :, h] for h, of in enumerate(groups) if of == key) for key in range(max(groups) + 1)], 2)
+    return summed.to(grad.dtype) if hasattr(grad, "to") else summed.astype(grad.dtype)
+
+
 class Gradients(Subject):
     """The kernel of gradients of a forward one, with its name, contracts, limits and device."""
 
@@ -107,9 +115,6 @@ class Gradients(Subject):
 
         if say.get("scale") == "folded":
             out["q"] = out["q"] * request["scale"]
-        if say.get("heads") == "repeated":
-            for name in ("q", "k"):
-                out[name] = heads(out[name], self._key_heads(request), 2)
         order = self._head_order(request)
         for name, axis in (("v", 2), ("g", 2), ("beta", 2), ("initial_state", 1)):
             if out.get(name) is not None:
@@ -172,8 +177,14 @@ class Gradients(Subject):
         if lengths is None and self.conventions.get("layout") == "THD":
             lengths = self._whole_lengths(request, x["q"])
         wants_state = d_state is not None
+        groups = self._key_heads(request) if self.conventions.get("heads") == "repeated" else None
+        for name in ("q", "k") if groups else ():
+            x[name] = self._ops().stack([x[name][:, :, h] for h in groups], 2)
         differentiate = {"torch": self._torch, "jax": self._jax, "mlx": self._mlx}[self.array]
         grads = differentiate(x, d_o, d_state, request, lengths, wants_state)
+        for name in ("q", "k") if groups else ():
+            if grads.get(name) is not None:
+                grads[name] = sum_of_groups(self._ops(), grads[name], groups)
         out = {}
         for tensor in request["outputs"]:
             name = tensor["name"]

@@ -4,10 +4,12 @@ import importlib.util
 import os
 import unittest
 
+import numpy
+
 import samestate
 from samestate import adapters
 from samestate.errors import DeclarationError, Failed
-from samestate.gradients import Gradients, can, with_gradients
+from samestate.gradients import Gradients, can, sum_of_groups, with_gradients
 from samestate.subject import Subject
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -48,6 +50,14 @@ class Declared(unittest.TestCase):
         one = self.subject(contracts=["bf16"], gradient_contracts=["bf16+chunk_backward.dG:bf16"])
         self.assertEqual(Gradients(one).declaration()["contracts"], ["bf16+chunk_backward.dG:bf16"])
         self.assertEqual(one.declaration()["contracts"], ["bf16"])
+
+    def test_groups_are_summed_in_fp32_and_rounded_once(self):
+        small = 2.0 ** -11  # half a unit of 1 in fp16: added one at a time, both are lost
+        heads = numpy.array([1.0, small, small, 2.0], numpy.float16).reshape(1, 1, 4, 1)
+        self.assertEqual(heads[0, 0, 0, 0] + heads[0, 0, 1, 0] + heads[0, 0, 2, 0], 1.0)
+        summed = sum_of_groups(numpy, heads, [0, 0, 0, 1])
+        self.assertEqual(summed.dtype, numpy.float16)
+        self.assertEqual(summed.ravel().tolist(), [1.0 + 2 * small, 2.0])
 
     def test_adapters_declare_those_that_were_read_in_the_source(self):
         row = next(row for row in adapters.ROWS if row.name == "fla.chunk_linear_attn")
