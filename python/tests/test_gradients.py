@@ -2,6 +2,7 @@
 three different ways. Parts that need a library that is not installed are skipped."""
 import importlib.util
 import os
+import subprocess
 import unittest
 
 import numpy
@@ -59,29 +60,13 @@ class Declared(unittest.TestCase):
         self.assertEqual(summed.dtype, numpy.float16)
         self.assertEqual(summed.ravel().tolist(), [1.0 + 2 * small, 2.0])
 
-    def test_adapters_declare_those_that_were_read_in_the_source(self):
-        row = next(row for row in adapters.ROWS if row.name == "fla.chunk_linear_attn")
-        self.assertEqual([one.split("+")[0] for one in row.gradients], ["bf16", "fp16", "tf32_truncated"])
-        for one in row.gradients:
-            for point in one.split("+")[1:]:
-                self.assertIn(point.split(":")[0].split(".")[0], ("chunk_backward", "card"))
-
-    def test_a_scale_or_norm_of_its_own_is_a_limit(self):
-        def f(q, k, v, g, beta, initial_state):
-            pass
-
-        one = Gradients(Subject(f, "gated_delta_rule", "recurrent", array="torch", scale="dv", l2norm="in_kernel"))
-        self.assertLess({"scale = default", "dv = dk", "l2norm = 1"} - {"x"}, set(one.limits) | {"x"})
-
-    def test_what_has_no_autograd_or_no_way_through_has_none(self):
-        self.assertFalse(can(self.subject(array="numpy")))
-        self.assertEqual(len(with_gradients([self.subject(array="numpy")])), 1)
-        self.assertEqual(len(with_gradients([self.subject()])), 2)
-        for say in ({"decay": "raw"}, {"beta": "logit"}, {"state_argument": "in_place"}):
-            with self.assertRaisesRegex(DeclarationError, "no gradients with"):
-                Gradients(self.subject(**say))
-        with self.assertRaisesRegex(DeclarationError, "gradients need array=torch, jax or mlx"):
-            Gradients(self.subject(array="numpy"))
+    def test_adapters_declare_points_that_there_are(self):
+        known = subprocess.run([samestate.executable(), "list", "points"], capture_output=True, text=True, check=True).stdout
+        named = {point.split(":")[0] for row in adapters.ROWS for one in row.gradients for point in one.split("+")[1:]}
+        self.assertIn("chunk_backward.q_scaled", named)
+        for point in named - {"card"}:
+            self.assertIn(point, known.split())
+        self.assertNotIn("chunk_backward.no_such", known.split())
 
 
 class Judged(unittest.TestCase):

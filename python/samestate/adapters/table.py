@@ -34,8 +34,8 @@ _L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
 _SOLVED = "+accumulator:fp32+inverse:block16/tf32_truncated+merges:rows+scan:tree"
 
 # Without a gate the scale multiplies the products of the rounded dS, and without a delta term scale q is rounded too
-# and P^T dO is not kept (fla/ops/common/chunk_o.py, chunk_h.py). The twin is the nearest one, since q and k are rounded
-# after an l2norm, and autograd adds the gradients of repeated heads in 16 bits, for which there are no points.
+# and P^T dO is not kept (fla/ops/common/chunk_o.py, chunk_h.py). The delta rule's card is nearest, since q and k are
+# rounded after an l2norm, for which there is no point.
 _SCALES_PRODUCTS = tuple(f"{one}+chunk_backward.dS_unscaled:{one}+chunk_backward.dS_score:fp32" for one in ("bf16", "fp16"))
 _SCALES_QUERIES = tuple(f"{one}+chunk_backward.q_scaled:{one[:4]}+chunk_backward.dv_local:fp32" for one in _SCALES_PRODUCTS)
 
@@ -173,7 +173,7 @@ ROWS = (
     _fla("chunk_linear_attn", "linear_attention", "chunked", "linear_attn", ["fp32"], ["tf32_truncated", "bf16", "fp16"],
          _without(_DELTA, "g", "beta"), {"normalize": False}, limits=["chunk = 64"],
          traps="normalize is True by default here and False in fused_recurrent_linear_attn",
-         gradients=tuple(one + "+card:nearest" for one in _SCALES_QUERIES) + ("tf32_truncated+card:nearest",)),
+         gradients=_SCALES_QUERIES + ("tf32_truncated+card:nearest",)),
     _fla("fused_recurrent_linear_attn", "linear_attention", "recurrent", "linear_attn", ["fp32"], ["fp32", "bf16", "fp16"],
          _without(_DELTA, "g", "beta"), {"normalize": False}),
     _naive("naive_recurrent_gated_delta_rule", "gated_delta_rule", "recurrent", "gated_delta_rule", _DENSE,
