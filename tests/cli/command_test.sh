@@ -263,6 +263,7 @@ elif ! command -v nvidia-smi >/dev/null; then
   [[ $((SECONDS - moment)) -lt 20 ]] || complain 'plans although nothing can run'
 fi
 # If nothing was judged for most kernels, three of them get a sentence, and the others a number.
+run 3 gate --device cpu --system l2norm --effort 0 --budget 1e-9
 run 3 gate --device cpu --system '*norm*' --system activation_gates --effort 0 --budget 0.5
 holds err 'kernels more ended' || complain "does not count the other kernels"
 
