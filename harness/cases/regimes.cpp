@@ -106,6 +106,10 @@ void zero_of_three(DrawnRow row, const BatchSource& source, const Counter& own, 
   normal::row(row, source, own, at);
 }
 
+void zero_row(DrawnRow row, const BatchSource&, const Counter&, const Coordinates&) {
+  std::fill(row.begin(), row.end(), 0.0);
+}
+
 // Lengths of q and k.
 
 void as_drawn(DrawnRow, bool) {}
@@ -153,6 +157,7 @@ double constant_slow(const BatchSource& source, const Coordinates& at) {
 
 // beta.
 
+double zero(const BatchSource&, const Coordinates&) { return 0.0; }
 double near_zero(const BatchSource& source, const Coordinates& at) { return 1e-3 * source.beta.uniform(at); }
 double near_one(const BatchSource& source, const Coordinates& at) {
   return 1.0 - 1e-3 * source.beta.uniform(at);
@@ -356,6 +361,9 @@ constexpr Regime kTensorRegimes[] = {
     {.name = "extremes", .summary = "tokens 0, 2^-16, 1 and 2^16 times normal; weights of 0, about -1, negative; strengths of 2^-30, 1 and above",
      .tensors = {.activation = extreme, .feature = small_feature, .scale = zero_or_negative_scale,
                  .offset = about_minus_one, .head_norm = about_minus_one, .strength = to_twice_one}},
+    // Without a cotangent of o, dg of every token is then e^G <S, dS> and nothing else.
+    {.name = "only_decay", .summary = "k = 0 and beta = 0: nothing is written, and the state only decays; for gradients",
+     .gated = true, .family = {.key = zero_row, .beta = zero}},
 };
 // clang-format on
 

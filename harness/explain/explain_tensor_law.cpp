@@ -73,6 +73,11 @@ Index without_shared_gaps(TensorLawPair& pair) {
   return count;
 }
 
+/// True for the name that a law gives to rows of heads whose columns are tokens: "d.k along k", "d.g by head".
+bool is_by_head(std::string_view name) {
+  return name.find(" along ") != name.npos || name.find(" by ") != name.npos;
+}
+
 /// An output of a sequence in which two runs differ.
 struct Parting {
   const TensorLawPair* pair = nullptr;
@@ -123,7 +128,11 @@ Parted parted(const TensorSystem& system, const Case& c, const Call& call,
     p.of.axis = last_axis(system.row, call, pair.output);
     const auto spec = std::find_if(signature.outputs.begin(), signature.outputs.end(),
                                    [&](const TensorSpec& row) { return row.name == pair.output; });
-    if (spec != signature.outputs.end() && spec->axis == Axis::tokens) p.tokens = c.T;
+    if (spec == signature.outputs.end()) {
+      if (is_by_head(pair.output)) p.of.axis.word = "token";
+    } else if (spec->axis == Axis::tokens) {
+      p.tokens = c.T;
+    }
     p.first_wrong = side_is_wrong(pair.first);
     p.second_wrong = side_is_wrong(pair.second);
     if (p.tokens > 0) {
@@ -325,6 +334,21 @@ void of_order(const Resolved& r, const Parted& most, std::vector<std::string>& o
   }
 }
 
+/// What differs is a gradient, or a sum of gradients that a law names in words of its own (d.q along q).
+std::string of_gradients(const Parted& most) {
+  static constexpr std::pair<std::string_view, std::string_view> kSums[] = {
+      {"d.q along q", "d.q is wrong: no other gradient is in the sum"},
+      {"d.k along k", "d.k or d.v is wrong, or d.beta if there is one"},
+      {"d.v along v", "d.v or d.initial_state is wrong, or a cotangent is lost"},
+      {"d.g by token", "d.g is wrong, or d.v or d.initial_state, or the cotangent of the final state is lost"}};
+  const std::string& name = most.largest().of.name;
+  const auto sum = std::ranges::find(kSums, name, &std::pair<std::string_view, std::string_view>::first);
+  return std::string(sum != std::end(kSums)
+                         ? sum->second
+                         : "a cotangent, or the gradient of the state between tokens, is lost, counted twice "
+                           "or reaches tokens that it does not belong to");
+}
+
 }  // namespace
 
 Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, const Trace& trace) {
@@ -375,10 +399,7 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
       out.patterns.push_back(of_nobodys_rows(trace.tensor_law));
       break;
     case TensorChange::cotangents:
-      out.patterns.push_back(
-          "a cotangent, or the gradient of the state between tokens, is lost, counted twice or reaches "
-          "tokens that it does "
-          "not belong to");
+      out.patterns.push_back(of_gradients(*at));
       break;
     case TensorChange::packing:
       out.patterns.push_back("a sequence's result depends on what is packed before or behind it");

@@ -8,16 +8,11 @@
 #include "oracles/systems/family.h"
 
 /// Laws of gradients: their sum over parts of a sequence, their independence of earlier cotangents, and their
-/// linearity in the cotangents.
+/// linearity in the cotangents; and what all laws of gradients share.
 namespace samestate::tensor_laws_detail {
 namespace {
 
 bool is_cotangent(const CaseTensor& x) { return x.spec.name.starts_with("d."); }
-
-CaseTensor* named(std::vector<CaseTensor>& tensors, std::string_view name) {
-  const auto at = std::ranges::find(tensors, name, [](const CaseTensor& x) { return x.spec.name; });
-  return at == tensors.end() ? nullptr : &*at;
-}
 
 /// The tokens [begin, end) of a tensor [B, T, ..]; any other tensor as it is.
 CaseTensor tokens_of_tensor(const CaseTensor& x, Index B, Index T, Index begin, Index end) {
@@ -34,15 +29,8 @@ CaseTensor tokens_of_tensor(const CaseTensor& x, Index B, Index T, Index begin, 
 }
 
 /// The states after the tokens of these inputs, computed in float64 and rounded to fp32.
-CaseTensor state_after(const Resolved& r, const Family& family, std::vector<CaseTensor> inputs) {
-  Batch batch;
-  batch.shape = batch_shape_of(r);
-  const std::pair<const char*, std::vector<float>*> members[] = {
-      {"q", &batch.q}, {"k", &batch.k},       {"v", &batch.v},
-      {"g", &batch.g}, {"beta", &batch.beta}, {"initial_state", &batch.initial_state}};
-  for (const auto& [name, data] : members) {
-    if (CaseTensor* x = named(inputs, name); x != nullptr) *data = std::move(x->data);
-  }
+CaseTensor state_after(const Resolved& r, const Family& family, const std::vector<CaseTensor>& inputs) {
+  const Batch batch = forward_call(r, inputs);
   const Case& c = r.c;
   CaseTensor state{{"initial_state", Axis::state, {c.Hv, c.dk, c.dv}, Content::offset},
                    true,
@@ -58,7 +46,19 @@ CaseTensor state_after(const Resolved& r, const Family& family, std::vector<Case
   return state;
 }
 
-/// The case with other tokens, an initial state, or cotangents.
+/// Adds what one run may be away from its expectation to what another may be.
+void widen(OperatorOracle& oracle, const OperatorOracle& by, Index first, Index rows, const std::string& name,
+           Index from) {
+  oracle.tolerance.at(name).middleRows(first, rows) += by.tolerance.at(name).middleRows(from, rows);
+}
+
+}  // namespace
+
+CaseTensor* named(std::vector<CaseTensor>& tensors, std::string_view name) {
+  const auto at = std::ranges::find(tensors, name, [](const CaseTensor& x) { return x.spec.name; });
+  return at == tensors.end() ? nullptr : &*at;
+}
+
 Resolved changed(const Resolved& r, Index tokens, bool state, std::string_view cotangent) {
   Resolved other = r;
   other.c.T = tokens;
@@ -73,13 +73,17 @@ OperatorOracle oracle_as(const TensorSubject& s, const Resolved& r, const std::v
                    {});
 }
 
-/// Adds what one run may be away from its expectation to what another may be.
-void widen(OperatorOracle& oracle, const OperatorOracle& by, Index first, Index rows, const std::string& name,
-           Index from) {
-  oracle.tolerance.at(name).middleRows(first, rows) += by.tolerance.at(name).middleRows(from, rows);
+Batch forward_call(const Resolved& r, std::vector<CaseTensor> inputs) {
+  Batch batch;
+  batch.shape = batch_shape_of(r);
+  const std::pair<const char*, std::vector<float>*> members[] = {
+      {"q", &batch.q}, {"k", &batch.k},       {"v", &batch.v},
+      {"g", &batch.g}, {"beta", &batch.beta}, {"initial_state", &batch.initial_state}};
+  for (const auto& [name, data] : members) {
+    if (CaseTensor* x = named(inputs, name); x != nullptr) *data = std::move(x->data);
+  }
+  return batch;
 }
-
-}  // namespace
 
 Judgement backward_split(const TensorSubject& s) {
   const Case& c = s.r.c;

@@ -34,6 +34,9 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
                                     {kept(x), kept(get(first.oracle.exact, name)), kept(tolerance_x)},
                                     {kept(y), kept(get(second.oracle.exact, name)), kept(tolerance_y)}});
   }
+  const auto place = [this](const OperatorOracle& oracle, const std::string& of, Index i, Index j) {
+    return by_head_ ? Location{-1, i, j, -1} : oracle.place(of, i, j);
+  };
   const bool points = first.oracle.points || second.oracle.points;
   for (Index i = begin; i < rows; ++i) {
     double squares = 0.0, bounds = 0.0, largest = 0.0;  // sums over the row
@@ -46,7 +49,7 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
         first_not_finite_.bound = bound;
         first_not_finite_.expected = x(i, j);
         first_not_finite_.actual = y(i, j);
-        first_not_finite_.worst = first.oracle.place(name, i, j);
+        first_not_finite_.worst = place(first.oracle, name, i, j);
         first_not_finite_.worst.sequence = b;
         where_not_finite_ = name;
         continue;
@@ -64,7 +67,7 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
       worst_.bound = bound;
       worst_.expected = x(i, j);
       worst_.actual = y(i, j);
-      worst_.worst = first.oracle.place(name, i, j);
+      worst_.worst = place(first.oracle, name, i, j);
       worst_.worst.sequence = b;
       where_ = name;
     }
@@ -77,6 +80,12 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
                        largest > std::max(kLargeShare * kWideTolerance * size, kLeastError);
     if (hides && doubt_.empty()) doubt_ = fmt::format("output {}, row {}", name, i);
   }
+}
+
+void Comparison::add_by_head(Index b, const std::string& name, const Side& first, const Side& second) {
+  by_head_ = true;
+  add(b, name, get(first.outputs, name).rows(), first, second);
+  by_head_ = false;
 }
 
 Judgement Comparison::take(const std::string& what) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/laws/shared.h"
@@ -33,11 +34,15 @@ class Comparison {
   /// tolerances.
   void add(Index b, const std::string& name, Index rows, const Side& first, const Side& second,
            Index begin = 0);
+  /// The same for all values of `name`, where each row holds one value a token and belongs to a head: a value near zero
+  /// is then compared at the size of the others of its head.
+  void add_by_head(Index b, const std::string& name, const Side& first, const Side& second);
   /// Returns the combined judgement; `what` says in words what was compared.
   [[nodiscard]] Judgement take(const std::string& what);
 
  private:
   TensorLawTrace* trace_;
+  bool by_head_ = false;  ///< rows are heads, and columns are tokens
   Judgement worst_;
   std::int64_t compared_ = 0;
   std::int64_t not_finite_ = 0;  ///< elements that are finite in neither run
@@ -63,6 +68,19 @@ class Comparison {
 
 /// Returns the case with B sequences of T tokens.
 [[nodiscard]] Resolved resized(const Resolved& r, std::int64_t B, std::int64_t T);
+
+/// Returns the tensor of that name; null if the call has none.
+[[nodiscard]] CaseTensor* named(std::vector<CaseTensor>& tensors, std::string_view name);
+
+/// Returns the case of a backward pass with other tokens, with an initial state, or with other cotangents given.
+[[nodiscard]] Resolved changed(const Resolved& r, Index tokens, bool state, std::string_view cotangent);
+
+/// Returns the oracle of sequence b of another case than the subject's.
+[[nodiscard]] OperatorOracle oracle_as(const TensorSubject& s, const Resolved& r,
+                                       const std::vector<CaseTensor>& inputs, Index b);
+
+/// Returns the forward call whose gradients the inputs of a backward pass ask for.
+[[nodiscard]] Batch forward_call(const Resolved& r, std::vector<CaseTensor> inputs);
 
 /// EQ-03, P-09: cutting anywhere and carrying the states gives the same as one pass.
 [[nodiscard]] Judgement split(const TensorSubject& s);
@@ -95,5 +113,18 @@ class Comparison {
 /// Gradients are linear in the cotangents: they double with them, and those of both outputs are the sum of those of
 /// each.
 [[nodiscard]] Judgement backward_linearity(const TensorSubject& s);
+
+/// Gradients add up as Euler's theorem on homogeneous functions demands: the outputs do not change, or change in
+/// proportion, when q, k, v, beta and the state are scaled in ways that belong together.
+[[nodiscard]] Judgement backward_homogeneity(const TensorSubject& s);
+
+/// Tokens between others that write nothing, do not decay and have no cotangent change no other gradient. They have
+/// zero gradients of q, k and v, and the gradient of g of the token behind them.
+[[nodiscard]] Judgement backward_no_op(const TensorSubject& s);
+
+/// Behind a token with alpha = 0 no cotangent changes a gradient before it, nor that of the initial state, bit for bit;
+/// its own gradient of g is 0. In chunks, where gradients of g are sums over a chunk, they are compared within their
+/// tolerance.
+[[nodiscard]] Judgement backward_reset(const TensorSubject& s);
 
 }  // namespace samestate::tensor_laws_detail

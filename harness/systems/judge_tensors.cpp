@@ -15,9 +15,11 @@
 #include "harness/systems/sampled_sequences.h"
 #include "oracles/judge.h"
 #include "oracles/reasons.h"
+#include "oracles/rounding.h"
 #include "oracles/systems/judge_samples.h"
 #include "oracles/systems/judge_sequence.h"
 #include "oracles/systems/kernel_choice.h"
+#include "oracles/systems/scalars.h"
 #include "oracles/systems/stages.h"
 
 namespace samestate {
@@ -148,6 +150,61 @@ void place_in_sequence(Location& at, const SequencePart& part, const TensorSyste
   const Signature signature = system.row.signature(part.call);
   const Index rows = std::max<Index>(signature.outputs.front().rows() / part.call.tokens, 1);
   at.token = part.tokens[static_cast<std::size_t>(at.token / rows)] * rows + at.token % rows;
+}
+
+/// True if nothing rounds in the form that ran: draws of all roundings leave the exact outputs, which their formats hold.
+bool rounds_nothing(const Operator& op, const SequencePart& part, const OperatorOracle& oracle,
+                    const Contract& contract, std::uint64_t seed) {
+  constexpr int kDraws = 2;
+  for (const auto& [name, exact] : oracle.exact) {
+    const Format format = oracle.format(name, contract.output);
+    if (exact != exact.unaryExpr([&](double x) { return round_to(x, format); })) return false;
+  }
+  for (int n = 0; n < kDraws; ++n) {
+    SampledModel model = SampledModel::sample(contract, seed, n);
+    model.working = true;
+    // Every library has 1 for e^0, and the exact regimes have no other decay but zero.
+    model.exponential_bias = model.base_two_slope = 0.0;
+    model.by_base_two = false;
+    const SamplingScope scope(model);
+    for (const auto& [name, x] :
+         evaluate<Stochastic>(op.stochastic, op, part.call, part.inputs, part.cuts)) {
+      if (get(oracle.exact, name) != x.unaryExpr([](const Stochastic& e) { return e.value(); })) return false;
+    }
+  }
+  return true;
+}
+
+/// Compares every element bit for bit; only zeros of both signs are the same.
+Judgement judge_bits(const OperatorOracle& oracle, const Tensors<double>& actual) {
+  Judgement judgement;
+  judgement.gate = "exact";
+  bool any = false;
+  for (const auto& [name, exact] : oracle.exact) {
+    const Matrix<double>& x = get(actual, name);
+    judgement.rows += exact.rows();
+    any = any || !exact.isZero(0.0);
+    for (Index i = 0; i < exact.rows() && judgement.verdict != Verdict::fail; ++i) {
+      for (Index j = 0; j < exact.cols() && judgement.verdict != Verdict::fail; ++j) {
+        if (x(i, j) == exact(i, j)) continue;
+        judgement.verdict = Verdict::fail;
+        judgement.ratio = HUGE_VAL;
+        judgement.error = std::abs(x(i, j) - exact(i, j));
+        judgement.expected = exact(i, j);
+        judgement.actual = x(i, j);
+        judgement.worst = oracle.place(name, i, j);
+        judgement.reason = fmt::format(
+            "output {}: nothing rounds with these data, so that every correct kernel returns these bits", name);
+      }
+    }
+  }
+  if (judgement.verdict == Verdict::fail) return judgement;
+  judgement.verdict = any ? Verdict::pass : Verdict::vacuous;
+  if (!any) {
+    judgement.gate = kZeroGate;
+    judgement.reason = "everything expected is zero";
+  }
+  return judgement;
 }
 
 /// Judges one run, sequence by sequence.
@@ -307,6 +364,16 @@ class TensorsJudge {
   void judge_whole(Index b) {
     SequencePart part{call_, cuts_, sequence_of(inputs_, b), outputs_[static_cast<std::size_t>(b)], {}};
     OperatorOracle oracle = oracle_of(part.inputs);
+    if (r_.regime->exact && rounds_nothing(system_.row, part, oracle, *r_.contract, r_.c.seed)) {
+      Judgement judgement = judge_bits(oracle, part.outputs);
+      judgement.worst.sequence = b;
+      ++looked_;
+      add(std::move(judgement));
+      // An explanation then shows every bit that differs.
+      for (auto& [name, tolerance] : oracle.tolerance) tolerance.setZero();
+      if (oracles_) oracles_->push_back(std::move(oracle));
+      return;
+    }
     const std::size_t knew = known_.size();
     const Index before = looked_;
     Judgement judgement = judge_part(part, b, oracle, work_);

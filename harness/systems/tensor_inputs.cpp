@@ -99,8 +99,9 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
 namespace {
 
 /// An element of a cotangent of the kind that the case asks for, except for those that are the outputs. The one that
-/// is 1 in `basis` lies anywhere in the tensor, and each sequence has one.
-double cotangent(std::string_view kind, const TensorSpec& spec, const Counter& counter,
+/// is 1 in `basis` lies anywhere in the tensor, and each sequence has one. Where the regime is `exact`, normal numbers are
+/// -1, 0 or 1, and sizes are powers of two.
+double cotangent(std::string_view kind, bool exact, const TensorSpec& spec, const Counter& counter,
                  const Coordinates& at) {
   if (kind == "ones") return 1.0;
   if (kind == "basis") {
@@ -109,8 +110,10 @@ double cotangent(std::string_view kind, const TensorSpec& spec, const Counter& c
     const Index each = spec.axis == Axis::tokens ? spec.rows() / std::max<Index>(spec.shape.front(), 1) : 1;
     return at.token * each + at.head == rows && at.channel == column ? 1.0 : 0.0;
   }
-  const double size = kind == "tiny" ? 1e-4 : kind == "large" ? 30.0 : 1.0;
-  return size * counter.normal(at);
+  const double size = kind == "tiny"    ? (exact ? 0x1p-13 : 1e-4)
+                      : kind == "large" ? (exact ? 32.0 : 30.0)
+                                        : 1.0;
+  return size * (exact ? static_cast<double>(counter.below(at, 3)) - 1.0 : counter.normal(at));
 }
 
 /// The outputs of the recurrence for the inputs of a case of its backward pass, computed in float64: o and the final
@@ -167,7 +170,7 @@ std::vector<CaseTensor> backward_inputs(const Resolved& r, const Family& family)
         const Index each = spec.axis == Axis::tokens ? own.rows() / std::max<Index>(own.shape.front(), 1) : 1;
         for (Index i = 0; i < own.rows(); ++i) {
           for (Index j = 0; j < own.columns(); ++j)
-            tensor.data.push_back(kept(cotangent(c.cotangents, own, counter, {b, i / each, i % each, j})));
+            tensor.data.push_back(kept(cotangent(c.cotangents, r.regime->exact, own, counter, {b, i / each, i % each, j})));
         }
       }
     }

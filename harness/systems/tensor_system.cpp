@@ -91,6 +91,7 @@ Properties properties_of(const Operator& row, const Signature& signature, bool p
   put(Property::slots, any([](const TensorSpec& x) { return x.content == Content::slot; }));
   put(Property::token_wise, row.token_wise);
   put(Property::packs, packs);
+  put(Property::decay, row.family != nullptr && row.family->gated);
   put(Property::gradients, row.family != nullptr);
   return has;
 }
@@ -202,6 +203,7 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   }
   if (of.family != nullptr) {
     plan.every.push_back("T=70 Hv=2 dk=32 dv=40 chunk=64");
+    if (of.family->gated) plan.every.push_back("T=70 Hv=2 chunk=16 cotangent=state regime=only_decay");
     std::ranges::copy(kBackwardShapes, std::back_inserter(plan.shapes));
     for (const std::string_view part : kBackwardLimits) plan.limits.emplace_back(part);
   }
@@ -215,12 +217,13 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
                       std::ranges::count(tensors, kStepBias, &TensorSpec::name) > 0;
   const bool counts = any(Content::no_count);
   for (const Regime& regime : samestate::regimes()) {
-    if (of.family != nullptr && (!regime.gated || of.family->gated) && (!regime.delta || of.family->delta) &&
-        !regime.exact)
+    if (of.family != nullptr && (!regime.gated || of.family->gated) && (!regime.delta || of.family->delta))
       regimes.push_back(&regime);
   }
   for (const Regime& regime : tensor_regimes()) {
-    if (of.family != nullptr) break;
+    // Those of a backward pass alone are rows with a decay.
+    if (of.family != nullptr && regime.gated && of.family->gated) regimes.push_back(&regime);
+    if (of.family != nullptr || regime.gated) continue;
     if ((counts || !regime.tensors.long_context) && (masked || !regime.tensors.masked_anywhere) &&
         (rates || !regime.tensors.of_rates) && (head_norms || !regime.tensors.of_head_norms) &&
         (trains || !regime.tensors.trained))

@@ -117,6 +117,14 @@ struct GatesInSixteenBits : ChunkedBackward {
   }
 };
 
+/// <S, D> of the last token of a chunk is multiplied and summed in 16 bits.
+struct LastTokenInSixteenBits : ChunkedBackward {
+  using ChunkedBackward::ChunkedBackward;
+  Format format_at(BackwardPoint point) const override {
+    return point == BackwardPoint::dG_last ? Format::bf16 : ChunkedBackward::format_at(point);
+  }
+};
+
 /// Runs a call on a kernel that has the fault.
 using RunCall = std::function<Outcome(const cpu::System&, const KernelCall&, const Contract&)>;
 
@@ -183,6 +191,8 @@ std::vector<Fault> faults() {
        run_with<OneHeadOfGroup>},
       {"gates_in_sixteen_bits", "the gradients of the sums of g are rounded to bf16 before they are added up",
        kGated, run_with<GatesInSixteenBits>, kOnlyBf16},
+      {"last_token_in_sixteen_bits", "<S, D> of a chunk's last token is multiplied and summed in bf16", kGated,
+       run_with<LastTokenInSixteenBits>, kOnlyBf16},
       {"initial_state_forgotten", "the forward pass is made again without the initial state", kAll,
        without_initial_state},
       {"tiled_map_ignored", "value heads read the key heads of the interleaved map", kAll, in_the_other_map},

@@ -94,6 +94,7 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
       {"masked", 0x2c2502c3fd0ae860},       {"wide_rates", 0x7fcfcbebd0d8f628},
       {"trained", 0xb9783587dca3522b},      {"extremes", 0x32cdbd9ddc4f4cc9},
       {"sharp", 0xeaf0db1ea68d29f6},        {"long_context", 0x44e623096c0ec65c},
+      {"only_decay", 0x0},
   };
   std::set<Content> seen;
   for (const Regime& regime : tensor_regimes()) {
@@ -106,7 +107,10 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
     const std::vector<const char*> that_begin{"gated_delta_net", "linear_attention_normalised",
                                               "multi_scale_retention", "normalised_retention_recurrence"};
     const std::vector<const char*> that_count{"multi_scale_retention"};
-    for (const char* system : regime.tensors.long_context      ? that_count
+    const std::vector<const char*> of_gradients{"gated_delta_rule pass=backward state=random",
+                                                "retention pass=backward state=random"};
+    for (const char* system : regime.gated                     ? of_gradients
+                              : regime.tensors.long_context    ? that_count
                               : regime.tensors.masked_anywhere ? with_mask
                               : regime.tensors.of_rates        ? with_rates
                               : regime.tensors.of_head_norms   ? with_head_norms

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
+#include <span>
 #include <string>
 
+#include "fuzz/mutants/mutant.h"
 #include "harness/cases/case_filter.h"
 #include "harness/cases/resolved.h"
+#include "harness/run/run_case.h"
 #include "oracles/judge_policy.h"
 #include "reference/error.h"
 
@@ -94,6 +98,64 @@ TEST(BackwardSystem, OutputsAsCotangentsAreThoseOfTheForwardPass) {
   for (std::size_t c = 0; c < 2; ++c) {
     EXPECT_NEAR(named(x, "d.o").data[c], read * v[c], 1e-6F);
     EXPECT_NEAR(named(x, "d.final_state").data[2 + c], k[1] * v[c], 1e-6F);
+  }
+}
+
+/// The last bit of the first element of d.v is wrong.
+Outcome wrong_by_a_bit(const CallKernel& right, const KernelCall& call, const Contract& contract) {
+  Outcome outcome = right.run(call, contract);
+  const View<float, 4> d_v = call.view<float, 4>("d.v");
+  d_v(0, 0, 0, 0) = std::nextafter(d_v(0, 0, 0, 0), 2.0F);
+  return outcome;
+}
+
+// With integers and powers of two nothing rounds, so that a wrong last bit fails a kernel that other data pass.
+TEST(BackwardSystem, ExactDataAreJudgedBitForBit) {
+  for (const std::string rule : {"gated_delta_rule", "delta_rule", "retention", "linear_attention"}) {
+    for (const std::string form : {"chunked", "recurrent"}) {
+      const auto right =
+          std::ranges::find(call_kernels(), "cpu." + rule + ".backward." + form, &CallKernel::name);
+      ASSERT_NE(right, call_kernels().end());
+      CallKernel wrong = *right;
+      wrong.run = [&right = *right](const KernelCall& call, const Contract& contract) {
+        return wrong_by_a_bit(right, call, contract);
+      };
+      const auto judged = [&](const CallKernel& kernel, const std::string& more) {
+        return run_case(parse_case("v1 " + rule + " pass=backward form=" + form +
+                                   (form == "chunked" ? " chunk=8" : "") +
+                                   " B=2 T=21 Hk=2 Hv=4 dk=8 dv=8 state=random " + more),
+                        KernelTable(std::span(&kernel, 1)))
+            .judgement;
+      };
+      for (const std::string more : {"", " cotangents=output", " cotangents=large", " cotangent=state",
+                                     " contract=bf16", " regime=exact_reset"}) {
+        if (more.ends_with("reset") && rule != "gated_delta_rule" && rule != "retention") continue;
+        if (more.ends_with("bf16") && form == "recurrent") continue;
+        const std::string line = (more.ends_with("reset") ? "" : "regime=exact") + more;
+        const Judgement j = judged(*right, line);
+        EXPECT_EQ(j.verdict, Verdict::pass) << rule << " " << form << " " << line << ": " << j.reason;
+        EXPECT_EQ(j.gate, "exact") << rule << " " << form << " " << line;
+        EXPECT_EQ(judged(wrong, line).verdict, Verdict::fail) << rule << " " << form << " " << line;
+      }
+      EXPECT_EQ(judged(wrong, "").verdict, Verdict::pass) << rule << " " << form;
+    }
+  }
+}
+
+// A sum in 16 bits drowns among the other roundings of d.g, except where the state does nothing but decay.
+TEST(BackwardSystem, ASumInSixteenBitsIsSeenWhereTheStateOnlyDecays) {
+  const auto seen = [](const char* fault, const std::string& more) {
+    const Mutant& m = mutant_named(std::string(fault) + ".gated_delta_rule.backward.chunked");
+    int count = 0;
+    for (int seed = 1; seed <= 30; ++seed) {
+      const Case c = parse_case("v1 gated_delta_rule pass=backward T=33 chunk=16 dk=16 contract=bf16 state=random seed=" +
+                                std::to_string(seed) + more);
+      if (run_case(c, m.table()).judgement.verdict == Verdict::fail) ++count;
+    }
+    return count;
+  };
+  for (const char* fault : {"last_token_in_sixteen_bits", "gates_in_sixteen_bits"}) {
+    std::cout << fault << " " << seen(fault, "") << " " << seen(fault, " cotangent=state regime=only_decay") << "\n";
   }
 }
 
