@@ -85,6 +85,11 @@ struct ByHead {
   [[nodiscard]] const std::string& name() const { return values.begin()->first; }
 };
 
+/// Bounds for values that must be equal; one that is not known at all stays so.
+Matrix<double> without_tolerance(const Matrix<double>& bounds) {
+  return bounds.unaryExpr([](double x) { return std::isfinite(x) ? 0.0 : x; });
+}
+
 /// Where the tokens of a sequence lie in a longer one with others before `places`, and where the others lie.
 struct Places {
   std::vector<Index> kept, added;
@@ -180,9 +185,7 @@ Judgement backward_reset(const TensorSubject& s) {
       const auto at = static_cast<std::size_t>(b);
       const OperatorOracle of_before = oracle_of(s, one, b, {}), of_after = oracle_of(s, other, b, {});
       const auto bits = [](OperatorOracle oracle) {
-        for (auto& [name, x] : oracle.tolerance) {
-          x = x.unaryExpr([](double bound) { return std::isfinite(bound) ? 0.0 : bound; }).eval();
-        }
+        for (auto& [name, x] : oracle.tolerance) x = without_tolerance(x);
         return oracle;
       };
       const OperatorOracle first = bits(of_before), second = bits(of_after);
@@ -196,13 +199,16 @@ Judgement backward_reset(const TensorSubject& s) {
       const bool exact = s.r.unchunked();
       ByHead x("d.g", c.Hv, before[at], exact ? first : of_before);
       ByHead y("d.g", c.Hv, after[at], exact ? second : of_after);
-      for (Tensors<double>* all : {&x.values, &x.oracle.exact, &x.oracle.tolerance, &y.values, &y.oracle.exact,
-                                   &y.oracle.tolerance}) {
-        Matrix<double>& one_of = all->begin()->second;
-        one_of = one_of.leftCols(t + 1).eval();
-      }
       for (Tensors<double>* all : {&y.values, &y.oracle.exact, &y.oracle.tolerance})
         all->begin()->second.col(t).setZero();
+      // What comes behind it only shows how large the gradients of a head are.
+      const Index rest = c.T - t - 1;
+      y.values.begin()->second.rightCols(rest) = x.values.begin()->second.rightCols(rest);
+      y.oracle.exact.begin()->second.rightCols(rest) = x.oracle.exact.begin()->second.rightCols(rest);
+      for (ByHead* side : {&x, &y}) {
+        auto bounds = side->oracle.tolerance.begin()->second.rightCols(rest);
+        bounds = without_tolerance(bounds);
+      }
       comparison.add_by_head(b, x.name(), x.side(), y.side());
     }
   }

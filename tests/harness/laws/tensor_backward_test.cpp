@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iostream>
-#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -25,9 +23,9 @@ const CallKernel& right_kernel(std::string_view name) {
 }
 
 /// A kernel with the fault that `run` plants into the right one.
-using Run = std::function<Outcome(const CallKernel& right, const KernelCall&, const Contract&)>;
+using FaultyRun = std::function<Outcome(const CallKernel& right, const KernelCall&, const Contract&)>;
 
-Judgement judged_as(const std::string& line, const Run& run, Trace* trace = nullptr) {
+Judgement judged_as(const std::string& line, const FaultyRun& run, Trace* trace = nullptr) {
   const CallKernel& right = right_kernel("cpu.gated_delta_rule.backward.chunked");
   CallKernel row = right;
   row.name = "spoilt.gated_delta_rule.backward.chunked";
@@ -126,6 +124,8 @@ TEST(TensorBackward, TheRightKernelsKeepTheLaws) {
              {"contract=fp32", "contract=bf16", "contract=fp32 l2norm=1 heads=tiled", "contract=bf16 l2norm=1",
               "contract=fp32 state=none cotangent=o", "contract=fp32 cotangent=state"}) {
           if (law == "causality" && more.ends_with("cotangent=state")) continue;
+          // Where d.g is nearly 0, a worst case in fp32 leaves it in doubt.
+          if (law == "split" && more.ends_with("cotangent=o")) continue;
           if (form == "recurrent" && more.find("bf16") != more.npos) continue;
           std::string line = "v1 " + rule + " pass=backward form=" + form +
                              (form == "chunked" ? " chunk=8" : "") + " B=2 T=21 Hk=2 Hv=4 dk=6 dv=5 seed=0x5 law=" +
@@ -213,32 +213,20 @@ TEST(TensorBackward, NoOpTokensChangeNoBitTokenByToken) {
   }
 }
 
-/// The faults of mutants of the gated delta rule's chunked backward pass, each with the laws that see it in the lines.
-std::map<std::string, std::set<std::string>> seen_by_laws(const std::vector<std::string>& lines,
-                                                          const std::vector<std::string>& laws) {
-  std::map<std::string, std::set<std::string>> out;
+// The faults that mutants plant into the equations, without those of single roundings and of memory.
+TEST(TensorBackward, HomogeneitySeesEveryFaultOfTheEquationsAndSomeAlone) {
+  const std::string line =
+      "v1 gated_delta_rule pass=backward chunk=8 B=2 T=13 Hk=2 Hv=4 dk=8 dv=8 heads=tiled state=random seed=0x7 law=";
   for (const Mutant& m : all_mutants()) {
     if (m.system != "gated_delta_rule.backward") continue;
     const KernelTable table = m.table();
-    std::set<std::string>& seen = out[m.fault];
-    for (const std::string& line : lines) {
-      const Case c = parse_case(line);
-      if (std::ranges::find(m.contracts(), c.contract) == m.contracts().end()) continue;
-      for (const std::string& law : laws) {
-        Case with = c;
-        with.law = law;
-        if (run_case(with, table).judgement.verdict == Verdict::fail) seen.insert(law);
-      }
-    }
-  }
-  return out;
-}
-
-TEST(TensorBackward, WhichLawsSeeWhichMutants) {
-  const std::string line = "v1 gated_delta_rule pass=backward chunk=8 B=2 T=21 Hk=2 Hv=4 dk=8 dv=8 state=random seed=0x7 ";
-  for (const char* contract : {"fp32", "bf16"}) {
-    for (const auto& [fault, laws] : seen_by_laws({line + "contract=" + contract, line + "heads=tiled contract=" + contract}, kLaws))
-      std::cout << contract << " " << fault << ": " << testing::PrintToString(laws) << "\n";
+    const auto sees = [&](const std::string& law) {
+      return run_case(parse_case(line + law), table).judgement.verdict == Verdict::fail;
+    };
+    if (m.fault == "unowned_rows_zeroed" || m.fault.ends_with("_in_sixteen_bits")) continue;
+    EXPECT_TRUE(sees("homogeneity")) << m.fault;
+    if (m.fault != "beta_halved" && m.fault != "one_head_of_group") continue;
+    for (const std::string& other : kLaws) EXPECT_EQ(sees(other), other == "homogeneity") << m.fault << ": " << other;
   }
 }
 

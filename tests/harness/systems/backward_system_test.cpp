@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 #include <span>
 #include <string>
 
@@ -105,7 +104,7 @@ TEST(BackwardSystem, OutputsAsCotangentsAreThoseOfTheForwardPass) {
 Outcome wrong_by_a_bit(const CallKernel& right, const KernelCall& call, const Contract& contract) {
   Outcome outcome = right.run(call, contract);
   const View<float, 4> d_v = call.view<float, 4>("d.v");
-  d_v(0, 0, 0, 0) = std::nextafter(d_v(0, 0, 0, 0), 2.0F);
+  d_v(0, 0, 0, 0) = std::nextafter(d_v(0, 0, 0, 0), HUGE_VALF);
   return outcome;
 }
 
@@ -142,21 +141,26 @@ TEST(BackwardSystem, ExactDataAreJudgedBitForBit) {
   }
 }
 
-// A sum in 16 bits drowns among the other roundings of d.g, except where the state does nothing but decay.
+// A sum in 16 bits often drowns among the other roundings of d.g, except where the state does nothing but decay.
 TEST(BackwardSystem, ASumInSixteenBitsIsSeenWhereTheStateOnlyDecays) {
-  const auto seen = [](const char* fault, const std::string& more) {
-    const Mutant& m = mutant_named(std::string(fault) + ".gated_delta_rule.backward.chunked");
+  constexpr int kSeeds = 5;
+  const auto failing = [](const KernelTable& table, const std::string& more) {
     int count = 0;
-    for (int seed = 1; seed <= 30; ++seed) {
-      const Case c = parse_case("v1 gated_delta_rule pass=backward T=33 chunk=16 dk=16 contract=bf16 state=random seed=" +
-                                std::to_string(seed) + more);
-      if (run_case(c, m.table()).judgement.verdict == Verdict::fail) ++count;
+    for (int seed = 1; seed <= kSeeds; ++seed) {
+      const Case c = parse_case(
+          "v1 gated_delta_rule pass=backward T=33 chunk=16 dk=16 contract=bf16 state=random seed=" +
+          std::to_string(seed) + more);
+      if (run_case(c, table).judgement.verdict == Verdict::fail) ++count;
     }
     return count;
   };
-  for (const char* fault : {"last_token_in_sixteen_bits", "gates_in_sixteen_bits"}) {
-    std::cout << fault << " " << seen(fault, "") << " " << seen(fault, " cotangent=state regime=only_decay") << "\n";
-  }
+  const std::string decay = " cotangent=state regime=only_decay";
+  const KernelTable sums = mutant_named("last_token_in_sixteen_bits.gated_delta_rule.backward.chunked").table();
+  EXPECT_EQ(failing(sums, decay), kSeeds);
+  EXPECT_LT(failing(sums, ""), kSeeds);
+  const auto right =
+      std::ranges::find(call_kernels(), "cpu.gated_delta_rule.backward.chunked", &CallKernel::name);
+  EXPECT_EQ(failing(KernelTable(std::span(&*right, 1)), decay), 0);
 }
 
 TEST(BackwardSystem, StatesOfSequencesWithoutTokensCostTimeToo) {
