@@ -146,7 +146,7 @@ constexpr std::array kRows = {
         .says = "tokens that neither write nor decay, without cotangents, change no other gradient and have the "
                 "gradient of g of the token behind them",
         .needs = gradients,
-        .on_tensors = {tensors::backward_no_op, {kTwoTokens}}},
+        .on_tensors = {tensors::backward_no_op, {kOneToken}}},
     Law{.name = "reset",
         .ids = "M09 M10",
         .says = "behind a token with alpha = 0 no cotangent reaches a gradient before it, and its own gradient of g "

@@ -106,7 +106,8 @@ struct Places {
 
 Judgement backward_no_op(const TensorSubject& s) {
   const Case& c = s.r.c;
-  const std::vector<Index> places = cuts_worth_trying(c.T, s.r.chunk);
+  std::vector<Index> places = cuts_worth_trying(c.T, s.r.chunk);
+  places.insert(places.begin(), 0);
   const Places at(c.T, places);
   const Index count = c.T + std::ssize(places);
   const Resolved longer = changed(s.r, count, false, c.cotangent);
