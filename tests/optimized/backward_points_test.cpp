@@ -119,6 +119,20 @@ class ScalesProducts : public cpu::ChunkedBackward {
   }
 };
 
+/// Kernels whose l2norm is a kernel of its own: the rule reads q and k as it stored them.
+class NormalisesApart : public cpu::ChunkedBackward {
+ public:
+  using ChunkedBackward::ChunkedBackward;
+
+ protected:
+  void load_chunk(const cpu::BackwardHead& head, std::int64_t first, std::int64_t length) override {
+    ChunkedBackward::load_chunk(head, first, length);
+    if (!arguments_.l2norm) return;
+    cpu::round_in_place(Q_, contract_.input);
+    cpu::round_in_place(K_, contract_.input);
+  }
+};
+
 struct NamedPoint {
   BackwardPoint point;
   const PointRow* row;
@@ -310,12 +324,13 @@ TEST(BackwardPoints, ResultsAreStoredWhereTheReferenceStoresThem) {
 }
 
 /// Points that only some kernels have: the reference follows them where a contract names them, and not elsewhere.
-template <class System>
-void expect_scaled_products(const cpu::System& system, const std::set<std::string_view>& switched) {
+template <class System, class Kernel>
+void expect_switched(const cpu::System& system, bool l2norm, const std::set<std::string_view>& switched) {
   BackwardCall x =
       testing::make_backward_call(system.name, {.B = 1, .T = 29, .Hk = 1, .Hv = 1, .dk = 8, .dv = 6}, 7);
   x.forward.scale = 0.375F;
-  const auto make = [](const auto&... of) { return std::make_unique<ScalesProducts>(of...); };
+  x.forward.l2norm = l2norm;
+  const auto make = [](const auto&... of) { return std::make_unique<Kernel>(of...); };
   ASSERT_EQ(cpu::run_chunked_backward_with(make, system, x.call(), testing::bf16()).kind, Outcome::Kind::ran);
   const Values kernel = x.gradients;
   Marks::result = cpu::to_bf16, Marks::operands = nullptr, Marks::left_out = nullptr;
@@ -336,9 +351,14 @@ void expect_scaled_products(const cpu::System& system, const std::set<std::strin
 }
 
 TEST(BackwardPoints, ScalesMayMultiplyTheProductsOfRoundedScores) {
-  expect_scaled_products<DeltaRule>(cpu::DELTA_RULE, {"dS_unscaled", "dS_score"});
-  expect_scaled_products<LinearAttention>(cpu::LINEAR_ATTENTION,
-                                          {"dS_unscaled", "dS_score", "q_scaled", "dv_local"});
+  expect_switched<DeltaRule, ScalesProducts>(cpu::DELTA_RULE, false, {"dS_unscaled", "dS_score"});
+  expect_switched<LinearAttention, ScalesProducts>(cpu::LINEAR_ATTENTION, false,
+                                                   {"dS_unscaled", "dS_score", "q_scaled", "dv_local"});
+}
+
+TEST(BackwardPoints, ANormOfItsOwnMayStoreWhatTheRuleReads) {
+  expect_switched<GatedDeltaRule, NormalisesApart>(cpu::GATED_DELTA_RULE, true, {"operand"});
+  expect_switched<LinearAttention, NormalisesApart>(cpu::LINEAR_ATTENTION, true, {"operand"});
 }
 
 TEST(BackwardPoints, OperandsAreRoundedWhereTheReferenceRoundsThem) {
