@@ -258,6 +258,12 @@ double distance(const Values& got, const Inputs& expected) {
   return worst;
 }
 
+/// The contract with outputs in fp32: the reference does not mark what is written after the l2norm's gradient.
+Contract with_fp32_ends(Contract contract) {
+  contract.output = Format::fp32;
+  return contract;
+}
+
 /// Leaves every point out in the kernel, in the reference and in both: where they agree on it, they are near each other. Adds
 /// the points that change a gradient to `met`.
 template <class System>
@@ -268,9 +274,7 @@ void expect_points(const cpu::System& system, const Contract& contract, bool sto
         testing::make_backward_call(system.name, {.B = 1, .T = 13, .Hk = 1, .Hv = 2, .dk = 8, .dv = 6}, 5);
     x.forward.l2norm = l2norm;
     x.forward.scale = 0.375F;
-    Contract fp32_ends = contract;
-    fp32_ends.output =
-        Format::fp32;  // the reference does not mark what is written after the l2norm's gradient
+    const Contract fp32_ends = with_fp32_ends(contract);
     const auto kernel = [&](const BackwardPoint* left_out) {
       const auto make = [&](const auto&... of) { return std::make_unique<LeavingOut>(of..., left_out); };
       EXPECT_EQ(cpu::run_chunked_backward_with(make, system, x.call(), fp32_ends).kind, Outcome::Kind::ran);
@@ -331,7 +335,8 @@ void expect_switched(const cpu::System& system, bool l2norm, const std::set<std:
   x.forward.scale = 0.375F;
   x.forward.l2norm = l2norm;
   const auto make = [](const auto&... of) { return std::make_unique<Kernel>(of...); };
-  ASSERT_EQ(cpu::run_chunked_backward_with(make, system, x.call(), testing::bf16()).kind, Outcome::Kind::ran);
+  const Contract contract = with_fp32_ends(testing::bf16());
+  ASSERT_EQ(cpu::run_chunked_backward_with(make, system, x.call(), contract).kind, Outcome::Kind::ran);
   const Values kernel = x.gradients;
   Marks::result = cpu::to_bf16, Marks::operands = nullptr, Marks::left_out = nullptr;
   const auto far = [&](const std::set<std::string_view>& points) {
@@ -358,7 +363,7 @@ TEST(BackwardPoints, ScalesMayMultiplyTheProductsOfRoundedScores) {
 
 TEST(BackwardPoints, ANormOfItsOwnMayStoreWhatTheRuleReads) {
   expect_switched<GatedDeltaRule, NormalisesApart>(cpu::GATED_DELTA_RULE, true, {"operand"});
-  expect_switched<LinearAttention, NormalisesApart>(cpu::LINEAR_ATTENTION, true, {"operand"});
+  expect_switched<DeltaRule, NormalisesApart>(cpu::DELTA_RULE, true, {"operand"});
 }
 
 TEST(BackwardPoints, OperandsAreRoundedWhereTheReferenceRoundsThem) {

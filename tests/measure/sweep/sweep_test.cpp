@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/cases/case_cost.h"
+#include "optimized/call_kernel.h"
 #include "optimized/kernel.h"
 #include "tests/facts.h"
 #include "tests/harness/operator_row.h"
@@ -68,7 +69,7 @@ TEST(SweepPlan, FromOneTokenToTwoHundredAndFiftySix) {
 
 TEST(SweepPlan, ABackwardPassHasOneCurveAGradient) {
   std::map<std::string, std::set<double>> chunks;
-  for (const SweepCase& point : plan_sweep(table(), only("gated_delta_rule.backward"))) {
+  for (const SweepCase& point : plan_sweep(KernelTable(call_kernels()), only("gated_delta_rule.backward"))) {
     EXPECT_TRUE(point.curve.ends_with(" " + point.output)) << point.curve;
     if (point.c.contract == "bf16") chunks[point.output].insert(point.x);
   }
@@ -78,12 +79,13 @@ TEST(SweepPlan, ABackwardPassHasOneCurveAGradient) {
 }
 
 TEST(Sweep, EachGradientHasItsOwnErrorAndBound) {
+  const KernelTable all(call_kernels());
   std::set<double> errors;
   for (const char* gradient : {"d.q", "d.v", "d.g", "d.initial_state"}) {
     SweepCase point =
         of("v1 gated_delta_rule pass=backward chunk=16 T=70 Hv=2 dk=16 dv=8 contract=bf16 state=random");
     point.output = gradient;
-    const Measurement m = measure(point, table());
+    const Measurement m = measure(point, all);
     EXPECT_EQ(m.record.judgement.verdict, Verdict::pass) << gradient;
     EXPECT_GT(m.rms_error, 0.0) << gradient;
     EXPECT_LT(m.rms_error, m.rms_bound) << gradient;
