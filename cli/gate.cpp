@@ -186,6 +186,20 @@ int print_plan(const Plan& plan, bool json, bool why) {
   return kPass;
 }
 
+/// Leaves the kernels of this repository that need a device out of a plan for a machine that has none, if others are
+/// left, and returns a sentence about it; a plan of which several machines run a part stays as it is.
+std::string leave_out_devices(const GateOptions& options, const std::vector<const KernelRow*>& wanted,
+                              PlanOptions& plan) {
+  const auto cuda = std::ranges::count(wanted, "cuda", &KernelRow::device);
+  const bool shared = options.plan.shard.count > 1 || rank_place().ranks > 1;
+  if (!plan.device.empty() || !options.plugins.empty() || shared || cuda == 0 || cuda == std::ssize(wanted) ||
+      !accelerator().name.empty())
+    return "";
+  plan.device = "cpu";
+  return fmt::format("no CUDA device: {} not planned; on a machine with one: samestate gate --device cuda",
+                     cuda == 1 ? "1 kernel of cuda is" : fmt::format("{} kernels of cuda are", cuda));
+}
+
 /// The kernels run in worker processes: if one crashes, hangs, or ends its process with an arbitrary code,
 /// that becomes its verdict and the run continues.
 int run_gate(GateOptions options) {
@@ -232,9 +246,11 @@ int run_gate(GateOptions options) {
     if (!path.empty() && !options.list) require_writable(path);
   }
   if (!options.list) note_interrupts();
+  const std::string no_device = options.list ? "" : leave_out_devices(options, wanted, of_plan);
   std::vector<std::string> learned, lacking;
   if (!options.list) learn_by_calls(table, options.plan, timeout, devices.get(), learned, lacking);
-  const GatePlan plan = gate_plan(options.plan, table, corpus);
+  GatePlan plan = gate_plan(options.plan, table, corpus);
+  if (!no_device.empty()) plan.notes.insert(plan.notes.begin(), no_device);
   if (options.list) return print_plan(plan.plan, options.json, options.why);
   if (options.each_device) require_cuda(plan.plan.cases, table);
   std::string lasts = interpreted_text(plan.plan.cases, table, options.threads);
@@ -318,9 +334,11 @@ Command add_gate(CLI::App& app) {
       "shared by\n"
       "edge cases, by a set that contains every pair of choices and every boundary of each size, and by "
       "random cases. The\n"
-      "cases of --corpus run first. The same options give the same cases on every machine. Failures are "
-      "grouped by kernel,\n"
-      "form, law and likely cause, each with the command that repeats an example.\n\n"
+      "cases of --corpus run first. The same options give the same cases on every machine, but without a "
+      "CUDA device\n"
+      "kernels that need one are not planned, unless nothing else is asked for. Failures are grouped by "
+      "kernel, form, law\n"
+      "and likely cause, each with the command that repeats an example.\n\n"
       "  samestate gate --system retention --effort 10\n"
       "  samestate gate --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --junit gate.xml\n"
       "  samestate gate --contract bf16 --where 'T=64..4096' --exclude regime=measured --fail-fast\n"

@@ -26,6 +26,8 @@ if(NOT CMAKE_CUDA_COMPILER)
   return()
 endif()
 enable_language(CUDA)
+# nvcc's -O is the host's level alone, and what launches kernels is not worth optimising.
+set(CMAKE_CUDA_FLAGS_RELEASE "-DNDEBUG -Xcompiler=-Og")
 find_package(CUDAToolkit REQUIRED)
 message(STATUS "CUDA kernels: built with ${CMAKE_CUDA_COMPILER}")
 # The language is enabled in this folder, and only here can its compiler be seen.

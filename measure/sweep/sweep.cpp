@@ -102,13 +102,19 @@ class SweepPlan {
     return c;
   }
 
-  /// Adds the point if the kernel promises it.
-  void put(std::string_view series, std::string curve, double x, const Case& c) {
+  /// Adds the point if the kernel promises it; of a backward pass one a gradient.
+  void put(std::string_view series, const std::string& curve, double x, const Case& c) {
     if (!options_.system.empty() && c.system != options_.system) return;
     const Resolved r(c);
     const std::vector<std::string>& contracts = table_.choose(r).named->contracts;
     if (std::find(contracts.begin(), contracts.end(), c.contract) == contracts.end()) return;
-    points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(r)});
+    const SweepCase point{std::string(series), curve, x, c, options_.quick ? 32 : 128, work_of(r)};
+    if (!is_backward(c.system)) return points_.push_back(point);
+    for (const TensorSpec& spec : r.system->signature(c).outputs) {
+      points_.push_back(point);
+      points_.back().curve = fmt::format("{} {}", curve, spec.name);
+      points_.back().output = spec.name;
+    }
   }
 
   /// Fitted by eye to a recorded sweep: the state and its covariance are propagated once per chunk, and the
@@ -168,6 +174,17 @@ class SweepPlan {
           if (name == "collinear" && (!family.delta || options_.quick)) continue;
           over_chunks("chunk", base(family.name, contract, regime),
                       fmt::format("{} {} {}", family.name, contract, regime));
+        }
+      }
+    }
+    for (const Family& family : families()) {
+      const std::string system = std::string(family.name).append(kBackward);
+      if (options_.system != system) continue;
+      for (const char* contract : {"fp32", "tf32", "bf16", "fp16"}) {
+        for (const std::string_view regime : {"normal", "slow"}) {
+          if (regime != "slow" || (family.gated && !options_.quick))
+            over_chunks("chunk", base(system, contract, regime),
+                        fmt::format("{} {} {}", system, contract, regime));
         }
       }
     }
@@ -352,8 +369,7 @@ void require_swept(const std::string& system) {
   std::vector<std::string_view> names;
   for (const Family& row : families()) names.push_back(row.name);
   for (const OperatorSweep& row : operator_sweeps()) names.push_back(row.system.name);
-  if (std::find(names.begin(), names.end(), system) != names.end()) return;
-  (void)system_named(system);
+  if (std::ranges::find(names, forward_name(system_named(system).name)) != names.end()) return;
   throw Error(
       fmt::format("system {} has no chunked form, but a sweep varies the chunk; systems that have one: {}",
                   system, fmt::join(names, ", ")));

@@ -20,6 +20,8 @@ struct SweepCase {
       128;  ///< the largest number of points in a profile over tokens or chunk positions; others are averaged
             ///< in windows
   double work = 1.0;  ///< a rough relative cost of measuring it, to estimate the remaining time
+  /// The output whose error is measured; empty means the first, and the largest state beside it.
+  std::string output = {};
 };
 
 /// A key of the case line and the values that a sweep gives it.

@@ -172,18 +172,23 @@ struct OutputErrors {
   Squares last;  ///< the value that was added last
 };
 
-/// Reads the first output and the largest state.
+/// Reads the point's output, or the first output and the largest state.
 void read(Measurement& m, const SweepCase& point, const Resolved& r, const Trace& trace) {
   const Signature signature = r.system->signature(r.c);
   const TensorSpec* state = nullptr;
+  const TensorSpec* first = &signature.outputs.front();
   for (const TensorSpec& spec : signature.outputs) {
-    if (spec.axis == Axis::state && (state == nullptr || spec.size() > state->size())) state = &spec;
+    if (spec.name == point.output) first = &spec;
+    if (point.output.empty() && spec.axis == Axis::state && (state == nullptr || spec.size() > state->size())) state = &spec;
   }
   Profile profile(point);
   OutputErrors output, of_state;
   for (const Held& held : r.system->held(r, trace)) {
-    if (held.output == signature.outputs.front().name) {
-      output.add(held, [&](Index t, double e, double b, double width) { profile.add(t, e, b, width); });
+    if (held.output == first->name) {
+      const Index heads = std::max<Index>(1, held.actual.rows() / std::max<Index>(1, point.c.T));
+      output.add(held, [&](Index row, double e, double b, double width) {
+        if (first->axis == Axis::tokens) profile.add(row / heads, e, b, width);
+      });
       if (held.head >= 0) m.by_head.push_back(output.last.at(static_cast<double>(m.by_head.size())));
     } else if (state != nullptr && held.output == state->name) {
       of_state.add(held, [](auto...) {});

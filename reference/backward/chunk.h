@@ -180,7 +180,9 @@ struct ReverseThroughState {
     const Matrix<Scalar> scaled = stored_with_factor<Scalar>(x.q, x.scale, at["q_scaled"]);
     const Matrix<Scalar> q_decayed =
         stored_with_factor<Scalar>(f.from_start.asDiagonal() * scaled, x.scale, at["q_scaled_decayed"]);
-    D = f.from_start(last) * after + x.scale * matrix_product(q_decayed.transpose(), d_o, at["q_decayed"]);
+    // With the scale on an operand the products join the sum of the carried cotangent: kernels add them to it one by one.
+    const Matrix<Scalar> scaled_query = x.scale * operand<Scalar>(q_decayed, at["q_decayed"]);
+    D = f.from_start(last) * after + scaled_query.transpose() * operand<Scalar>(d_o, at["q_decayed"]);
 
     const Matrix<Scalar> dON = matrix_product(d_o, f.N.transpose(), at["dS_score"]);
     const Matrix<Scalar> dS = stored<Scalar>(dON.cwiseProduct(f.E), at["dS_unscaled"]);

@@ -70,8 +70,10 @@ template <class Scalar, class Run>
   detail::require_heads(x, d.size());
   Heads<Scalar> inner = x;
   if (normalises) {
-    for (Matrix<Scalar>& q : inner.q) q = l2norm(q);
-    for (Matrix<Scalar>& k : inner.k) k = l2norm(k);
+    // A norm that is a kernel of its own hands its rows over in the format of the inputs.
+    for (std::vector<Matrix<Scalar>>* const heads : {&inner.q, &inner.k}) {
+      for (Matrix<Scalar>& rows : *heads) rows = stored(l2norm(rows), points::l2norm_backward["operand"]);
+    }
   }
   HeadsGradients<Scalar> out;
   std::vector<Matrix<Scalar>> dq, dk, correction;

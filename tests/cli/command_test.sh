@@ -261,6 +261,10 @@ elif ! command -v nvidia-smi >/dev/null; then
   run 77 gate --device cuda
   holds err 'CUDA device nvidia-smi --device cpu' || complain 'does not say that there is no device'
   [[ $((SECONDS - moment)) -lt 20 ]] || complain 'plans although nothing can run'
+  # With other kernels those of the device are left out, which the result says.
+  run 0 gate --system l2norm --where 'T=..8 D=..64' --effort 0
+  says '1 kernel of cuda is not planned'
+  grep -q 'skipped' out && complain 'plans a kernel for a device that is not there'
 fi
 # If nothing was judged for most kernels, three of them get a sentence, and the others a number.
 run 3 gate --device cpu --system l2norm --effort 0 --budget 1e-9

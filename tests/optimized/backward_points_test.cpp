@@ -119,6 +119,20 @@ class ScalesProducts : public cpu::ChunkedBackward {
   }
 };
 
+/// Kernels whose l2norm is a kernel of its own: the rule reads q and k as it stored them.
+class NormalisesApart : public cpu::ChunkedBackward {
+ public:
+  using ChunkedBackward::ChunkedBackward;
+
+ protected:
+  void load_chunk(const cpu::BackwardHead& head, std::int64_t first, std::int64_t length) override {
+    ChunkedBackward::load_chunk(head, first, length);
+    if (!arguments_.l2norm) return;
+    cpu::round_in_place(Q_, contract_.input);
+    cpu::round_in_place(K_, contract_.input);
+  }
+};
+
 struct NamedPoint {
   BackwardPoint point;
   const PointRow* row;
@@ -244,6 +258,12 @@ double distance(const Values& got, const Inputs& expected) {
   return worst;
 }
 
+/// The contract with outputs in fp32: the reference does not mark what is written after the l2norm's gradient.
+Contract with_fp32_ends(Contract contract) {
+  contract.output = Format::fp32;
+  return contract;
+}
+
 /// Leaves every point out in the kernel, in the reference and in both: where they agree on it, they are near each other. Adds
 /// the points that change a gradient to `met`.
 template <class System>
@@ -254,9 +274,7 @@ void expect_points(const cpu::System& system, const Contract& contract, bool sto
         testing::make_backward_call(system.name, {.B = 1, .T = 13, .Hk = 1, .Hv = 2, .dk = 8, .dv = 6}, 5);
     x.forward.l2norm = l2norm;
     x.forward.scale = 0.375F;
-    Contract fp32_ends = contract;
-    fp32_ends.output =
-        Format::fp32;  // the reference does not mark what is written after the l2norm's gradient
+    const Contract fp32_ends = with_fp32_ends(contract);
     const auto kernel = [&](const BackwardPoint* left_out) {
       const auto make = [&](const auto&... of) { return std::make_unique<LeavingOut>(of..., left_out); };
       EXPECT_EQ(cpu::run_chunked_backward_with(make, system, x.call(), fp32_ends).kind, Outcome::Kind::ran);
@@ -310,13 +328,15 @@ TEST(BackwardPoints, ResultsAreStoredWhereTheReferenceStoresThem) {
 }
 
 /// Points that only some kernels have: the reference follows them where a contract names them, and not elsewhere.
-template <class System>
-void expect_scaled_products(const cpu::System& system, const std::set<std::string_view>& switched) {
+template <class System, class Kernel>
+void expect_switched(const cpu::System& system, bool l2norm, const std::set<std::string_view>& switched) {
   BackwardCall x =
       testing::make_backward_call(system.name, {.B = 1, .T = 29, .Hk = 1, .Hv = 1, .dk = 8, .dv = 6}, 7);
   x.forward.scale = 0.375F;
-  const auto make = [](const auto&... of) { return std::make_unique<ScalesProducts>(of...); };
-  ASSERT_EQ(cpu::run_chunked_backward_with(make, system, x.call(), testing::bf16()).kind, Outcome::Kind::ran);
+  x.forward.l2norm = l2norm;
+  const auto make = [](const auto&... of) { return std::make_unique<Kernel>(of...); };
+  const Contract contract = with_fp32_ends(testing::bf16());
+  ASSERT_EQ(cpu::run_chunked_backward_with(make, system, x.call(), contract).kind, Outcome::Kind::ran);
   const Values kernel = x.gradients;
   Marks::result = cpu::to_bf16, Marks::operands = nullptr, Marks::left_out = nullptr;
   const auto far = [&](const std::set<std::string_view>& points) {
@@ -336,9 +356,14 @@ void expect_scaled_products(const cpu::System& system, const std::set<std::strin
 }
 
 TEST(BackwardPoints, ScalesMayMultiplyTheProductsOfRoundedScores) {
-  expect_scaled_products<DeltaRule>(cpu::DELTA_RULE, {"dS_unscaled", "dS_score"});
-  expect_scaled_products<LinearAttention>(cpu::LINEAR_ATTENTION,
-                                          {"dS_unscaled", "dS_score", "q_scaled", "dv_local"});
+  expect_switched<DeltaRule, ScalesProducts>(cpu::DELTA_RULE, false, {"dS_unscaled", "dS_score"});
+  expect_switched<LinearAttention, ScalesProducts>(cpu::LINEAR_ATTENTION, false,
+                                                   {"dS_unscaled", "dS_score", "q_scaled", "dv_local"});
+}
+
+TEST(BackwardPoints, ANormOfItsOwnMayStoreWhatTheRuleReads) {
+  expect_switched<GatedDeltaRule, NormalisesApart>(cpu::GATED_DELTA_RULE, true, {"operand"});
+  expect_switched<DeltaRule, NormalisesApart>(cpu::DELTA_RULE, true, {"operand"});
 }
 
 TEST(BackwardPoints, OperandsAreRoundedWhereTheReferenceRoundsThem) {

@@ -34,8 +34,7 @@ _L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
 _SOLVED = "+accumulator:fp32+inverse:block16/tf32_truncated+merges:rows+scan:tree"
 
 # Without a gate the scale multiplies the products of the rounded dS, and without a delta term scale q is rounded too
-# and P^T dO is not kept (fla/ops/common/chunk_o.py, chunk_h.py). The delta rule's card is nearest, since q and k are
-# rounded after an l2norm, for which there is no point.
+# and P^T dO is not kept (fla/ops/common/chunk_o.py, chunk_h.py). An l2norm is a kernel of its own, which stores q and k.
 _SCALES_PRODUCTS = tuple(f"{one}+chunk_backward.dS_unscaled:{one}+chunk_backward.dS_score:fp32" for one in ("bf16", "fp16"))
 _SCALES_QUERIES = tuple(f"{one}+chunk_backward.q_scaled:{one[:4]}+chunk_backward.dv_local:fp32" for one in _SCALES_PRODUCTS)
 
@@ -154,7 +153,7 @@ ROWS = (
          traps="the fifth position is gk, not beta; beta=None is created with Hk heads; an l2norm inside stays in fp32"),
     _fla("chunk_delta_rule", "delta_rule", "chunked", "delta_rule", ["fp16"],
          ["bf16", "fp16+card:nearest"], dict(_without(_DELTA, "g"), **_L2), limits=["chunk in 16 32 64"], chunk="chunk_size",
-         traps="refuses fp32 tensors", gradients=tuple(one + "+card:nearest" for one in _SCALES_PRODUCTS)),
+         traps="refuses fp32 tensors", gradients=tuple(f"{one}+l2norm_backward.operand:{one[:4]}" for one in _SCALES_PRODUCTS)),
     _fla("fused_recurrent_delta_rule", "delta_rule", "recurrent", "delta_rule", ["fp32"],
          ["fp32", "bf16", "fp16"], dict(_without(_DELTA, "g"), **_L2), limits=["scale in default 1 16 0.0001220703125"],
          traps="asserts that the scale is positive"),

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "harness/cases/case_cost.h"
+#include "optimized/call_kernel.h"
 #include "optimized/kernel.h"
 #include "tests/facts.h"
 #include "tests/harness/operator_row.h"
@@ -63,6 +65,36 @@ TEST(SweepPlan, FromOneTokenToTwoHundredAndFiftySix) {
     if (point.c.contract == "bf16" && point.c.regime == "normal") chunks.push_back(point.x);
   }
   EXPECT_EQ(chunks, (std::vector<double>{1, 2, 4, 8, 16, 32, 64, 128, 256}));
+}
+
+TEST(SweepPlan, ABackwardPassHasOneCurveAGradient) {
+  std::map<std::string, std::set<double>> chunks;
+  for (const SweepCase& point : plan_sweep(KernelTable(call_kernels()), only("gated_delta_rule.backward"))) {
+    EXPECT_TRUE(point.curve.ends_with(" " + point.output)) << point.curve;
+    if (point.c.contract == "bf16") chunks[point.output].insert(point.x);
+  }
+  EXPECT_EQ(chunks.size(), 6U);
+  for (const char* gradient : {"d.q", "d.k", "d.v", "d.g", "d.beta", "d.initial_state"})
+    EXPECT_EQ(chunks[gradient], (std::set<double>{1, 4, 16, 64, 256})) << gradient;
+}
+
+TEST(Sweep, EachGradientHasItsOwnErrorAndBound) {
+  const KernelTable all(call_kernels());
+  std::set<double> errors;
+  for (const char* gradient : {"d.q", "d.v", "d.g", "d.initial_state"}) {
+    SweepCase point =
+        of("v1 gated_delta_rule pass=backward chunk=16 T=70 Hv=2 dk=16 dv=8 contract=bf16 state=random");
+    point.output = gradient;
+    const Measurement m = measure(point, all);
+    EXPECT_EQ(m.record.judgement.verdict, Verdict::pass) << gradient;
+    EXPECT_GT(m.rms_error, 0.0) << gradient;
+    EXPECT_LT(m.rms_error, m.rms_bound) << gradient;
+    EXPECT_TRUE(std::isnan(m.state_rms)) << gradient;
+    // A gradient of the state has no tokens; of the others each window is one.
+    EXPECT_EQ(m.by_token.size(), point.output == "d.initial_state" ? 0U : 70U) << gradient;
+    errors.insert(m.rms_error);
+  }
+  EXPECT_EQ(errors.size(), 4U);
 }
 
 TEST(SweepPlan, EveryPointIsACaseOfItsOwnWithACost) {

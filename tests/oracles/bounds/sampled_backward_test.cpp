@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 
+#include "oracles/bounds/running_error.h"
 #include "oracles/bounds/stochastic.h"
 #include "oracles/bounds/stored.h"
 #include "oracles/contracts.h"
@@ -13,6 +14,7 @@
 #include "reference/backward/heads.h"
 #include "reference/backward/recurrence.h"
 #include "reference/gated_delta_rule.h"
+#include "reference/linear_attention.h"
 
 /// The backward pass in chunks under the scalars that the oracles sample with: which of its points a sample
 /// meets, and how large the errors are that its roundings make.
@@ -157,6 +159,23 @@ TEST(SampledBackward, TheSpreadIsThatOfThePrototype) {
     EXPECT_LT(spread.at(name), expected * 2) << name;
     RecordProperty(name, std::to_string(spread.at(name)));
   }
+}
+
+/// A kernel may add the products of a chunk one by one to the cotangent of the state that it carries. Here fp32 loses each of
+/// them, since it is below half a spacing of the sum.
+TEST(RunningBackward, ProductsMayBeAddedToTheCarriedCotangentOneByOne) {
+  constexpr Index T = 27;
+  const auto constant = [](double x) { return Matrix<Running>::Constant(T, 1, Running(x)); };
+  const Sequence<Running> x{constant(0x1.cp-12), constant(1.0), constant(1.0), Vector<Running>::Zero(T),
+                            Vector<Running>::Ones(T), Running(1.0), Matrix<Running>::Zero(1, 1)};
+  const HeadCotangents<Running> d{constant(0x1p-12), Matrix<Running>::Constant(1, 1, Running(2.0))};
+  float carried = 2.0F;
+  for (Index t = 0; t < T; ++t) carried += 0x1.cp-12F * 0x1p-12F;
+  const RunningScope scope(RunningModel::of(Contract{}));
+  const Running bound = chunked_backward_parts<LinearAttention>(x, d, 64).initial_state(0, 0);
+  const double error = std::abs(static_cast<double>(carried) - bound.value());
+  EXPECT_LE(error, bound.error());
+  EXPECT_GT(error, 0.7 * bound.error());
 }
 
 }  // namespace
