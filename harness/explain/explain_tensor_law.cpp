@@ -340,7 +340,8 @@ std::string of_gradients(const Parted& most) {
       {"d.q along q", "d.q is wrong: no other gradient is in the sum"},
       {"d.k along k", "d.k or d.v is wrong, or d.beta if there is one"},
       {"d.v along v", "d.v or d.initial_state is wrong, or a cotangent is lost"},
-      {"d.g by token", "d.g is wrong, or d.v or d.initial_state, or the cotangent of the final state is lost"}};
+      {"d.g by token",
+       "d.g is wrong, or d.v or d.initial_state, or the cotangent of the final state is lost"}};
   const std::string& name = most.largest().of.name;
   const auto sum = std::ranges::find(kSums, name, &std::pair<std::string_view, std::string_view>::first);
   return std::string(sum != std::end(kSums)

@@ -137,19 +137,22 @@ constexpr std::array kRows = {
         .on_tensors = {tensors::backward_linearity, {kOneToken}}},
     Law{.name = "homogeneity",
         .ids = "P-18",
-        .says = "gradients add up as Euler's theorem on homogeneous functions demands: q . d.q = d.o . o over a "
-                "group of heads, and alike for k, v, beta, g and the state",
+        .says =
+            "gradients add up as Euler's theorem on homogeneous functions demands: q . d.q = d.o . o over a "
+            "group of heads, and alike for k, v, beta, g and the state",
         .needs = gradients,
         .on_tensors = {tensors::backward_homogeneity, {kOneToken}}},
     Law{.name = "no_op",
         .ids = "P-04 P-05",
-        .says = "tokens that neither write nor decay, without cotangents, change no other gradient and have the "
-                "gradient of g of the token behind them",
+        .says =
+            "tokens that neither write nor decay, without cotangents, change no other gradient and have the "
+            "gradient of g of the token behind them",
         .needs = gradients,
         .on_tensors = {tensors::backward_no_op, {kOneToken}}},
     Law{.name = "reset",
         .ids = "M09 M10",
-        .says = "behind a token with alpha = 0 no cotangent reaches a gradient before it, and its own gradient of g "
+        .says = "behind a token with alpha = 0 no cotangent reaches a gradient before it, and its own "
+                "gradient of g "
                 "is 0",
         .needs = gradients | decay,
         .on_tensors = {tensors::backward_reset, {kTwoTokens}}},

@@ -188,8 +188,7 @@ Identity along_values(const Case& c, const Forward& f) {
   Identity x("d.v along v", "v . d.v of each head over all tokens, and its <initial state, d.initial_state>",
              "d.o . o over all tokens, and <final state, d.final_state>", c.Hv, 1);
   for (Index h = 0; h < c.Hv; ++h) {
-    for (Index t = 0; t < c.T; ++t)
-      x.left.push_back({"d.v", t * c.Hv + h, &get(f.inputs, "v"), 1.0, h});
+    for (Index t = 0; t < c.T; ++t) x.left.push_back({"d.v", t * c.Hv + h, &get(f.inputs, "v"), 1.0, h});
     x.known(h) = f.read.row(h).sum() + f.last(h);
   }
   add_initial_states(c, f, 0, x);
@@ -225,7 +224,7 @@ Tensors<double> by_head(const Identity& x, const Vector<double>& values) {
 }
 
 void compare_sums(Comparison& comparison, Index b, const Identity& x, const Tensors<double>& gradients,
-             const OperatorOracle& oracle, const SampledErrors* drawn) {
+                  const OperatorOracle& oracle, const SampledErrors* drawn) {
   const Index size = x.known.size();
   const auto left = [&](const Tensors<double>& of) { return by_head(x, sums(x.left, size, of) + x.both); };
   const auto right = [&](const Tensors<double>& of) {
@@ -263,7 +262,8 @@ Judgement backward_homogeneity(const TensorSubject& s) {
     for (const Identity& x : {along_queries(c, f, oracle), along_keys(c, family, f, oracle),
                               family.gated ? along_gates(c, f) : along_values(c, f)}) {
       comparison.begin(Change::cotangents, x.left_words, x.right_words);
-      compare_sums(comparison, b, x, gradients[static_cast<std::size_t>(b)], oracle, drawn ? &*drawn : nullptr);
+      compare_sums(comparison, b, x, gradients[static_cast<std::size_t>(b)], oracle,
+                   drawn ? &*drawn : nullptr);
     }
   }
   return comparison.take("a sum of gradients and what the outputs demand of it");

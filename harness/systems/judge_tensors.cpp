@@ -167,8 +167,7 @@ bool rounds_nothing(const Operator& op, const SequencePart& part, const Operator
     model.exponential_bias = model.base_two_slope = 0.0;
     model.by_base_two = false;
     const SamplingScope scope(model);
-    for (const auto& [name, x] :
-         evaluate<Stochastic>(op.stochastic, op, part.call, part.inputs, part.cuts)) {
+    for (const auto& [name, x] : evaluate<Stochastic>(op.stochastic, op, part.call, part.inputs, part.cuts)) {
       if (get(oracle.exact, name) != x.unaryExpr([](const Stochastic& e) { return e.value(); })) return false;
     }
   }
@@ -194,7 +193,8 @@ Judgement judge_bits(const OperatorOracle& oracle, const Tensors<double>& actual
         judgement.actual = x(i, j);
         judgement.worst = oracle.place(name, i, j);
         judgement.reason = fmt::format(
-            "output {}: nothing rounds with these data, so that every correct kernel returns these bits", name);
+            "output {}: nothing rounds with these data, so that every correct kernel returns these bits",
+            name);
       }
     }
   }

@@ -170,7 +170,8 @@ std::vector<CaseTensor> backward_inputs(const Resolved& r, const Family& family)
         const Index each = spec.axis == Axis::tokens ? own.rows() / std::max<Index>(own.shape.front(), 1) : 1;
         for (Index i = 0; i < own.rows(); ++i) {
           for (Index j = 0; j < own.columns(); ++j)
-            tensor.data.push_back(kept(cotangent(c.cotangents, r.regime->exact, own, counter, {b, i / each, i % each, j})));
+            tensor.data.push_back(
+                kept(cotangent(c.cotangents, r.regime->exact, own, counter, {b, i / each, i % each, j})));
         }
       }
     }

@@ -29,7 +29,9 @@ Judgement judged_as(const std::string& line, const FaultyRun& run, Trace* trace 
   const CallKernel& right = right_kernel("cpu.gated_delta_rule.backward.chunked");
   CallKernel row = right;
   row.name = "spoilt.gated_delta_rule.backward.chunked";
-  row.run = [&right, run](const KernelCall& call, const Contract& contract) { return run(right, call, contract); };
+  row.run = [&right, run](const KernelCall& call, const Contract& contract) {
+    return run(right, call, contract);
+  };
   return run_case(parse_case(line), KernelTable(std::span<const CallKernel>(&row, 1)), 1, trace).judgement;
 }
 
@@ -120,20 +122,21 @@ TEST(TensorBackward, TheRightKernelsKeepTheLaws) {
     for (const std::string form : {"chunked", "recurrent"}) {
       for (const std::string& law : kLaws) {
         if (law == "reset" && !is_gated(rule)) continue;
-        for (const std::string more :
-             {"contract=fp32", "contract=bf16", "contract=fp32 l2norm=1 heads=tiled", "contract=bf16 l2norm=1",
-              "contract=fp32 state=none cotangent=o", "contract=fp32 cotangent=state"}) {
+        for (const std::string more : {"contract=fp32", "contract=bf16", "contract=fp32 l2norm=1 heads=tiled",
+                                       "contract=bf16 l2norm=1", "contract=fp32 state=none cotangent=o",
+                                       "contract=fp32 cotangent=state"}) {
           if (law == "causality" && more.ends_with("cotangent=state")) continue;
           // Where d.g is nearly 0, a worst case in fp32 leaves it in doubt.
           if (law == "split" && more.ends_with("cotangent=o")) continue;
           if (form == "recurrent" && more.find("bf16") != more.npos) continue;
           std::string line = "v1 " + rule + " pass=backward form=" + form +
-                             (form == "chunked" ? " chunk=8" : "") + " B=2 T=21 Hk=2 Hv=4 dk=6 dv=5 seed=0x5 law=" +
-                             law + " " + more;
+                             (form == "chunked" ? " chunk=8" : "") +
+                             " B=2 T=21 Hk=2 Hv=4 dk=6 dv=5 seed=0x5 law=" + law + " " + more;
           if (more.find("state=none") == more.npos) line += " state=random";
           const KernelTable table(std::span(&right_kernel("cpu." + rule + ".backward." + form), 1));
           const Judgement j = run_case(parse_case(line), table).judgement;
-          EXPECT_EQ(j.verdict, Verdict::pass) << line << ": " << j.gate << ", " << j.ratio << ", " << j.reason;
+          EXPECT_EQ(j.verdict, Verdict::pass)
+              << line << ": " << j.gate << ", " << j.ratio << ", " << j.reason;
         }
       }
     }
@@ -195,9 +198,10 @@ TEST(TensorBackward, HomogeneitySeesAGradientThatIsNotOrthogonalToANormalisedVec
 // Bit for bit, because a token that does nothing is not even rounded.
 TEST(TensorBackward, NoOpTokensChangeNoBitTokenByToken) {
   for (const std::string& rule : kRules) {
-    const std::string line = "v1 " + rule +
-                             " pass=backward form=recurrent B=2 T=21 Hk=2 Hv=4 dk=6 dv=5 state=random seed=0x5 "
-                             "law=no_op";
+    const std::string line =
+        "v1 " + rule +
+        " pass=backward form=recurrent B=2 T=21 Hk=2 Hv=4 dk=6 dv=5 state=random seed=0x5 "
+        "law=no_op";
     const KernelTable table(std::span(&right_kernel("cpu." + rule + ".backward.recurrent"), 1));
     Trace trace;
     ASSERT_EQ(run_case(parse_case(line), table, 1, &trace).judgement.verdict, Verdict::pass) << rule;
@@ -209,14 +213,16 @@ TEST(TensorBackward, NoOpTokensChangeNoBitTokenByToken) {
         compared.insert(pair.output);
       }
     }
-    EXPECT_EQ(compared.size(), is_gated(rule) ? (rule == "retention" ? 8U : 9U) : (rule == "delta_rule" ? 8U : 7U));
+    EXPECT_EQ(compared.size(),
+              is_gated(rule) ? (rule == "retention" ? 8U : 9U) : (rule == "delta_rule" ? 8U : 7U));
   }
 }
 
 // The faults that mutants plant into the equations, without those of single roundings and of memory.
 TEST(TensorBackward, HomogeneitySeesEveryFaultOfTheEquationsAndSomeAlone) {
   const std::string line =
-      "v1 gated_delta_rule pass=backward chunk=8 B=2 T=13 Hk=2 Hv=4 dk=8 dv=8 heads=tiled state=random seed=0x7 law=";
+      "v1 gated_delta_rule pass=backward chunk=8 B=2 T=13 Hk=2 Hv=4 dk=8 dv=8 heads=tiled state=random "
+      "seed=0x7 law=";
   for (const Mutant& m : all_mutants()) {
     if (m.system != "gated_delta_rule.backward") continue;
     const KernelTable table = m.table();
@@ -226,7 +232,8 @@ TEST(TensorBackward, HomogeneitySeesEveryFaultOfTheEquationsAndSomeAlone) {
     if (m.fault == "unowned_rows_zeroed" || m.fault.ends_with("_in_sixteen_bits")) continue;
     EXPECT_TRUE(sees("homogeneity")) << m.fault;
     if (m.fault != "beta_halved" && m.fault != "one_head_of_group") continue;
-    for (const std::string& other : kLaws) EXPECT_EQ(sees(other), other == "homogeneity") << m.fault << ": " << other;
+    for (const std::string& other : kLaws)
+      EXPECT_EQ(sees(other), other == "homogeneity") << m.fault << ": " << other;
   }
 }
 

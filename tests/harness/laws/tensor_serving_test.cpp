@@ -10,6 +10,7 @@
 
 #include "harness/run/run_case.h"
 #include "harness/systems/tensor_system.h"
+#include "oracles/systems/family.h"
 #include "tests/harness/operator_row.h"
 
 namespace samestate {
@@ -195,7 +196,8 @@ TEST(TensorServing, LawsAreThoseThatTheInterfaceAllows) {
     bool carried = false;
     for (const TensorSpec& x : system.signature(c).inputs)
       carried = carried || ((x.axis == Axis::state || x.axis == Axis::prefix) && op.streams);
-    EXPECT_EQ(system.law("reset") != nullptr, carried || (op.family != nullptr && op.family->gated)) << op.name;
+    EXPECT_EQ(system.law("reset") != nullptr, carried || (op.family != nullptr && op.family->gated))
+        << op.name;
     EXPECT_EQ(system.law("serving") != nullptr, carried) << op.name;
     EXPECT_EQ(system.law("packing") != nullptr, op.token_wise) << op.name;
     EXPECT_FALSE(carried && op.token_wise) << op.name;

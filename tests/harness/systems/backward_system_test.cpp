@@ -155,7 +155,8 @@ TEST(BackwardSystem, ASumInSixteenBitsIsSeenWhereTheStateOnlyDecays) {
     return count;
   };
   const std::string decay = " cotangent=state regime=only_decay";
-  const KernelTable sums = mutant_named("last_token_in_sixteen_bits.gated_delta_rule.backward.chunked").table();
+  const KernelTable sums =
+      mutant_named("last_token_in_sixteen_bits.gated_delta_rule.backward.chunked").table();
   EXPECT_EQ(failing(sums, decay), kSeeds);
   EXPECT_LT(failing(sums, ""), kSeeds);
   const auto right =
