@@ -18,7 +18,7 @@
 /// sum_t do . o. A reset is no exception, since dg_t is 0 there.
 /// With l2norm inside, y = x r with r = (|x|^2 + epsilon)^-1/2, the first three hold for y; since dx = r (dy - y <y, dy>),
 /// x . dx is n = 1 - |y|^2 = epsilon r^2 times y . dy: a gradient is orthogonal to its vector, up to epsilon.
-/// o and S come from the float64 reference of the forward pass.
+/// o and S come from the float64 reference of the forward pass, whose own errors the tolerance covers.
 namespace samestate::tensor_laws_detail {
 namespace {
 
@@ -39,6 +39,7 @@ struct Identity {
   Index heads = 0, places = 0;  ///< places of each head: its tokens, and possibly the initial state
   std::vector<Product> left, right;
   Vector<double> known;  ///< [heads * places] what the outputs add to the right
+  Vector<double> sizes;  ///< [heads * places] the same with all terms of these sums positive
   Vector<double> both;   ///< [heads * places] added to both sides, whose values may be near zero
 
   Identity(std::string of, const char* first, const char* second, Index head_count, Index place_count)
@@ -48,7 +49,14 @@ struct Identity {
         heads(head_count),
         places(place_count),
         known(Vector<double>::Zero(head_count * place_count)),
+        sizes(known),
         both(known) {}
+
+  /// Adds a sum to the right.
+  void add_known(Index place, double value, double size) {
+    known(place) += value;
+    sizes(place) += size;
+  }
 };
 
 Vector<double> sums(const std::vector<Product>& products, Index size, const Tensors<double>& gradients) {
@@ -83,12 +91,22 @@ Matrix<bool> open_sums(const Identity& x, const OperatorOracle& oracle) {
   return open;
 }
 
+/// What float64 may lose in the sums themselves and in the forward pass, as n 2^-53 of the terms for n additions.
+Vector<double> lost_in_float64(const Case& c, const Identity& x, const OperatorOracle& oracle) {
+  Tensors<double> sizes;
+  for (const auto& [name, exact] : oracle.exact) sizes.emplace(name, exact.cwiseAbs());
+  const auto additions = static_cast<double>((c.T + 1) * (c.dk + c.dv) * (c.Hv / c.Hk));
+  return additions * 0x1p-53 * (widths(x, sizes) + x.sizes + x.both);
+}
+
 /// What each difference of two sums may be away from zero: the sum of what its elements may be, or, with drawn roundings,
 /// what these do to the sum itself. Each sum is an output of one column then, with a variance of its own.
-Vector<double> tolerance_of(const Identity& x, const OperatorOracle& oracle, const SampledErrors* drawn) {
+Vector<double> tolerance_of(const Case& c, const Identity& x, const OperatorOracle& oracle,
+                            const SampledErrors* drawn) {
   const Index size = x.known.size();
+  const Vector<double> lost = lost_in_float64(c, x, oracle);
   Vector<double> worst = widths(x, oracle.tolerance);
-  if (drawn == nullptr) return worst;
+  if (drawn == nullptr) return worst + lost;
   OperatorOracle of_sums;
   of_sums.exact = {{x.name, x.known + sums(x.right, size, oracle.exact)}};
   of_sums.tolerance = {{x.name, worst}};
@@ -97,27 +115,33 @@ Vector<double> tolerance_of(const Identity& x, const OperatorOracle& oracle, con
   for (const Tensors<double>& sample : drawn->samples)
     errors.samples.push_back({{x.name, sums(x.left, size, sample) - sums(x.right, size, sample)}});
   errors.between = {{x.name, widths(x, drawn->between)}};
-  return get(sampled_tolerances(of_sums, errors), x.name).col(0);
+  return get(sampled_tolerances(of_sums, errors), x.name).col(0) + lost;
 }
 
 /// The inputs of one sequence, and what its forward pass gives.
 struct Forward {
-  Tensors<double> inputs;  ///< and `one`, the derivative of g by itself
-  Matrix<double> read;     ///< [Hv, T] do . o
-  Vector<double> last;     ///< [Hv] <dS_T, S_T>
+  Tensors<double> inputs;          ///< and `one`, the derivative of g by itself
+  Matrix<double> read, read_size;  ///< [Hv, T] do . o, and |do| . |o|
+  Vector<double> last, last_size;  ///< [Hv] <dS_T, S_T>, and <|dS_T|, |S_T|>
 };
 
 Forward forward_of(const TensorSubject& s, const Batch& batch, Index b) {
   const Case& c = s.r.c;
-  Forward out{sequence_of(s.inputs, b), Matrix<double>::Zero(c.Hv, c.T), Vector<double>::Zero(c.Hv)};
+  const Matrix<double> none = Matrix<double>::Zero(c.Hv, c.T);
+  Forward out{sequence_of(s.inputs, b), none, none, Vector<double>::Zero(c.Hv), Vector<double>::Zero(c.Hv)};
   out.inputs.emplace("one", Matrix<double>::Ones(c.T * c.Hv, 1));
   const auto d_o = out.inputs.find("d.o"), d_state = out.inputs.find("d.final_state");
   for (Index h = 0; h < c.Hv; ++h) {
     const Trajectory<double> head = s.system.row.family->recurrent(sequence_of(batch, b, h));
-    for (Index t = 0; d_o != out.inputs.end() && t < c.T; ++t)
-      out.read(h, t) = d_o->second.row(t * c.Hv + h).dot(head.o.row(t));
-    if (d_state != out.inputs.end())
-      out.last(h) = d_state->second.middleRows(h * c.dk, c.dk).cwiseProduct(head.state).sum();
+    for (Index t = 0; d_o != out.inputs.end() && t < c.T; ++t) {
+      const Matrix<double> terms = d_o->second.row(t * c.Hv + h).cwiseProduct(head.o.row(t));
+      out.read(h, t) = terms.sum();
+      out.read_size(h, t) = terms.cwiseAbs().sum();
+    }
+    if (d_state == out.inputs.end()) continue;
+    const Matrix<double> terms = d_state->second.middleRows(h * c.dk, c.dk).cwiseProduct(head.state);
+    out.last(h) = terms.sum();
+    out.last_size(h) = terms.cwiseAbs().sum();
   }
   return out;
 }
@@ -146,7 +170,8 @@ Identity along_queries(const Case& c, const Forward& f, const OperatorOracle& or
     }
     for (Index h = 0; h < c.Hv; ++h) {
       const Index key = key_head(h, c.Hk, c.Hv, c.heads);
-      x.known(key * c.T + t) += share_along(c, q, t * c.Hk + key) * f.read(h, t);
+      const double share = share_along(c, q, t * c.Hk + key);
+      x.add_known(key * c.T + t, share * f.read(h, t), share * f.read_size(h, t));
     }
   }
   return x;
@@ -189,7 +214,7 @@ Identity along_values(const Case& c, const Forward& f) {
              "d.o . o over all tokens, and <final state, d.final_state>", c.Hv, 1);
   for (Index h = 0; h < c.Hv; ++h) {
     for (Index t = 0; t < c.T; ++t) x.left.push_back({"d.v", t * c.Hv + h, &get(f.inputs, "v"), 1.0, h});
-    x.known(h) = f.read.row(h).sum() + f.last(h);
+    x.add_known(h, f.read.row(h).sum() + f.last(h), f.read_size.row(h).sum() + f.last_size(h));
   }
   add_initial_states(c, f, 0, x);
   return x;
@@ -210,7 +235,8 @@ Identity along_gates(const Case& c, const Forward& f) {
       x.left.push_back({"d.g", row, &one, 1.0, place});
       x.left.push_back({"d.v", row, &v, 1.0, place});
       if (t + 1 < c.T) x.right.push_back({"d.g", row + c.Hv, &one, 1.0, place});
-      x.known(place) = f.read(h, t) + (t + 1 < c.T ? 0.0 : f.last(h));
+      x.add_known(place, f.read(h, t), f.read_size(h, t));
+      if (t + 1 == c.T) x.add_known(place, f.last(h), f.last_size(h));
     }
     if (state) x.right.push_back({"d.g", h, &one, 1.0, h * x.places + c.T});
   }
@@ -223,8 +249,9 @@ Tensors<double> by_head(const Identity& x, const Vector<double>& values) {
   return {{x.name, Eigen::Map<const Matrix<double>>(values.data(), x.heads, x.places)}};
 }
 
-void compare_sums(Comparison& comparison, Index b, const Identity& x, const Tensors<double>& gradients,
-                  const OperatorOracle& oracle, const SampledErrors* drawn) {
+void compare_sums(Comparison& comparison, const Case& c, Index b, const Identity& x,
+                  const Tensors<double>& gradients, const OperatorOracle& oracle,
+                  const SampledErrors* drawn) {
   const Index size = x.known.size();
   const auto left = [&](const Tensors<double>& of) { return by_head(x, sums(x.left, size, of) + x.both); };
   const auto right = [&](const Tensors<double>& of) {
@@ -235,7 +262,7 @@ void compare_sums(Comparison& comparison, Index b, const Identity& x, const Tens
   of_left.exact = left(oracle.exact);
   of_right.exact = right(oracle.exact);
   // The whole tolerance is that of the first side: errors that both sides share are not added.
-  of_left.tolerance = by_head(x, tolerance_of(x, oracle, drawn));
+  of_left.tolerance = by_head(x, tolerance_of(c, x, oracle, drawn));
   of_right.tolerance = by_head(x, Vector<double>::Zero(size));
   const Tensors<double> first = left(gradients), second = right(gradients);
   comparison.add_by_head(b, x.name, {first, of_left}, {second, of_right});
@@ -262,7 +289,7 @@ Judgement backward_homogeneity(const TensorSubject& s) {
     for (const Identity& x : {along_queries(c, f, oracle), along_keys(c, family, f, oracle),
                               family.gated ? along_gates(c, f) : along_values(c, f)}) {
       comparison.begin(Change::cotangents, x.left_words, x.right_words);
-      compare_sums(comparison, b, x, gradients[static_cast<std::size_t>(b)], oracle,
+      compare_sums(comparison, c, b, x, gradients[static_cast<std::size_t>(b)], oracle,
                    drawn ? &*drawn : nullptr);
     }
   }
