@@ -31,6 +31,7 @@ Row emulated(Row row) {
 extern "C" {
 
 int samestate_plugin_abi() { return samestate::plugin_abi; }
+int samestate_plugin_call_abi() { return samestate::plugin_call_abi; }
 
 void samestate_plugin_kernels(std::vector<samestate::Kernel>*) {}
 

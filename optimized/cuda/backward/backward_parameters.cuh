@@ -110,16 +110,17 @@ SAMESTATE_DEVICE Operand kept_value(const BackwardParameters<Operand>& p, float 
 
 /// One chunk of one value head.
 struct BackwardPlace {
-  std::int64_t chunk = 0, head = 0, key_head = 0;
+  std::int64_t chunk = 0;
   std::int64_t first = 0;  ///< row of its first token
-  int tokens = 0;
+  int tokens = 0, head = 0, key_head = 0;
 };
 
 template <class Operand>
 SAMESTATE_DEVICE BackwardPlace place_of(const BackwardParameters<Operand>& p, std::int64_t chunk,
                                         std::int64_t head) {
   const BackwardChunk of = p.chunks[chunk];
-  return {chunk, head, p.key_head(head), of.first, static_cast<int>(of.tokens)};
+  return {chunk, of.first, static_cast<int>(of.tokens), static_cast<int>(head),
+          static_cast<int>(p.key_head(head))};
 }
 
 /// The gates of a chunk in shared memory, [padded chunk] each. Tokens behind its end have beta = g = 0.

@@ -5,56 +5,38 @@
 /// The fourth launch: the gradients of one chunk, from the state before it and the cotangent of the one after it.
 namespace samestate::cuda {
 
-/// Shared memory of ChunkGradients. A panel is 64 columns of keys or values.
+/// Shared memory of ChunkGradients, of the longest chunk, since offsets that depend on it take registers. A panel is 64 columns
+/// of keys or values.
 template <class Operand>
-struct GradientBuffers {
+struct alignas(16) GradientBuffers {
+  static constexpr int kRows = kBackwardPanel;
   static constexpr int kStride = row_stride<Operand>(kBackwardPanel);
   static constexpr int kSumStride = row_stride<float>(kBackwardPanel);
-  static constexpr int kWarps = BackwardSums<Operand>::kWarps;
+  static constexpr int kThreads = 32 * BackwardSums<Operand>::kWarps;
+  using Tile64 = Operand[kRows * kStride];
 
-  Operand *x, *y, *z;       ///< panels [rows, 64]
-  Operand *S, *D;           ///< a panel of keys by one of values [64, 64], and other panels
-  Operand *T, *dP;          ///< [rows, rows]
-  Operand *dM, *dTT;        ///< [rows, rows] dT, then dM; dT T^T
-  float* sums;              ///< [rows, 64] products
-  BackwardGates gates;      ///< [rows] each
-  float *dG, *dbeta;        ///< [rows]
-  float* written;           ///< [rows] parts of the last token's dG
-  float* of_warps;          ///< [warps] parts of <S, D>
-
-  static SAMESTATE_HOST_DEVICE int bytes(int rows) {
-    return (7 * rows + 2 * kBackwardPanel) * kStride * static_cast<int>(sizeof(Operand)) +
-           rows * kSumStride * 4 + BackwardGates::bytes(rows) + (3 * rows + kWarps) * 4;
-  }
-  SAMESTATE_DEVICE GradientBuffers(unsigned char* memory, int rows)
-      : x(reinterpret_cast<Operand*>(memory)),
-        y(x + rows * kStride),
-        z(y + rows * kStride),
-        S(z + rows * kStride),
-        D(S + kBackwardPanel * kStride),
-        T(D + kBackwardPanel * kStride),
-        dP(T + rows * kStride),
-        dM(dP + rows * kStride),
-        dTT(dM + rows * kStride),
-        sums(reinterpret_cast<float*>(dTT + rows * kStride)),
-        gates(sums + rows * kSumStride, rows),
-        dG(gates.to_end + rows),
-        dbeta(dG + rows),
-        written(dbeta + rows),
-        of_warps(written + rows) {}
+  Tile64 x, y, z;  ///< panels [rows, 64]
+  Tile64 S, D;     ///< a panel of keys by one of values [64, 64], and other panels
+  Tile64 T, dP;    ///< [rows, rows]
+  Tile64 dM, dTT;  ///< [rows, rows] dT, then dM; dT T^T
+  float sums[kRows * kSumStride];  ///< [rows, 64] products
+  float gates[4 * kRows];
+  float dG[kRows], dbeta[kRows];
+  float written[kRows];        ///< parts of the last token's dG
+  float of_threads[kThreads];  ///< parts of <S, D>
 };
 
 template <class Operand>
 struct ChunkGradients {
   using Parameters = BackwardParameters<Operand>;
   using Buffers = GradientBuffers<Operand>;
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = Buffers::kThreads;
   static constexpr int kResidentBlocks = sizeof(Operand) == 2 ? 2 : 1;
   static constexpr int kStride = Buffers::kStride, kSumStride = Buffers::kSumStride;
 
   static void launch(const Parameters& p, cudaStream_t stream) {
     cuda::launch<ChunkGradients>(blocks_of(p.chunk_count * p.Hv, 1),
-                                 static_cast<std::size_t>(Buffers::bytes(p.padded_chunk())), p, stream);
+                                 sizeof(Buffers), p, stream);
   }
 
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* memory) {
@@ -68,10 +50,15 @@ struct ChunkGradients {
  private:
   SAMESTATE_DEVICE ChunkGradients(const Parameters& parameters, const BackwardPlace& place, std::int64_t of,
                                   unsigned char* memory)
-      : p(parameters), at(place), item(of), rows(parameters.padded_chunk()), s(memory, rows) {}
+      : p(parameters),
+        at(place),
+        item(of),
+        rows(parameters.padded_chunk()),
+        s(*reinterpret_cast<Buffers*>(memory)),
+        gates(s.gates, Buffers::kRows) {}
 
   SAMESTATE_DEVICE void all() {
-    load_gates(p, at, s.gates, rows);
+    load_gates(p, at, gates, rows);
     for (int i = thread_index(); i < rows; i += block_threads())
       s.dG[i] = s.dbeta[i] = s.written[i] = 0.0F;
     if (p.delta)
@@ -101,7 +88,7 @@ struct ChunkGradients {
       block_barrier();
       dON.template add<Left::rows, Right::transposed>(s.x, s.y, kStride, rows, rows, panel.padded);
       if (p.delta) {
-        scale(s.S, s.gates.beta, s.D, panel);
+        scale(s.S, gates.beta, s.D, panel);
         multiply<Left::transposed, Right::rows, Structure::dense>(
             s.T, kStride, s.z, kStride, rows, panel.padded, rows,
             [&](int i, int e, float x) { s.sums[i * kSumStride + e] = x; });
@@ -109,7 +96,7 @@ struct ChunkGradients {
         dT.template add<Left::rows, Right::transposed>(s.z, s.D, kStride, rows, rows, panel.padded);
         each_row(panel, [&](int i, int e) {
           const float of_U = s.sums[i * kSumStride + e];
-          if (p.d_v != nullptr) value(p.d_v, panel, i, e) = kept_value(p, s.gates.beta[i] * of_U);
+          if (p.d_v != nullptr) value(p.d_v, panel, i, e) = kept_value(p, gates.beta[i] * of_U);
           return of_U * widen(s.S[i * kStride + e]);
         }, [&](int i, float along) { s.dbeta[i] += along; });
       } else if (p.d_v != nullptr) {
@@ -119,14 +106,13 @@ struct ChunkGradients {
       block_barrier();
     }
     dON.template visit<Left::rows, Right::transposed>(rows, rows, [&](int i, int j, float x) {
-      s.dP[i * kStride + j] = kept_value(p, s.gates.decayed(i, j, x) * p.scale);
+      s.dP[i * kStride + j] = kept_value(p, gates.decayed(i, j, x) * p.scale);
     });
   }
 
   /// A panel of dq, of dk through scores and state, and of dk through W, and the part of dT through W.
   SAMESTATE_DEVICE void through_states(const BackwardPanel& keys, BackwardSums<Operand>& dT) {
     BackwardSums<Operand> dOS, ND, dNS;
-    float of_last = 0.0F;
     for (int c = 0; c < p.dv; c += kBackwardPanel) {
       const BackwardPanel values(c, p.dv);
       load_values(values, p.d_o, s.x);
@@ -141,17 +127,20 @@ struct ChunkGradients {
       if (p.delta)
         dNS.template add<Left::rows, Right::transposed>(s.z, s.S, kStride, rows, keys.padded, values.padded);
       if (p.g != nullptr) {
+        float sum = c == 0 ? 0.0F : s.of_threads[thread_index()];
+        SAMESTATE_NO_UNROLL
         for (int i = thread_index(); i < keys.padded * values.padded; i += block_threads()) {
           const int cell = i / values.padded * kStride + i % values.padded;
-          of_last = fused(widen(s.S[cell]), widen(s.D[cell]), of_last);
+          sum = fused(widen(s.S[cell]), widen(s.D[cell]), sum);
         }
+        s.of_threads[thread_index()] = sum;
       }
       block_barrier();
     }
-    if (p.g != nullptr) add_to_last(of_last);
+    if (p.g != nullptr) add_to_last();
     load_keys(keys, p.k, s.x);
     load_keys(keys, p.q, s.y);
-    keep_sums(dOS, keys, [&](int i, float x) { return p.scale * s.gates.from_start[i] * x; });
+    keep_sums(dOS, keys, [&](int i, float x) { return p.scale * gates.from_start[i] * x; });
     copy_wait();
     block_barrier();
     add_product<Left::rows>(s.dP, s.x, keys);
@@ -161,7 +150,7 @@ struct ChunkGradients {
       return widen(s.y[i * kStride + e]) * dq;
     }, [&](int i, float along) { s.dG[i] += along; });
     block_barrier();
-    keep_sums(ND, keys, [&](int i, float x) { return s.gates.to_end[i] * x; });
+    keep_sums(ND, keys, [&](int i, float x) { return gates.to_end[i] * x; });
     block_barrier();
     each_row(keys, [&](int i, int e) { return widen(s.x[i * kStride + e]) * s.sums[i * kSumStride + e]; },
              [&](int i, float along) { s.written[i] += along; });
@@ -182,9 +171,10 @@ struct ChunkGradients {
     dNS.template visit<Left::rows, Right::transposed>(rows, keys.padded, [&](int i, int e, float x) {
       s.z[i * kStride + e] = kept_value(p, -x);
     });
+    SAMESTATE_NO_UNROLL
     for (int i = thread_index(); i < rows * keys.padded; i += block_threads()) {
       const int row = i / keys.padded, cell = row * kStride + i % keys.padded;
-      s.S[cell] = kept_value(p, s.gates.beta[row] * s.gates.from_start[row] * widen(s.x[cell]));
+      s.S[cell] = kept_value(p, gates.beta[row] * gates.from_start[row] * widen(s.x[cell]));
     }
     block_barrier();
     dT.template add<Left::rows, Right::transposed>(s.z, s.S, kStride, rows, rows, keys.padded);
@@ -194,11 +184,11 @@ struct ChunkGradients {
     block_barrier();
     each_row(keys, [&](int i, int e) {
       const float of_W = s.sums[i * kSumStride + e];
-      key(p.k_correction, keys, i, e) = kept_value(p, s.gates.beta[i] * s.gates.from_start[i] * of_W);
+      key(p.k_correction, keys, i, e) = kept_value(p, gates.beta[i] * gates.from_start[i] * of_W);
       return of_W * widen(s.x[i * kStride + e]);
     }, [&](int i, float along) {
-      s.dbeta[i] += s.gates.from_start[i] * along;
-      s.dG[i] = fused(s.gates.beta[i] * s.gates.from_start[i], along, s.dG[i]);
+      s.dbeta[i] += gates.from_start[i] * along;
+      s.dG[i] = fused(gates.beta[i] * gates.from_start[i], along, s.dG[i]);
     });
   }
 
@@ -214,7 +204,7 @@ struct ChunkGradients {
     block_barrier();
     multiply<Left::transposed, Right::rows, Structure::dense>(
         s.T, kStride, s.dTT, kStride, rows, rows, rows, [&](int i, int j, float x) {
-          s.dM[i * kStride + j] = kept_value(p, i > j ? s.gates.decayed(i, j, -x) : 0.0F);
+          s.dM[i * kStride + j] = kept_value(p, i > j ? gates.decayed(i, j, -x) : 0.0F);
         });
     block_barrier();
   }
@@ -225,7 +215,7 @@ struct ChunkGradients {
     copy_wait();
     block_barrier();
     KK.template add<Left::rows, Right::transposed>(s.x, s.x, kStride, rows, rows, keys.padded);
-    scale(s.x, s.gates.beta, s.y, keys);
+    scale(s.x, gates.beta, s.y, keys);
     multiply<Left::rows, Right::rows, Structure::dense>(
         s.dM, kStride, s.x, kStride, rows, keys.padded, rows,
         [&](int i, int e, float x) { s.sums[i * kSumStride + e] = x; });
@@ -233,7 +223,7 @@ struct ChunkGradients {
     each_row(keys, [&](int i, int e) {
       float& sum = s.sums[i * kSumStride + e];
       const float of_A = sum;
-      sum = s.gates.beta[i] * of_A;
+      sum = gates.beta[i] * of_A;
       return of_A * widen(s.x[i * kStride + e]);
     }, [&](int i, float along) { s.dbeta[i] += along; });
     block_barrier();
@@ -249,7 +239,7 @@ struct ChunkGradients {
   /// Row and column sums of dM o beta K K^T.
   SAMESTATE_DEVICE void gates_through_A(const BackwardSums<Operand>& KK) {
     KK.template visit<Left::rows, Right::transposed>(rows, rows, [&](int i, int j, float x) {
-      s.sums[i * kSumStride + j] = widen(s.dM[i * kStride + j]) * (s.gates.beta[i] * x);
+      s.sums[i * kSumStride + j] = widen(s.dM[i * kStride + j]) * (gates.beta[i] * x);
     });
     block_barrier();
     for (int i = thread_index(); i < rows; i += block_threads()) {
@@ -277,14 +267,14 @@ struct ChunkGradients {
   }
 
   /// Adds e^{G_C} <S, D> of a panel to the last token's dG.
-  SAMESTATE_DEVICE void add_to_last(float mine) {
-    mine = warp_sum(mine);
-    if (lane_index() == 0) s.of_warps[warp_index()] = mine;
+  SAMESTATE_DEVICE void add_to_last() {
+    const float of_warp = warp_sum(s.of_threads[thread_index()]);
+    if (lane_index() == 0) s.of_threads[thread_index()] = of_warp;
     block_barrier();
     if (thread_index() > 0) return;
     float sum = 0.0F;
-    for (int warp = 0; warp < block_warps(); ++warp) sum += s.of_warps[warp];
-    s.written[at.tokens - 1] = fused(s.gates.from_start[rows - 1], sum, s.written[at.tokens - 1]);
+    for (int warp = 0; warp < block_warps(); ++warp) sum += s.of_threads[32 * warp];
+    s.written[at.tokens - 1] = fused(gates.from_start[rows - 1], sum, s.written[at.tokens - 1]);
   }
 
   /// sums <- factor(i, x) of a product of rows with a transposed panel.
@@ -317,6 +307,7 @@ struct ChunkGradients {
   /// same thread has an element in every call.
   template <class Element, class Add>
   SAMESTATE_DEVICE void each_row(const BackwardPanel& panel, Element&& element, Add&& add) const {
+    SAMESTATE_NO_UNROLL
     for (int i = warp_index(); i < at.tokens; i += block_warps()) {
       float sum = 0.0F;
       for (int e = lane_index(); e < panel.columns; e += 32) sum += element(i, e);
@@ -351,7 +342,8 @@ struct ChunkGradients {
   const BackwardPlace at;
   const std::int64_t item;  ///< the place of the chunk and head in tensors [chunks, Hv, ..]
   const int rows;
-  const Buffers s;
+  Buffers& s;
+  const BackwardGates gates;
 };
 
 }  // namespace samestate::cuda
