@@ -24,7 +24,7 @@ set(of_chunks cuda/delta/chunk_mma_dense_generic.cu cuda/delta/chunk_fma_dense.c
 set(chunked call.cpp cuda/cuda_kernels.cu ${of_chunks})
 set(sequence_parallel call.cpp ranks.cpp cuda/delta/ranks/sequence_parallel.cu cuda/delta/ranks/device_share.cu
   cuda/delta/ranks/exchange.cu ${of_chunks})
-set(of_gradients call.cpp backward_call.cpp cuda/backward/backward.cu)
+set(of_gradients cuda/backward/backward.cu call.cpp backward_call.cpp)
 foreach(unit attention delta_net delta_net_layer dendritic_layer experts latent mixers retention_layer routing)
   set(${unit} cuda/products/product_library.cu)
 endforeach()

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "optimized/cuda/backward/launch.cuh"
+#include "optimized/cuda/host/fp16_operands.h"
 #include "tests/optimized/backward_call.h"
 #include "tests/optimized/contracts.h"
 
@@ -175,7 +176,9 @@ const std::vector<BackwardCase> kCases = {
     // A tail, groups, widths below a tile.
     {{.B = 2, .T = 11, .Hk = 1, .Hv = 2, .dk = 5, .dv = 3}, 4},
     // Packed, with an empty sequence and rows of none; the other map of heads; chunks of several tiles.
-    {{.B = 1, .T = 43, .Hk = 2, .Hv = 4, .dk = 24, .dv = 40, .offsets = {2, 2, 21, 22, 40}}, 18, HeadMap::tiled},
+    {{.B = 1, .T = 43, .Hk = 2, .Hv = 4, .dk = 24, .dv = 40, .offsets = {2, 2, 21, 22, 40}},
+     18,
+     HeadMap::tiled},
     // Two panels of keys and of values, the last ragged; a whole chunk of 64 and one token behind it.
     {{.B = 1, .T = 65, .Hk = 1, .Hv = 1, .dk = 72, .dv = 66}, 64},
 };
@@ -248,42 +251,59 @@ TEST(CudaBackward, AFaultBetweenLaunchesIsSeen) {
   const auto states = [](const P& p) { return p.Hv * p.dk * p.dv; };
   const std::vector<std::pair<std::string, Fault<float>>> faults = {
       {"the final state's cotangent is ignored",
-       [](Launch at, P& p) { if (at == Launch::reverse) p.d_final_state = nullptr; }},
+       [](Launch at, P& p) {
+         if (at == Launch::reverse) p.d_final_state = nullptr;
+       }},
       {"the initial state is ignored",
-       [](Launch at, P& p) { if (at == Launch::forward) p.initial_state = nullptr; }},
-      {"the state after the chunk is read", [&](Launch at, P& p) {
+       [](Launch at, P& p) {
+         if (at == Launch::forward) p.initial_state = nullptr;
+       }},
+      {"the state after the chunk is read",
+       [&](Launch at, P& p) {
          if (at != Launch::gradients) return;
          std::fill_n(p.states + p.chunk_count * states(p), states(p), 0.0F);
          p.states += states(p);
        }},
-      {"the next chunk's cotangent is read", [&](Launch at, P& p) {
+      {"the next chunk's cotangent is read",
+       [&](Launch at, P& p) {
          if (at != Launch::gradients) return;
          std::fill_n(p.d_states + p.chunk_count * states(p), states(p), 0.0F);
          p.d_states += states(p);
        }},
-      {"the states are not corrected by W", [](Launch at, P& p) {
+      {"the states are not corrected by W",
+       [](Launch at, P& p) {
          if (at == Launch::forward) std::fill_n(p.w, p.rows * p.Hv * p.dk, 0.0F);
        }},
-      {"G is the last head's", [](Launch at, P& p) {
+      {"G is the last head's",
+       [](Launch at, P& p) {
          if (at == Launch::gradients)
            for (std::int64_t i = 0; i < p.rows; ++i) p.sums[i * p.Hv] = p.sums[i * p.Hv + p.Hv - 1];
        }},
-      {"beta does not multiply", [](Launch at, P& p) { if (at == Launch::gradients) p.beta = nullptr; }},
-      {"T is the identity", [](Launch at, P& p) {
+      {"beta does not multiply",
+       [](Launch at, P& p) {
+         if (at == Launch::gradients) p.beta = nullptr;
+       }},
+      {"T is the identity",
+       [](Launch at, P& p) {
          if (at != Launch::gradients) return;
          const std::int64_t n = p.padded_chunk();
          for (std::int64_t i = 0; i < p.chunk_count * p.Hv * n * n; ++i)
            p.inverse[i] = i / n % n == i % n ? 1.0F : 0.0F;
        }},
-      {"dk has no part through T and A", [](Launch at, P& p) {
+      {"dk has no part through T and A",
+       [](Launch at, P& p) {
          if (at == Launch::keys) std::fill_n(p.k_correction, p.rows * p.Hv * p.dk, 0.0F);
        }},
-      {"one head of a group", [](Launch at, P& p) {
+      {"one head of a group",
+       [](Launch at, P& p) {
          if (at == Launch::keys)
            for (std::int64_t i = 0; i < p.rows * p.Hv * p.dk; ++i)
              if (i / p.dk % p.Hv > 0) p.q_part[i] = 0.0F;
        }},
-      {"the scale is counted twice", [](Launch at, P& p) { if (at == Launch::gradients) p.scale *= p.scale; }},
+      {"the scale is counted twice",
+       [](Launch at, P& p) {
+         if (at == Launch::gradients) p.scale *= p.scale;
+       }},
   };
   for (const auto& [name, fault] : faults)
     EXPECT_GT(distance(run_emulated<float>(x, KeptFormat::fp32, fault), expected), 1e-3) << name;

@@ -11,6 +11,7 @@
 #include "optimized/backward_call.h"
 #include "optimized/cuda/backward/launch.cuh"
 #include "optimized/cuda/delta/dense_call.h"
+#include "optimized/cuda/host/fp16_operands.h"
 #ifdef __CUDACC__
 #include "optimized/cuda/host/device.cuh"
 #include "optimized/cuda/host/measure.cuh"
@@ -197,8 +198,8 @@ std::string backward_refusal(const System& system, const BackwardArguments& a, c
     return "dk=" + std::to_string(a.forward.q.shape[3]) + ": the backward CUDA kernels take dk up to " +
            std::to_string(kKeyLimit);
   if (a.forward.chunk < 1 || a.forward.chunk > kChunkLimit)
-    return "chunk=" + std::to_string(a.forward.chunk) +
-           ": the backward CUDA kernels take chunks of 1 to " + std::to_string(kChunkLimit);
+    return "chunk=" + std::to_string(a.forward.chunk) + ": the backward CUDA kernels take chunks of 1 to " +
+           std::to_string(kChunkLimit);
   return {};
 }
 
@@ -225,8 +226,7 @@ Outcome with_operand(const KernelCall& call, const Contract& contract, Work&& wo
 template <const System& system>
 Outcome run_backward(const KernelCall& call, const Contract& contract) {
   return with_operand<system>(
-      call, contract,
-      [](const BackwardArguments& a, const Sizes& sizes, auto operand, KeptFormat kept) {
+      call, contract, [](const BackwardArguments& a, const Sizes& sizes, auto operand, KeptFormat kept) {
         const BackwardOnDevice<decltype(operand)> one(system, a, sizes, kept);
         one.poison(nullptr);
         one.enqueue(nullptr);
@@ -240,8 +240,7 @@ template <const System& system>
 Timing time_backward(const KernelCall& call, const Contract& contract, const TimingRequest& request) {
   Timing timing;
   Outcome outcome = with_operand<system>(
-      call, contract,
-      [&](const BackwardArguments& a, const Sizes& sizes, auto operand, KeptFormat kept) {
+      call, contract, [&](const BackwardArguments& a, const Sizes& sizes, auto operand, KeptFormat kept) {
         using OnDevice = BackwardOnDevice<decltype(operand)>;
         std::vector<std::unique_ptr<OnDevice>> calls;
         calls.push_back(std::make_unique<OnDevice>(system, a, sizes, kept));

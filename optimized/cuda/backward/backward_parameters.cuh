@@ -37,15 +37,15 @@ struct BackwardSequence {
 /// float with any contract.
 template <class Operand>
 struct BackwardParameters {
-  const Operand* q = nullptr;               ///< [rows, Hk, dk], normalised where the call says so
-  const Operand* k = nullptr;               ///< [rows, Hk, dk], likewise
-  const Operand* v = nullptr;               ///< [rows, Hv, dv]
-  const float* g = nullptr;                 ///< [rows, Hv]; null if there is no decay
-  const float* beta = nullptr;              ///< [rows, Hv]; null means 1
-  const float* initial_state = nullptr;     ///< [N, Hv, dk, dv]; null means 0
-  const Operand* d_o = nullptr;             ///< [rows, Hv, dv]; null means 0
-  const float* d_final_state = nullptr;     ///< [N, Hv, dk, dv]; null means 0
-  const BackwardChunk* chunks = nullptr;    ///< [chunks], those of a sequence adjacent and in order
+  const Operand* q = nullptr;                   ///< [rows, Hk, dk], normalised where the call says so
+  const Operand* k = nullptr;                   ///< [rows, Hk, dk], likewise
+  const Operand* v = nullptr;                   ///< [rows, Hv, dv]
+  const float* g = nullptr;                     ///< [rows, Hv]; null if there is no decay
+  const float* beta = nullptr;                  ///< [rows, Hv]; null means 1
+  const float* initial_state = nullptr;         ///< [N, Hv, dk, dv]; null means 0
+  const Operand* d_o = nullptr;                 ///< [rows, Hv, dv]; null means 0
+  const float* d_final_state = nullptr;         ///< [N, Hv, dk, dv]; null means 0
+  const BackwardChunk* chunks = nullptr;        ///< [chunks], those of a sequence adjacent and in order
   const BackwardSequence* sequences = nullptr;  ///< [N]
 
   // The gradients; null where one is not wanted.
@@ -57,20 +57,20 @@ struct BackwardParameters {
   float* d_initial_state = nullptr;  ///< [N, Hv, dk, dv]
 
   // What one launch leaves to the next.
-  float* sums = nullptr;             ///< [rows, Hv] G
-  Operand* inverse = nullptr;        ///< [chunks, Hv, padded chunk, padded chunk] T
-  Operand* w = nullptr;              ///< [rows, Hv, dk]
-  Operand* n = nullptr;              ///< [rows, Hv, dv] U, then N; without a delta term v
-  Operand* d_n = nullptr;            ///< [rows, Hv, dv] P^T dO, then dN
-  Operand* states = nullptr;         ///< [chunks, Hv, dk, dv] S before each chunk, as an operand
-  Operand* d_states = nullptr;       ///< [chunks, Hv, dk, dv] D after each chunk, as an operand
-  Operand* q_part = nullptr;         ///< [rows, Hv, dk] dq of a value head
-  Operand* k_part = nullptr;         ///< [rows, Hv, dk] dk of a value head through scores and state
-  Operand* k_correction = nullptr;   ///< [rows, Hv, dk] dk of a value head through T and A
-  const Operand* raw_q = nullptr;    ///< [rows, Hk, dk] q as it was given; null if nothing is normalised
-  const Operand* raw_k = nullptr;    ///< [rows, Hk, dk], likewise
-  Operand* normalised_q = nullptr;   ///< [rows, Hk, dk]
-  Operand* normalised_k = nullptr;   ///< [rows, Hk, dk]
+  float* sums = nullptr;            ///< [rows, Hv] G
+  Operand* inverse = nullptr;       ///< [chunks, Hv, padded chunk, padded chunk] T
+  Operand* w = nullptr;             ///< [rows, Hv, dk]
+  Operand* n = nullptr;             ///< [rows, Hv, dv] U, then N; without a delta term v
+  Operand* d_n = nullptr;           ///< [rows, Hv, dv] P^T dO, then dN
+  Operand* states = nullptr;        ///< [chunks, Hv, dk, dv] S before each chunk, as an operand
+  Operand* d_states = nullptr;      ///< [chunks, Hv, dk, dv] D after each chunk, as an operand
+  Operand* q_part = nullptr;        ///< [rows, Hv, dk] dq of a value head
+  Operand* k_part = nullptr;        ///< [rows, Hv, dk] dk of a value head through scores and state
+  Operand* k_correction = nullptr;  ///< [rows, Hv, dk] dk of a value head through T and A
+  const Operand* raw_q = nullptr;   ///< [rows, Hk, dk] q as it was given; null if nothing is normalised
+  const Operand* raw_k = nullptr;   ///< [rows, Hk, dk], likewise
+  Operand* normalised_q = nullptr;  ///< [rows, Hk, dk]
+  Operand* normalised_k = nullptr;  ///< [rows, Hk, dk]
 
   std::int64_t chunk_count = 0, sequence_count = 0, Hk = 1, Hv = 1;
   std::int64_t first_row = 0, rows = 0;  ///< the rows that sequences own
@@ -201,8 +201,7 @@ struct BackwardSums {
   SAMESTATE_DEVICE void visit(int rows, int columns, Each&& each) const {
     SAMESTATE_UNROLL
     for (int i = 0; i < kEach; ++i) {
-      if (row(i) < rows && column(i) < columns)
-        tiles[i].template visit<left, right>(row(i), column(i), each);
+      if (row(i) < rows && column(i) < columns) tiles[i].template visit<left, right>(row(i), column(i), each);
     }
   }
 };

@@ -15,10 +15,10 @@ struct alignas(16) GradientBuffers {
   static constexpr int kThreads = 32 * BackwardSums<Operand>::kWarps;
   using Tile64 = Operand[kRows * kStride];
 
-  Tile64 x, y, z;  ///< panels [rows, 64]
-  Tile64 S, D;     ///< a panel of keys by one of values [64, 64], and other panels
-  Tile64 T, dP;    ///< [rows, rows]
-  Tile64 dM, dTT;  ///< [rows, rows] dT, then dM; dT T^T
+  Tile64 x, y, z;                  ///< panels [rows, 64]
+  Tile64 S, D;                     ///< a panel of keys by one of values [64, 64], and other panels
+  Tile64 T, dP;                    ///< [rows, rows]
+  Tile64 dM, dTT;                  ///< [rows, rows] dT, then dM; dT T^T
   float sums[kRows * kSumStride];  ///< [rows, 64] products
   float gates[4 * kRows];
   float dG[kRows], dbeta[kRows];
@@ -35,8 +35,7 @@ struct ChunkGradients {
   static constexpr int kStride = Buffers::kStride, kSumStride = Buffers::kSumStride;
 
   static void launch(const Parameters& p, cudaStream_t stream) {
-    cuda::launch<ChunkGradients>(blocks_of(p.chunk_count * p.Hv, 1),
-                                 sizeof(Buffers), p, stream);
+    cuda::launch<ChunkGradients>(blocks_of(p.chunk_count * p.Hv, 1), sizeof(Buffers), p, stream);
   }
 
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* memory) {
@@ -59,10 +58,8 @@ struct ChunkGradients {
 
   SAMESTATE_DEVICE void all() {
     load_gates(p, at, gates, rows);
-    for (int i = thread_index(); i < rows; i += block_threads())
-      s.dG[i] = s.dbeta[i] = s.written[i] = 0.0F;
-    if (p.delta)
-      load_rows(s.T, kStride, p.inverse + item * rows * rows, rows, rows, rows, rows, rows, true);
+    for (int i = thread_index(); i < rows; i += block_threads()) s.dG[i] = s.dbeta[i] = s.written[i] = 0.0F;
+    if (p.delta) load_rows(s.T, kStride, p.inverse + item * rows * rows, rows, rows, rows, rows, rows, true);
     BackwardSums<Operand> dT;
     through_values(dT);
     for (int c = 0; c < p.dk; c += kBackwardPanel) through_states(BackwardPanel(c, p.dk), dT);
@@ -94,11 +91,14 @@ struct ChunkGradients {
             [&](int i, int e, float x) { s.sums[i * kSumStride + e] = x; });
         block_barrier();
         dT.template add<Left::rows, Right::transposed>(s.z, s.D, kStride, rows, rows, panel.padded);
-        each_row(panel, [&](int i, int e) {
-          const float of_U = s.sums[i * kSumStride + e];
-          if (p.d_v != nullptr) value(p.d_v, panel, i, e) = kept_value(p, gates.beta[i] * of_U);
-          return of_U * widen(s.S[i * kStride + e]);
-        }, [&](int i, float along) { s.dbeta[i] += along; });
+        each_row(
+            panel,
+            [&](int i, int e) {
+              const float of_U = s.sums[i * kSumStride + e];
+              if (p.d_v != nullptr) value(p.d_v, panel, i, e) = kept_value(p, gates.beta[i] * of_U);
+              return of_U * widen(s.S[i * kStride + e]);
+            },
+            [&](int i, float along) { s.dbeta[i] += along; });
       } else if (p.d_v != nullptr) {
         store_rows(&value(p.d_v, panel, 0, 0), p.Hv * p.dv, s.z, kStride, at.tokens, panel.columns,
                    p.values_aligned());
@@ -144,23 +144,30 @@ struct ChunkGradients {
     copy_wait();
     block_barrier();
     add_product<Left::rows>(s.dP, s.x, keys);
-    each_row(keys, [&](int i, int e) {
-      const float dq = s.sums[i * kSumStride + e];
-      key(p.q_part, keys, i, e) = kept_value(p, dq);
-      return widen(s.y[i * kStride + e]) * dq;
-    }, [&](int i, float along) { s.dG[i] += along; });
+    each_row(
+        keys,
+        [&](int i, int e) {
+          const float dq = s.sums[i * kSumStride + e];
+          key(p.q_part, keys, i, e) = kept_value(p, dq);
+          return widen(s.y[i * kStride + e]) * dq;
+        },
+        [&](int i, float along) { s.dG[i] += along; });
     block_barrier();
     keep_sums(ND, keys, [&](int i, float x) { return gates.to_end[i] * x; });
     block_barrier();
-    each_row(keys, [&](int i, int e) { return widen(s.x[i * kStride + e]) * s.sums[i * kSumStride + e]; },
-             [&](int i, float along) { s.written[i] += along; });
+    each_row(
+        keys, [&](int i, int e) { return widen(s.x[i * kStride + e]) * s.sums[i * kSumStride + e]; },
+        [&](int i, float along) { s.written[i] += along; });
     block_barrier();
     add_product<Left::transposed>(s.dP, s.y, keys);
-    each_row(keys, [&](int i, int e) {
-      const float dk = s.sums[i * kSumStride + e];
-      key(p.k_part, keys, i, e) = kept_value(p, dk);
-      return widen(s.x[i * kStride + e]) * dk;
-    }, [&](int i, float along) { s.dG[i] -= along; });
+    each_row(
+        keys,
+        [&](int i, int e) {
+          const float dk = s.sums[i * kSumStride + e];
+          key(p.k_part, keys, i, e) = kept_value(p, dk);
+          return widen(s.x[i * kStride + e]) * dk;
+        },
+        [&](int i, float along) { s.dG[i] -= along; });
     if (p.delta) through_W(keys, dNS, dT);
     block_barrier();
   }
@@ -168,9 +175,8 @@ struct ChunkGradients {
   /// dW, and what goes through it; K is in x.
   SAMESTATE_DEVICE void through_W(const BackwardPanel& keys, const BackwardSums<Operand>& dNS,
                                   BackwardSums<Operand>& dT) {
-    dNS.template visit<Left::rows, Right::transposed>(rows, keys.padded, [&](int i, int e, float x) {
-      s.z[i * kStride + e] = kept_value(p, -x);
-    });
+    dNS.template visit<Left::rows, Right::transposed>(
+        rows, keys.padded, [&](int i, int e, float x) { s.z[i * kStride + e] = kept_value(p, -x); });
     SAMESTATE_NO_UNROLL
     for (int i = thread_index(); i < rows * keys.padded; i += block_threads()) {
       const int row = i / keys.padded, cell = row * kStride + i % keys.padded;
@@ -182,21 +188,23 @@ struct ChunkGradients {
         s.T, kStride, s.z, kStride, rows, keys.padded, rows,
         [&](int i, int e, float x) { s.sums[i * kSumStride + e] = x; });
     block_barrier();
-    each_row(keys, [&](int i, int e) {
-      const float of_W = s.sums[i * kSumStride + e];
-      key(p.k_correction, keys, i, e) = kept_value(p, gates.beta[i] * gates.from_start[i] * of_W);
-      return of_W * widen(s.x[i * kStride + e]);
-    }, [&](int i, float along) {
-      s.dbeta[i] += gates.from_start[i] * along;
-      s.dG[i] = fused(gates.beta[i] * gates.from_start[i], along, s.dG[i]);
-    });
+    each_row(
+        keys,
+        [&](int i, int e) {
+          const float of_W = s.sums[i * kSumStride + e];
+          key(p.k_correction, keys, i, e) = kept_value(p, gates.beta[i] * gates.from_start[i] * of_W);
+          return of_W * widen(s.x[i * kStride + e]);
+        },
+        [&](int i, float along) {
+          s.dbeta[i] += gates.from_start[i] * along;
+          s.dG[i] = fused(gates.beta[i] * gates.from_start[i], along, s.dG[i]);
+        });
   }
 
   /// dM.
   SAMESTATE_DEVICE void through_inverse(const BackwardSums<Operand>& dT) {
-    dT.template visit<Left::rows, Right::transposed>(rows, rows, [&](int i, int j, float x) {
-      s.dM[i * kStride + j] = kept_value(p, i > j ? x : 0.0F);
-    });
+    dT.template visit<Left::rows, Right::transposed>(
+        rows, rows, [&](int i, int j, float x) { s.dM[i * kStride + j] = kept_value(p, i > j ? x : 0.0F); });
     block_barrier();
     multiply<Left::rows, Right::transposed, Structure::dense>(
         s.dM, kStride, s.T, kStride, rows, rows, rows,
@@ -220,19 +228,25 @@ struct ChunkGradients {
         s.dM, kStride, s.x, kStride, rows, keys.padded, rows,
         [&](int i, int e, float x) { s.sums[i * kSumStride + e] = x; });
     block_barrier();
-    each_row(keys, [&](int i, int e) {
-      float& sum = s.sums[i * kSumStride + e];
-      const float of_A = sum;
-      sum = gates.beta[i] * of_A;
-      return of_A * widen(s.x[i * kStride + e]);
-    }, [&](int i, float along) { s.dbeta[i] += along; });
+    each_row(
+        keys,
+        [&](int i, int e) {
+          float& sum = s.sums[i * kSumStride + e];
+          const float of_A = sum;
+          sum = gates.beta[i] * of_A;
+          return of_A * widen(s.x[i * kStride + e]);
+        },
+        [&](int i, float along) { s.dbeta[i] += along; });
     block_barrier();
     add_product<Left::transposed>(s.dM, s.y, keys);
-    each_row(keys, [&](int i, int e) {
-      Operand& correction = key(p.k_correction, keys, i, e);  // which the same thread has written
-      correction = kept_value(p, widen(correction) + s.sums[i * kSumStride + e]);
-      return 0.0F;
-    }, [](int, float) {});
+    each_row(
+        keys,
+        [&](int i, int e) {
+          Operand& correction = key(p.k_correction, keys, i, e);  // which the same thread has written
+          correction = kept_value(p, widen(correction) + s.sums[i * kSumStride + e]);
+          return 0.0F;
+        },
+        [](int, float) {});
     block_barrier();
   }
 
@@ -281,9 +295,8 @@ struct ChunkGradients {
   template <class Factor>
   SAMESTATE_DEVICE void keep_sums(const BackwardSums<Operand>& of, const BackwardPanel& keys,
                                   Factor&& factor) {
-    of.template visit<Left::rows, Right::transposed>(rows, keys.padded, [&](int i, int e, float x) {
-      s.sums[i * kSumStride + e] = factor(i, x);
-    });
+    of.template visit<Left::rows, Right::transposed>(
+        rows, keys.padded, [&](int i, int e, float x) { s.sums[i * kSumStride + e] = factor(i, x); });
   }
 
   /// sums <- sums + A B, with a barrier behind it.
@@ -296,7 +309,8 @@ struct ChunkGradients {
   }
 
   /// to <- factors x by rows, as it is kept.
-  SAMESTATE_DEVICE void scale(const Operand* x, const float* factors, Operand* to, const BackwardPanel& panel) {
+  SAMESTATE_DEVICE void scale(const Operand* x, const float* factors, Operand* to,
+                              const BackwardPanel& panel) {
     for (int i = thread_index(); i < rows * panel.padded; i += block_threads()) {
       const int row = i / panel.padded, cell = row * kStride + i % panel.padded;
       to[cell] = kept_value(p, factors[row] * widen(x[cell]));

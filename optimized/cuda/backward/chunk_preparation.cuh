@@ -14,9 +14,9 @@ struct ChunkPreparation {
   static constexpr int kStride = row_stride<Operand>(kBackwardPanel);
 
   struct Shared {
-    Operand *x, *y;     ///< panels of keys or values [rows, 64]
-    Operand *P, *T;     ///< [rows, rows]
-    float* A;           ///< [rows, rows], for a substitution that reads down columns
+    Operand *x, *y;  ///< panels of keys or values [rows, 64]
+    Operand *P, *T;  ///< [rows, rows]
+    float* A;        ///< [rows, rows], for a substitution that reads down columns
     BackwardGates gates;
 
     static SAMESTATE_HOST_DEVICE int a_stride(int rows) { return rows + 1; }
@@ -88,7 +88,8 @@ struct ChunkPreparation {
                 p.keys_aligned());
       copy_wait();
       block_barrier();
-      if (p.delta) KK.template add<Left::rows, Right::transposed>(s.x, s.x, kStride, rows, rows, panel.padded);
+      if (p.delta)
+        KK.template add<Left::rows, Right::transposed>(s.x, s.x, kStride, rows, rows, panel.padded);
       QK.template add<Left::rows, Right::transposed>(s.y, s.x, kStride, rows, rows, panel.padded);
       block_barrier();
     }
@@ -138,13 +139,11 @@ struct ChunkPreparation {
         U.template add<Left::rows, Right::rows>(s.T, s.x, kStride, rows, panel.padded, rows);
       }
       block_barrier();
-      local.template visit<Left::transposed, Right::rows>(rows, panel.padded, [&](int i, int e, float x) {
-        s.y[i * kStride + e] = kept_value(p, x);
-      });
+      local.template visit<Left::transposed, Right::rows>(
+          rows, panel.padded, [&](int i, int e, float x) { s.y[i * kStride + e] = kept_value(p, x); });
       if (p.delta) {
-        U.template visit<Left::rows, Right::rows>(rows, panel.padded, [&](int i, int e, float x) {
-          s.x[i * kStride + e] = kept_value(p, x);
-        });
+        U.template visit<Left::rows, Right::rows>(
+            rows, panel.padded, [&](int i, int e, float x) { s.x[i * kStride + e] = kept_value(p, x); });
       }
       block_barrier();
       store_rows(p.d_n + value, p.Hv * p.dv, s.y, kStride, at.tokens, panel.columns, p.values_aligned());

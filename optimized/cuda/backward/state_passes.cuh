@@ -6,7 +6,7 @@
 /// A block takes a tile of value columns of one head, whose state is in its shared memory in fp32 and as an operand.
 namespace samestate::cuda {
 
-/// Numbers of 16 bits that make one of fp32 (units/bf16_parts.cuh): the sum of part i over step^i. fp16 has no exponents for what
+/// The numbers of 16 bits that make one of fp32 (units/bf16_parts.cuh): the sum of part i over step^i. fp16 has no exponents for what
 /// it leaves, so that its steps are not 1.
 template <class Operand>
 inline constexpr int kBackwardParts = std::is_same_v<Operand, float> ? 1 : 3;
@@ -71,8 +71,7 @@ struct StatePass {
     for (int i = thread_index(); i < p.padded_keys() * p.tile; i += block_threads()) {
       const int row = i / p.tile, column = i % p.tile;
       const bool exists = from != nullptr && row < p.dk && column < x.columns;
-      const float value =
-          exists ? from[x.state + static_cast<std::int64_t>(row) * p.dv + column] : 0.0F;
+      const float value = exists ? from[x.state + static_cast<std::int64_t>(row) * p.dv + column] : 0.0F;
       s.state[row * Buffers::state_stride(p.tile) + column] = value;
       s.operand[row * Buffers::value_stride(p.tile) + column] = kept_value(p, value);
     }
@@ -87,8 +86,8 @@ struct StatePass {
 
   static SAMESTATE_DEVICE void load_keys(const Parameters& p, const BackwardPlace& at, const Operand* from,
                                          std::int64_t heads, std::int64_t head, Operand* to) {
-    load_rows(to, Buffers::key_stride(p.padded_keys()), from + (at.first * heads + head) * p.dk,
-              heads * p.dk, at.tokens, p.dk, p.padded_chunk(), p.padded_keys(), p.keys_aligned());
+    load_rows(to, Buffers::key_stride(p.padded_keys()), from + (at.first * heads + head) * p.dk, heads * p.dk,
+              at.tokens, p.dk, p.padded_chunk(), p.padded_keys(), p.keys_aligned());
   }
 
   static SAMESTATE_DEVICE void load_values(const Parameters& p, const StateTile<Operand>& x,
@@ -109,8 +108,8 @@ struct StatePass {
 template <class Operand>
 struct ForwardStates : StatePass<Operand, 1> {
   using Pass = StatePass<Operand, 1>;
-  using typename Pass::Parameters;
   using typename Pass::Buffers;
+  using typename Pass::Parameters;
   static constexpr int kThreads = 256;
   static constexpr int kResidentBlocks = 2;
 
@@ -121,7 +120,8 @@ struct ForwardStates : StatePass<Operand, 1> {
 
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* memory) {
     const Buffers s(memory, p.padded_chunk(), p.padded_keys(), p.tile);
-    for (std::int64_t item = block_index(); item < p.sequence_count * p.Hv * p.tiles(); item += grid_blocks()) {
+    for (std::int64_t item = block_index(); item < p.sequence_count * p.Hv * p.tiles();
+         item += grid_blocks()) {
       const StateTile<Operand> x(p, item);
       Pass::load_state(p, x, p.initial_state, s);
       block_barrier();
@@ -175,8 +175,8 @@ struct ForwardStates : StatePass<Operand, 1> {
 template <class Operand>
 struct ReverseStates : StatePass<Operand, kBackwardParts<Operand>> {
   using Pass = StatePass<Operand, kBackwardParts<Operand>>;
-  using typename Pass::Parameters;
   using typename Pass::Buffers;
+  using typename Pass::Parameters;
   static constexpr int kThreads = 256;
   static constexpr int kResidentBlocks = 2;
 
@@ -187,7 +187,8 @@ struct ReverseStates : StatePass<Operand, kBackwardParts<Operand>> {
 
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* memory) {
     const Buffers s(memory, p.padded_chunk(), p.padded_keys(), p.tile);
-    for (std::int64_t item = block_index(); item < p.sequence_count * p.Hv * p.tiles(); item += grid_blocks()) {
+    for (std::int64_t item = block_index(); item < p.sequence_count * p.Hv * p.tiles();
+         item += grid_blocks()) {
       const StateTile<Operand> x(p, item);
       Pass::load_state(p, x, p.d_final_state, s);
       block_barrier();
@@ -221,8 +222,7 @@ struct ReverseStates : StatePass<Operand, kBackwardParts<Operand>> {
     const float unit = power_above(s.gates.from_start[0]);
     decay_cotangents(s, 1.0F / unit, rows, p.tile);
     multiply<Left::rows, Right::rows, Structure::dense>(
-        s.keys, key_stride, s.operand, value_stride, rows, p.tile, keys,
-        [&](int i, int c, float carried) {
+        s.keys, key_stride, s.operand, value_stride, rows, p.tile, keys, [&](int i, int c, float carried) {
           Operand& dN = s.values[i * value_stride + c];
           dN = kept_value(p, fused(s.gates.to_end[i], carried, widen(dN)));
         });
@@ -284,7 +284,8 @@ struct ReverseStates : StatePass<Operand, kBackwardParts<Operand>> {
           for (float& sum : group) sum *= 1.0F / kPartStep<Operand>;
         }
         product.template multiply<Left::transposed, Right::rows>(
-            s.more_keys + row, key_stride, s.more + part * depth * value_stride + column, value_stride, depth);
+            s.more_keys + row, key_stride, s.more + part * depth * value_stride + column, value_stride,
+            depth);
       }
       product.template visit<Left::transposed, Right::rows>(row, column, each);
     }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "optimized/cuda/host/operands.h"
+#include "optimized/cuda/units/intrinsics.cuh"
 #include "optimized/cuda/units/matmul.cuh"
 
 /// fp16 as an operand format, beside fp32 and bf16 (intrinsics.cuh).
@@ -15,9 +15,8 @@ struct Fp16 {
   std::uint16_t bits;
 };
 
-/// A value in fp16, rounded to nearest even; beyond 65519 it is an infinity, NaN is 0x7fff. On the host.
-template <>
-[[nodiscard]] inline Fp16 stored<Fp16>(float x) {
+/// On the host, a value in fp16, rounded to nearest even; beyond 65519 it is an infinity, NaN is 0x7fff.
+[[nodiscard]] inline Fp16 fp16_of(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = bits >> 16 & 0x8000U;
   std::uint32_t size = bits & 0x7fffffffU;
@@ -29,7 +28,8 @@ template <>
   size += 0xfffU + (size >> 13 & 1U);
   return with_sign((size - 0x38000000U) >> 13);
 }
-[[nodiscard]] inline float loaded(Fp16 x) {
+/// The inverse, on the host.
+[[nodiscard]] inline float float_of(Fp16 x) {
   const std::uint32_t sign = (x.bits & 0x8000U) << 16, exponent = x.bits >> 10 & 31U, rest = x.bits & 0x3ffU;
   if (exponent == 0) return std::copysign(static_cast<float>(rest) * 0x1p-24F, std::bit_cast<float>(sign));
   const std::uint32_t wide = exponent == 31 ? 255U : exponent + 112U;
@@ -58,10 +58,10 @@ SAMESTATE_DEVICE void multiply_fp16(float (&c)[4], const std::uint32_t (&a)[4], 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 #else
-inline float widen(Fp16 x) { return loaded(x); }
+inline float widen(Fp16 x) { return float_of(x); }
 template <>
 inline Fp16 narrow<Fp16>(float x) {
-  return stored<Fp16>(x);
+  return fp16_of(x);
 }
 /// The sums of multiply_bf16: 16 products and the accumulator are added exactly, then truncated to fp32.
 inline void multiply_fp16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
@@ -71,7 +71,7 @@ inline void multiply_fp16(float (&c)[4], const std::uint32_t (&a)[4], std::uint3
   const auto& table = emulation::exchange({word(a[0], a[1]), word(a[2], a[3]), word(b0, b1)});
   const auto half = [](std::uint64_t words, int register_index, int e) {
     const std::uint32_t bits = static_cast<std::uint32_t>(words >> (32 * register_index)) >> (16 * e);
-    return static_cast<double>(loaded(Fp16{static_cast<std::uint16_t>(bits)}));
+    return static_cast<double>(float_of(Fp16{static_cast<std::uint16_t>(bits)}));
   };
   const int lane = thread_index() % 32;
   for (int i = 0; i < 4; ++i) {
@@ -94,12 +94,12 @@ struct Tile<Fp16> : Tile<Bf16> {
   template <Left left, Right right>
   SAMESTATE_DEVICE void multiply(const Fp16* a, int a_stride, const Fp16* b, int b_stride, int depth) {
     const int r = lane_index() % 8, i = lane_index() / 8;
-    const auto* a_row = reinterpret_cast<const Bf16*>(
-        left == Left::rows ? a + (r + 8 * (i % 2)) * a_stride + 8 * (i / 2)
-                           : a + (r + 8 * (i / 2)) * a_stride + 8 * (i % 2));
-    const auto* b_row = reinterpret_cast<const Bf16*>(
-        right == Right::rows ? b + (r + 8 * (i % 2)) * b_stride + 8 * (i / 2)
-                             : b + (r + 8 * (i / 2)) * b_stride + 8 * (i % 2));
+    const auto* a_row =
+        reinterpret_cast<const Bf16*>(left == Left::rows ? a + (r + 8 * (i % 2)) * a_stride + 8 * (i / 2)
+                                                         : a + (r + 8 * (i / 2)) * a_stride + 8 * (i % 2));
+    const auto* b_row =
+        reinterpret_cast<const Bf16*>(right == Right::rows ? b + (r + 8 * (i % 2)) * b_stride + 8 * (i / 2)
+                                                           : b + (r + 8 * (i / 2)) * b_stride + 8 * (i % 2));
     for (int k = 0; k < depth; k += 16) {
       std::uint32_t a_part[4], b_part[4];
       load_matrices<left == Left::transposed>(a_part, a_row + (left == Left::rows ? k : k * a_stride));
