@@ -309,6 +309,20 @@ TEST(CudaBackward, AFaultBetweenLaunchesIsSeen) {
     EXPECT_GT(distance(run_emulated<float>(x, KeptFormat::fp32, fault), expected), 1e-3) << name;
 }
 
+/// A kernel that keeps fp32 where the contract says bf16 is as far from one that does not as these roundings are.
+TEST(CudaBackward, ResultsThatAreNotRoundedAreSeen) {
+  BackwardCall x = testing::make_backward_call("gated_delta_rule", kCases.front().shape, 4);
+  round_inputs<Bf16>(x);
+  const GradientValues expected = testing::run_backward(x, "chunked", contract_of(KeptFormat::bf16));
+  const GradientValues kept = run_emulated<float>(x, KeptFormat::bf16),
+                       not_kept = run_emulated<float>(x, KeptFormat::fp32);
+  for (const auto& [name, values] : expected) {
+    const double distance = testing::relative_error(kept.at(name), values);
+    EXPECT_LE(distance, limit_of(KeptFormat::bf16)) << "d." << name;
+    EXPECT_GT(testing::relative_error(not_kept.at(name), values), 3 * distance) << "d." << name;
+  }
+}
+
 /// Sums that two blocks share, or a tie that a schedule breaks, would differ.
 TEST(CudaBackward, TheSameBitsInEverySchedule) {
   BackwardCall x = testing::make_backward_call("gated_delta_rule", kCases[1].shape, 18);
@@ -321,6 +335,27 @@ TEST(CudaBackward, TheSameBitsInEverySchedule) {
     for (const auto& [name, values] : first) EXPECT_EQ(again.at(name), values) << "d." << name;
   }
   emulation::copies_land_late_here.reset();
+}
+
+/// The emulation gives a block what it asks for, a multiprocessor of compute capability 9.0 at most 227 KiB.
+template <class Operand>
+void expect_shared_memory() {
+  constexpr int kMost = 227 * 1024;
+  BackwardParameters<Operand> p;
+  p.dk = kKeyLimit, p.dv = 256, p.chunk = kChunkLimit, p.tile = 32;
+  EXPECT_LE(ForwardStates<Operand>::bytes(p), kMost);
+  EXPECT_LE(ReverseStates<Operand>::bytes(p), kMost);
+  EXPECT_LE(ChunkPreparation<Operand>::Shared::bytes(p.padded_chunk()), kMost);
+  EXPECT_LE(sizeof(GradientBuffers<Operand>), static_cast<std::size_t>(kMost));
+  p.dk += 64;
+  EXPECT_GT(ForwardStates<float>::bytes({.dk = p.dk, .chunk = p.chunk, .tile = p.tile}), kMost)
+      << "the limit of dk is where this memory ends";
+}
+
+TEST(CudaBackward, TheWidestKeysFitSharedMemory) {
+  expect_shared_memory<float>();
+  expect_shared_memory<Bf16>();
+  expect_shared_memory<Fp16>();
 }
 
 TEST(CudaBackward, NumbersOfFp16AreRoundedToNearestEven) {
