@@ -56,7 +56,7 @@ struct BackwardParameters {
   float* d_beta = nullptr;           ///< [rows, Hv]
   float* d_initial_state = nullptr;  ///< [N, Hv, dk, dv]
 
-  // What one launch leaves to the next.
+  // Each launch leaves these to the next ones.
   float* sums = nullptr;            ///< [rows, Hv] G
   Operand* inverse = nullptr;       ///< [chunks, Hv, padded chunk, padded chunk] T
   Operand* w = nullptr;             ///< [rows, Hv, dk]

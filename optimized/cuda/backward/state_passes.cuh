@@ -6,8 +6,8 @@
 /// A block takes a tile of value columns of one head, whose state is in its shared memory in fp32 and as an operand.
 namespace samestate::cuda {
 
-/// The numbers of 16 bits that make one of fp32 (units/bf16_parts.cuh): the sum of part i over step^i. fp16 has no exponents for what
-/// it leaves, so that its steps are not 1.
+/// The numbers of 16 bits that make one of fp32 (units/bf16_parts.cuh): the sum of part i over step^i. fp16 has no exponents
+/// for what it leaves, so that its steps are not 1.
 template <class Operand>
 inline constexpr int kBackwardParts = std::is_same_v<Operand, float> ? 1 : 3;
 template <class Operand>
@@ -58,7 +58,7 @@ struct StateTile {
   }
 };
 
-/// What both passes share.
+/// Both passes share these loads and stores.
 template <class Operand, int parts>
 struct StatePass {
   using Parameters = BackwardParameters<Operand>;
