@@ -24,6 +24,7 @@ set(of_chunks cuda/delta/chunk_mma_dense_generic.cu cuda/delta/chunk_fma_dense.c
 set(chunked call.cpp cuda/cuda_kernels.cu ${of_chunks})
 set(sequence_parallel call.cpp ranks.cpp cuda/delta/ranks/sequence_parallel.cu cuda/delta/ranks/device_share.cu
   cuda/delta/ranks/exchange.cu ${of_chunks})
+set(of_gradients cuda/backward/backward.cu call.cpp backward_call.cpp)
 foreach(unit attention delta_net delta_net_layer dendritic_layer experts latent mixers retention_layer routing)
   set(${unit} cuda/products/product_library.cu)
 endforeach()
@@ -119,6 +120,7 @@ foreach(system gated_delta_rule delta_rule retention linear_attention)
   foreach(form recurrent chunked sequence_parallel)
     add_kernel(cuda.${system}.${form} ${${form}})
   endforeach()
+  add_kernel(cuda.${system}.backward.chunked ${of_gradients})
 endforeach()
 # A unit of named tensors names its rows: row<Body>("system", "form", ...).
 file(GLOB units RELATIVE ${folder} ${folder}/cuda/*/*.cu)

@@ -1,37 +1,14 @@
 #include "optimized/call_kernel.h"
 
-#include <array>
-#include <iterator>
 #include <utility>
 
 #include "optimized/cpu/backward/kernels.h"
+#ifdef SAMESTATE_HAVE_CUDA
+#include "optimized/cuda/backward/backward_kernels.h"
+#endif
 
 namespace samestate {
 namespace {
-
-/// Throws Error if the call sets something outside `known`: the struct that the kernel reads would drop it
-/// silently.
-void require_settings(const KernelCall& call, std::span<const std::string_view> known, const char* type) {
-  for (const auto& [name, value] : call.settings) {
-    const bool standard =
-        std::ranges::any_of(kCallSettings, [&, name = name, value = value](const CallSetting& row) {
-          return row.name == name && row.standard == value;
-        });
-    if (standard || std::ranges::find(known, name) != known.end()) continue;
-    throw Error("the call sets " + std::string(name) + "=" + std::to_string(value) + ", and " + type +
-                " has no place for it: write the kernel as a row of " + std::string(kCallRows));
-  }
-}
-
-template <class T>
-NamedTensor<T> named_tensor(const CallTensor& x) {
-  if (x.dtype != Dtype::fp32)
-    throw Error("tensor " + std::string(x.name) +
-                " is not fp32, which every tensor of OperatorArguments is: write the kernel as a row of " +
-                std::string(kCallRows));
-  return {x.name, x.shape, static_cast<T*>(x.data), x.dense() ? std::vector<std::int64_t>{} : x.stride,
-          x.axis};
-}
 
 /// Returns the function as one that takes calls; null if there is none.
 template <class Result, class Arguments, class Adapter, class... Further>
@@ -58,45 +35,6 @@ CallKernel common_row(const Row& kernel, std::string_view listed_by) {
 
 }  // namespace
 
-Arguments arguments_of(const KernelCall& call) {
-  static constexpr std::array<std::string_view, 4> kKnown{"scale", "chunk", "tiled", "l2norm"};
-  require_settings(call, kKnown, "Arguments");
-  Arguments a;
-  a.q = call.view<const float, 4>("q");
-  a.k = call.view<const float, 4>("k");
-  a.v = call.view<const float, 4>("v");
-  a.g = call.view<const float, 3>("g");
-  a.beta = call.view<const float, 3>("beta");
-  a.initial_state = call.view<const float, 4>("initial_state");
-  a.cu_seqlens = call.cu_seqlens;
-  a.o = call.view<float, 4>("o");
-  a.final_state = call.view<float, 4>("final_state");
-  a.scale = call.scale();
-  a.chunk = call.chunk();
-  a.head_map = call.head_map();
-  a.l2norm = call.l2norm();
-  a.threads = call.threads;
-  if (!call.cuts.empty())
-    a.cuts = row_major<const std::int64_t, 1>(call.cuts.data(), {std::ssize(call.cuts)});
-  return a;
-}
-
-OperatorArguments operator_arguments_of(const KernelCall& call) {
-  // The judge's repetitions change these in every call, and systems of named tensors read only the chunk.
-  static constexpr std::array<std::string_view, 4> kKnown{"scale", "chunk", "tiled", "l2norm"};
-  require_settings(call, kKnown, "OperatorArguments");
-  OperatorArguments a;
-  for (const CallTensor& x : call.inputs) a.inputs.push_back(named_tensor<const float>(x));
-  for (const CallTensor& x : call.outputs) a.outputs.push_back(named_tensor<float>(x));
-  a.parameters = call.parameters;
-  a.batch = call.batch;
-  a.tokens = call.tokens;
-  a.chunk = call.chunk();
-  a.threads = call.threads;
-  a.cu_seqlens = call.cu_seqlens;
-  return a;
-}
-
 CallKernel by_call(const Kernel& kernel) {
   CallKernel row = common_row(kernel, kFamilyRows);
   row.run = taking_calls(kernel.run, arguments_of);
@@ -121,6 +59,9 @@ std::span<const CallKernel> call_kernels() {
     std::vector<CallKernel> rows = by_calls(kernels());
     for (CallKernel& row : by_calls(operator_kernels())) rows.push_back(std::move(row));
     for (CallKernel& row : cpu::backward_kernels()) rows.push_back(std::move(row));
+#ifdef SAMESTATE_HAVE_CUDA
+    for (CallKernel& row : cuda::backward_kernels()) rows.push_back(std::move(row));
+#endif
     return rows;
   }();
   return kTable;

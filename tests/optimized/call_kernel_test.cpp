@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "optimized/cpu/backward/kernels.h"
+#ifdef SAMESTATE_HAVE_CUDA
+#include "optimized/cuda/backward/backward_kernels.h"
+#endif
 #include "optimized/plugin.h"
 #include "optimized/subject.h"
 #include "tests/optimized/call.h"
@@ -173,7 +176,10 @@ TEST(KernelCall, WhatTheOlderStructsCannotSayIsRefused) {
 
 TEST(CallKernels, TheTableHasEveryRowOfTheLists) {
   const std::span<const CallKernel> table = call_kernels();
-  const std::vector<CallKernel> backward = cpu::backward_kernels();
+  std::vector<CallKernel> backward = cpu::backward_kernels();
+#ifdef SAMESTATE_HAVE_CUDA
+  for (CallKernel& row : cuda::backward_kernels()) backward.push_back(std::move(row));
+#endif
   ASSERT_EQ(table.size(), kernels().size() + operator_kernels().size() + backward.size());
   std::size_t i = 0;
   for (const Kernel& row : kernels()) {
