@@ -123,12 +123,12 @@ constexpr std::array kRows = {
         .says = "a sequence that is cut anywhere, with the gradient of the state handed back, gives the "
                 "gradients of one "
                 "call",
-        .needs = gradients,
+        .needs = gradients | key_heads,
         .on_tensors = {tensors::backward_split, {kTwoTokens}}},
     Law{.name = "causality",
         .ids = "P-07",
         .says = "gradients from a token on do not depend on the cotangents of outputs before it",
-        .needs = gradients,
+        .needs = gradients | key_heads,
         .on_tensors = {tensors::backward_causality, {kTwoTokens}}},
     Law{.name = "linearity",
         .ids = "P-18",
@@ -159,7 +159,7 @@ constexpr std::array kWords = {
     PropertyWords{delta, "delta rule",
                   "it reads beta, and removes what the state holds for a key before it writes"},
     PropertyWords{gradients, "gradients",
-                  "it gives the gradients of a recurrence for cotangents of its outputs"},
+                  "it gives the gradients of an equation's inputs for cotangents of its outputs"},
 };
 
 template <class Subject>
