@@ -63,7 +63,7 @@ Arguments arguments_of(const KernelCall& call) {
 
 OperatorArguments operator_arguments_of(const KernelCall& call) {
   // The judge's repetitions change these in every call, and systems of named tensors read only the chunk.
-  static constexpr std::array<std::string_view, 4> kKnown{"scale", "chunk", "tiled", "l2norm"};
+  static constexpr std::array<std::string_view, 5> kKnown{"scale", "chunk", "tiled", "l2norm", "backward"};
   require_settings(call, kKnown, "OperatorArguments");
   OperatorArguments a;
   for (const CallTensor& x : call.inputs) a.inputs.push_back(named_tensor<const float>(x));

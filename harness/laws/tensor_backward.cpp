@@ -201,13 +201,13 @@ Judgement backward_linearity(const TensorSubject& s) {
     for (const auto& [name, x] : halved)
       comparison.add(b, name, x.rows(), {one[at], oracles[at]}, {halved, of_half});
   }
-  if (c.cotangent == "both") {
-    const auto without = [&](std::string_view absent) {
+  if (s.system.has_key("cotangent") && c.cotangent == "both") {
+    const auto without = [&](Axis absent) {
       std::vector<CaseTensor> kept = s.inputs;
-      std::erase_if(kept, [&](const CaseTensor& x) { return x.spec.name == absent; });
+      std::erase_if(kept, [&](const CaseTensor& x) { return is_cotangent(x) && x.spec.axis == absent; });
       return kept;
     };
-    const std::vector<CaseTensor> of_o = without("d.final_state"), of_state = without("d.o");
+    const std::vector<CaseTensor> of_o = without(Axis::state), of_state = without(Axis::tokens);
     const Resolved only_o = changed(s.r, c.T, false, "o"), only_state = changed(s.r, c.T, false, "state");
     const std::vector<Tensors<double>> x = s.run_as(only_o, of_o, {}), y = s.run_as(only_state, of_state, {});
     comparison.begin(Change::cotangents, "the gradients of both cotangents",

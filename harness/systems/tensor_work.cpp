@@ -30,6 +30,7 @@ WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, Index token
   }
   of.possible = true;
   of.by_token = held_by_token(row, all);
+  of.recurrent_backward = row.family != nullptr;
   const auto operations = [&](const OperatorForm& native) {
     one.form = native.name;
     one.chunk = native.chunked ? c.chunk : 0;
@@ -81,7 +82,7 @@ double cost_of_sequence(const Case& c, const WorkOfSizes& of, Index tokens, bool
   const double looks = (!c.law.empty() ? kTensorLawFactor
                         : drawn        ? kSampledFactor
                                        : 1.0) *
-                       (!is_backward(c.system) ? 1.0
+                       (!of.recurrent_backward ? 1.0
                         : drawn                ? kBackwardFactor
                                                : kBackwardDrawnFactor) *
                        (c.taps ? kStagesFactor : 1.0);

@@ -28,7 +28,7 @@ std::span<const Operator> operators() {
           softmax_attention_operators, gated_delta_net_operators, gated_delta_step_operators,
           test_time_training_operators, overlap_windows_operators, dendritic_router_operators,
           dendritic_attention_operators, latent_attention_operators, expert_router_operators,
-          mixture_of_experts_operators, recurrence_backward_operators}) {
+          mixture_of_experts_operators, recurrence_backward_operators, gradient_operators}) {
       for (const Operator& row : group()) all.push_back(row);
     }
     return all;
