@@ -238,7 +238,7 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
         for (Index j = 0; j < columns; ++j) {
           const Coordinates at{b, i / each, i % each, j};
           double x = output  ? written(i, j)
-                     : given ? cotangent(c.cotangents, own, counter, at)
+                     : given ? cotangent(c.cotangents, r.regime->exact, own, counter, at)
                              : element(spec, counter, draws, at, columns, position, before);
           if (spec.content == Content::mask && masked(i / each)) x = 0.0;
           if (format != Format::fp32) x = round_to(std::clamp(x, -largest, largest), format);
