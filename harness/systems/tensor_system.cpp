@@ -453,8 +453,11 @@ Judgement TensorSystem::judge(const Resolved& r, const Trace& run, const JudgePo
   const TensorCalls whole = calls(one, run.native);
   Judgement judgement =
       judge_tensors(one, *this, whole, seen.inputs, by_sequence(seen.outputs), policy, oracles);
+  // Rows are those of all sequences, unless the output is named in which they lie.
+  judgement.worst.sequence = -1;
   for (const TensorSpec& output : whole.signature.outputs) {
-    if (judgement.reason.starts_with("output " + output.name)) judgement.worst = within_sequences(r, output, judgement.worst);
+    if (judgement.reason.starts_with("output " + output.name))
+      judgement.worst = within_sequences(r, output, judgement.worst);
   }
   return judgement;
 }
