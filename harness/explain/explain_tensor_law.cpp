@@ -334,7 +334,7 @@ void of_order(const Resolved& r, const Parted& most, std::vector<std::string>& o
   }
 }
 
-/// What differs is a gradient, or a sum of gradients that a law names in words of its own (d.q along q).
+/// The outputs that differ are a gradient, or a sum of gradients that a law names in its own words (d.q along q).
 std::string of_gradients(const Parted& most) {
   static constexpr std::pair<std::string_view, std::string_view> kSums[] = {
       {"d.q along q", "d.q is wrong: no other gradient is in the sum"},

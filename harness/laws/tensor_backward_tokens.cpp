@@ -202,7 +202,7 @@ Judgement backward_reset(const TensorSubject& s) {
       ByHead y("d.g", c.Hv, after[at], exact ? second : of_after);
       for (Tensors<double>* all : {&y.values, &y.oracle.exact, &y.oracle.tolerance})
         all->begin()->second.col(t).setZero();
-      // What comes behind it only shows how large the gradients of a head are.
+      // The tokens behind the reset are made equal: they only show how large the gradients of a head are.
       const Index rest = c.T - t - 1;
       y.values.begin()->second.rightCols(rest) = x.values.begin()->second.rightCols(rest);
       y.oracle.exact.begin()->second.rightCols(rest) = x.oracle.exact.begin()->second.rightCols(rest);

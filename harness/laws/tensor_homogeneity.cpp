@@ -66,7 +66,7 @@ Vector<double> sums(const std::vector<Product>& products, Index size, const Tens
   return out;
 }
 
-/// What each difference of two sums may be away from zero if each element may be as far away as `bounds` says.
+/// Returns how far each difference of two sums may lie from zero if each element may be as far off as `bounds` says.
 Vector<double> widths(const Identity& x, const Tensors<double>& bounds) {
   Vector<double> out = Vector<double>::Zero(x.known.size());
   for (const auto* side : {&x.left, &x.right}) {
@@ -91,7 +91,7 @@ Matrix<bool> open_sums(const Identity& x, const OperatorOracle& oracle) {
   return open;
 }
 
-/// What float64 may lose in the sums themselves and in the forward pass, as n 2^-53 of the terms for n additions.
+/// Returns what float64 may lose in the sums themselves and in the forward pass: n 2^-53 of the terms for n additions.
 Vector<double> lost_in_float64(const Case& c, const Identity& x, const OperatorOracle& oracle) {
   Tensors<double> sizes;
   for (const auto& [name, exact] : oracle.exact) sizes.emplace(name, exact.cwiseAbs());
@@ -99,8 +99,8 @@ Vector<double> lost_in_float64(const Case& c, const Identity& x, const OperatorO
   return additions * 0x1p-53 * (widths(x, sizes) + x.sizes + x.both);
 }
 
-/// What each difference of two sums may be away from zero: the sum of what its elements may be, or, with drawn roundings,
-/// what these do to the sum itself. Each sum is an output of one column then, with a variance of its own.
+/// Returns how far each difference of two sums may lie from zero. Worst cases of the elements add up; drawn roundings are
+/// drawn for the sum itself, which is then an output of one column with a variance of its own.
 Vector<double> tolerance_of(const Case& c, const Identity& x, const OperatorOracle& oracle,
                             const SampledErrors* drawn) {
   const Index size = x.known.size();

@@ -179,7 +179,8 @@ void read(Measurement& m, const SweepCase& point, const Resolved& r, const Trace
   const TensorSpec* first = &signature.outputs.front();
   for (const TensorSpec& spec : signature.outputs) {
     if (spec.name == point.output) first = &spec;
-    if (point.output.empty() && spec.axis == Axis::state && (state == nullptr || spec.size() > state->size())) state = &spec;
+    if (point.output.empty() && spec.axis == Axis::state && (state == nullptr || spec.size() > state->size()))
+      state = &spec;
   }
   Profile profile(point);
   OutputErrors output, of_state;

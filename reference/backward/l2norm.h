@@ -13,7 +13,12 @@ namespace points {
 inline constexpr PointRow kL2normBackwardRows[] = {
     {"y", "The rows of unit length, as the forward pass saved them."},
     {"dy", "Their cotangent, as it is read."},
-    {"operand", "The rows of unit length, as the rule behind the norm reads them.", PointUse::stored, {}, {}, true},
+    {"operand",
+     "The rows of unit length, as the rule behind the norm reads them.",
+     PointUse::stored,
+     {},
+     {},
+     true},
 };
 inline constexpr PointTable l2norm_backward{"l2norm_backward", PointTier::equation, kL2normBackwardRows};
 }  // namespace points

@@ -374,5 +374,21 @@ TEST(CudaBackward, NumbersOfFp16AreRoundedToNearestEven) {
   EXPECT_TRUE(std::isnan(loaded(stored<Fp16>(NAN))));
 }
 
+/// The products of fp16 are made of these parts, so that they are exact only if the parts are.
+TEST(CudaBackward, NumbersOfFp16AreSumsOfTwoOfBf16) {
+  for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) {
+    const float x = cuda::float_of(cuda::Fp16{static_cast<std::uint16_t>(bits)});
+    if (std::isnan(x)) continue;
+    const cuda::Fp16Parts parts(bits << 16 | bits);
+    for (const std::uint32_t shift : {0U, 16U}) {
+      const auto part = [&](std::uint32_t pair) {
+        return cuda::widen(cuda::Bf16{static_cast<std::uint16_t>(pair >> shift)});
+      };
+      EXPECT_EQ(part(parts.leading) + part(parts.rest), x) << bits;
+      EXPECT_LE(std::abs(part(parts.rest)), std::abs(x) * 0x1p-8F) << bits;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace samestate::cuda

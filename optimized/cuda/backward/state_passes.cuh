@@ -6,12 +6,9 @@
 /// A block takes a tile of value columns of one head, whose state is in its shared memory in fp32 and as an operand.
 namespace samestate::cuda {
 
-/// The numbers of 16 bits that make one of fp32 (units/bf16_parts.cuh): the sum of part i over step^i. fp16 has no exponents
-/// for what it leaves, so that its steps are not 1.
+/// The numbers of bf16 that add up to one of fp32 (units/bf16_parts.cuh).
 template <class Operand>
 inline constexpr int kBackwardParts = std::is_same_v<Operand, float> ? 1 : 3;
-template <class Operand>
-inline constexpr float kPartStep = std::is_same_v<Operand, Fp16> ? 2048.0F : 1.0F;
 
 /// Shared memory of both; `parts` of the second buffer of values.
 template <class Operand, int parts>
@@ -175,6 +172,7 @@ struct ForwardStates : StatePass<Operand, 1> {
 template <class Operand>
 struct ReverseStates : StatePass<Operand, kBackwardParts<Operand>> {
   using Pass = StatePass<Operand, kBackwardParts<Operand>>;
+  using Part = std::conditional_t<std::is_same_v<Operand, float>, float, Bf16>;
   using typename Pass::Buffers;
   using typename Pass::Parameters;
   static constexpr int kThreads = 256;
@@ -219,8 +217,7 @@ struct ReverseStates : StatePass<Operand, kBackwardParts<Operand>> {
     Pass::store_operand(p, x, at.chunk, p.d_states, s);
     copy_wait();
     block_barrier();
-    const float unit = power_above(s.gates.from_start[0]);
-    decay_cotangents(s, 1.0F / unit, rows, p.tile);
+    decay_cotangents(s, rows, p.tile);
     multiply<Left::rows, Right::rows, Structure::dense>(
         s.keys, key_stride, s.operand, value_stride, rows, p.tile, keys, [&](int i, int c, float carried) {
           Operand& dN = s.values[i * value_stride + c];
@@ -232,7 +229,7 @@ struct ReverseStates : StatePass<Operand, kBackwardParts<Operand>> {
     const float over_chunk = s.gates.from_start[rows - 1];
     multiply_parts(s, key_stride, value_stride, keys, p.tile, rows, [&](int l, int c, float read) {
       float& D = s.state[l * state_stride + c];
-      D = fused(over_chunk, D, p.scale * (unit * read));
+      D = fused(over_chunk, D, p.scale * read);
       if (!p.delta) s.operand[l * value_stride + c] = kept_value(p, D);
     });
     copy_wait();
@@ -247,23 +244,18 @@ struct ReverseStates : StatePass<Operand, kBackwardParts<Operand>> {
     block_barrier();
   }
 
-  /// A power of two above x, 0 <= x <= 1: the largest e^G of a chunk becomes a number near one, which fp16 has.
-  static SAMESTATE_DEVICE float power_above(float x) {
-    return float_of((bits_of(x) & 0x7f800000U) + 0x00800000U);
-  }
-
-  /// e^G dO over a power of two, in parts: to multiply it instead of q costs less where there are more keys than columns in a
-  /// tile.
-  static SAMESTATE_DEVICE void decay_cotangents(const Buffers& s, float over, int rows, int columns) {
+  /// e^G dO in parts, for which bf16 has the range: to multiply it instead of q costs less where there are more keys than
+  /// columns in a tile.
+  static SAMESTATE_DEVICE void decay_cotangents(const Buffers& s, int rows, int columns) {
     const int stride = Buffers::value_stride(columns);
     for (int i = thread_index(); i < rows * columns; i += block_threads()) {
-      const int row = i / columns;
-      Operand* cell = s.more + row * stride + i % columns;
-      float x = s.gates.from_start[row] * over * widen(*cell);
+      const int row = i / columns, at = row * stride + i % columns;
+      float x = s.gates.from_start[row] * widen(s.more[at]);
+      auto* cell = reinterpret_cast<Part*>(s.more) + at;
       SAMESTATE_UNROLL
       for (int part = 0; part < kBackwardParts<Operand>; ++part, cell += rows * stride) {
-        *cell = narrow<Operand>(x);
-        x = (x - widen(*cell)) * kPartStep<Operand>;
+        *cell = narrow<Part>(x);
+        x -= widen(*cell);
       }
     }
   }
@@ -278,13 +270,9 @@ struct ReverseStates : StatePass<Operand, kBackwardParts<Operand>> {
       Tile<Operand> product;
       SAMESTATE_UNROLL
       for (int part = kBackwardParts<Operand> - 1; part >= 0; --part) {  // the least first
-        SAMESTATE_UNROLL
-        for (auto& group : product.sum) {
-          SAMESTATE_UNROLL
-          for (float& sum : group) sum *= 1.0F / kPartStep<Operand>;
-        }
         product.template multiply<Left::transposed, Right::rows>(
-            s.more_keys + row, key_stride, s.more + part * depth * value_stride + column, value_stride,
+            s.more_keys + row, key_stride,
+            reinterpret_cast<const Part*>(s.more) + part * depth * value_stride + column, value_stride,
             depth);
       }
       product.template visit<Left::transposed, Right::rows>(row, column, each);

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "optimized/cuda/units/intrinsics.cuh"
 #include "optimized/cuda/units/matmul.cuh"
@@ -48,51 +49,41 @@ SAMESTATE_DEVICE Fp16 narrow<Fp16>(float x) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
   return y;
 }
-/// c += A B as multiply_bf16, fp16 operands.
-SAMESTATE_DEVICE void multiply_fp16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
-                                    std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 #else
 inline float widen(Fp16 x) { return float_of(x); }
 template <>
 inline Fp16 narrow<Fp16>(float x) {
   return fp16_of(x);
 }
-/// The sums of multiply_bf16: 16 products and the accumulator are added exactly, then truncated to fp32.
-inline void multiply_fp16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  const auto word = [](std::uint32_t low, std::uint32_t high) {
-    return low | (static_cast<std::uint64_t>(high) << 32);
-  };
-  const auto& table = emulation::exchange({word(a[0], a[1]), word(a[2], a[3]), word(b0, b1)});
-  const auto half = [](std::uint64_t words, int register_index, int e) {
-    const std::uint32_t bits = static_cast<std::uint32_t>(words >> (32 * register_index)) >> (16 * e);
-    return static_cast<double>(float_of(Fp16{static_cast<std::uint16_t>(bits)}));
-  };
-  const int lane = thread_index() % 32;
-  for (int i = 0; i < 4; ++i) {
-    const auto row = static_cast<std::size_t>(4 * (lane / 4));
-    const auto column = static_cast<std::size_t>(4 * (2 * (lane % 4) + i % 2));
-    double sum = static_cast<double>(c[i]);
-    for (int k = 0; k < 16; ++k) {
-      const auto of = static_cast<std::size_t>(k % 8 / 2);
-      sum += half(table[row + of][static_cast<std::size_t>(k / 8)], i / 2, k % 2) *
-             half(table[column + of][2], k / 8, k % 2);
-    }
-    c[i] = emulation::truncated(sum);
-  }
-}
 #endif
 
-/// A tile of two m16n8k16, as of bf16: ldmatrix moves 16 bits, whatever they mean.
+/// Numbers of fp16 as sums of two of bf16, exactly: 8 of their 11 bits, and the rest.
+struct Fp16Parts {
+  std::uint32_t rest, leading;  ///< two numbers each, as the register that they come from
+
+  SAMESTATE_DEVICE explicit Fp16Parts(std::uint32_t pair) {
+    const float low = widen(Fp16{static_cast<std::uint16_t>(pair)});
+    const float high = widen(Fp16{static_cast<std::uint16_t>(pair >> 16)});
+    leading = narrow_pair(low, high);
+    rest = narrow_pair(beyond(low, leading << 16), beyond(high, leading & 0xffff0000U));
+  }
+
+ private:
+  /// x without its leading part; nothing of an infinity.
+  static SAMESTATE_DEVICE float beyond(float x, std::uint32_t leading) {
+    const float part = float_of(leading);
+    return part == x ? 0.0F : x - part;
+  }
+};
+
+/// A tile of two m16n8k16 of bf16, on which each operand in fp16 is the sum of two in bf16. The unit has a product for fp16
+/// too, but does not normalise subnormal numbers before it aligns the products: a sum of small ones keeps some of its bits
+/// only (measured on an H200).
 template <>
 struct Tile<Fp16> : Tile<Bf16> {
-  template <Left left, Right right>
-  SAMESTATE_DEVICE void multiply(const Fp16* a, int a_stride, const Fp16* b, int b_stride, int depth) {
+  /// The right operand may be in bf16 already.
+  template <Left left, Right right, class B>
+  SAMESTATE_DEVICE void multiply(const Fp16* a, int a_stride, const B* b, int b_stride, int depth) {
     const int r = lane_index() % 8, i = lane_index() / 8;
     const auto* a_row =
         reinterpret_cast<const Bf16*>(left == Left::rows ? a + (r + 8 * (i % 2)) * a_stride + 8 * (i / 2)
@@ -101,12 +92,31 @@ struct Tile<Fp16> : Tile<Bf16> {
         reinterpret_cast<const Bf16*>(right == Right::rows ? b + (r + 8 * (i % 2)) * b_stride + 8 * (i / 2)
                                                            : b + (r + 8 * (i / 2)) * b_stride + 8 * (i % 2));
     for (int k = 0; k < depth; k += 16) {
-      std::uint32_t a_part[4], b_part[4];
+      std::uint32_t a_part[4], b_part[4], a_rest[4], b_rest[4];
       load_matrices<left == Left::transposed>(a_part, a_row + (left == Left::rows ? k : k * a_stride));
       load_matrices<right == Right::rows>(b_part, b_row + (right == Right::transposed ? k : k * b_stride));
-      multiply_fp16(sum[0], a_part, b_part[0], b_part[1]);
-      multiply_fp16(sum[1], a_part, b_part[2], b_part[3]);
+      split(a_part, a_rest);
+      if constexpr (std::is_same_v<B, Fp16>) {
+        split(b_part, b_rest);
+        add(a_rest, b_rest);  // the least first
+        add(a_part, b_rest);
+      }
+      add(a_rest, b_part);
+      add(a_part, b_part);
     }
+  }
+
+ private:
+  static SAMESTATE_DEVICE void split(std::uint32_t (&pairs)[4], std::uint32_t (&rest)[4]) {
+    SAMESTATE_UNROLL
+    for (int n = 0; n < 4; ++n) {
+      const Fp16Parts parts(pairs[n]);
+      pairs[n] = parts.leading, rest[n] = parts.rest;
+    }
+  }
+  SAMESTATE_DEVICE void add(const std::uint32_t (&a)[4], const std::uint32_t (&b)[4]) {
+    multiply_bf16(sum[0], a, b[0], b[1]);
+    multiply_bf16(sum[1], a, b[2], b[3]);
   }
 };
 

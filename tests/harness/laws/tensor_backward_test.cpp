@@ -152,7 +152,7 @@ TEST(TensorBackward, EachLawSeesItsFault) {
   EXPECT_EQ(judged_as(kLine + "law=reset", decay_cut_off).verdict, Verdict::fail);
 }
 
-// What a law of tokens is there for, the same case without the law does not show, nor does any other law.
+// Each law of tokens sees its fault, which neither the same case without a law nor any other law shows.
 TEST(TensorBackward, OnlyTheirLawSeesFaultsOfTokensThatDoNothingOrForget) {
   for (const std::string other : {"", "law=split", "law=causality", "law=linearity", "law=homogeneity"}) {
     EXPECT_EQ(judged(kLine + other, padding_has_no_gate).verdict, Verdict::pass) << other;

@@ -166,8 +166,13 @@ TEST(SampledBackward, TheSpreadIsThatOfThePrototype) {
 TEST(RunningBackward, ProductsMayBeAddedToTheCarriedCotangentOneByOne) {
   constexpr Index T = 27;
   const auto constant = [](double x) { return Matrix<Running>::Constant(T, 1, Running(x)); };
-  const Sequence<Running> x{constant(0x1.cp-12), constant(1.0), constant(1.0), Vector<Running>::Zero(T),
-                            Vector<Running>::Ones(T), Running(1.0), Matrix<Running>::Zero(1, 1)};
+  const Sequence<Running> x{constant(0x1.cp-12),
+                            constant(1.0),
+                            constant(1.0),
+                            Vector<Running>::Zero(T),
+                            Vector<Running>::Ones(T),
+                            Running(1.0),
+                            Matrix<Running>::Zero(1, 1)};
   const HeadCotangents<Running> d{constant(0x1p-12), Matrix<Running>::Constant(1, 1, Running(2.0))};
   float carried = 2.0F;
   for (Index t = 0; t < T; ++t) carried += 0x1.cp-12F * 0x1p-12F;
