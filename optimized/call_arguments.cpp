@@ -67,7 +67,8 @@ OperatorArguments operator_arguments_of(const KernelCall& call) {
   static constexpr std::array<std::string_view, 5> kKnown{"scale", "chunk", "tiled", "l2norm", "backward"};
   const bool gradients =
       std::ranges::any_of(call.outputs, [](const CallTensor& x) { return x.name.starts_with("d."); });
-  require_settings(call, std::span(kKnown).first(gradients ? kKnown.size() : kKnown.size() - 1), "OperatorArguments");
+  require_settings(call, std::span(kKnown).first(gradients ? kKnown.size() : kKnown.size() - 1),
+                   "OperatorArguments");
   OperatorArguments a;
   for (const CallTensor& x : call.inputs) a.inputs.push_back(named_tensor<const float>(x));
   for (const CallTensor& x : call.outputs) a.outputs.push_back(named_tensor<float>(x));

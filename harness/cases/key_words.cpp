@@ -51,7 +51,8 @@ constexpr std::array kKeyRows = {
     KeyWords{"regime", "`samestate list regimes`", "how the data are drawn"},
     KeyWords{"state", "none, random", "the initial state: not given, or drawn"},
     KeyWords{"cotangent", "both, o, state",
-             "the cotangents that are given: of the state after the call, of the other output, or of both; one that is not "
+             "the cotangents that are given: of the state after the call, of the other output, or of both; "
+             "one that is not "
              "given is zero"},
     KeyWords{"cotangents", "normal, output, ones, tiny, large, basis",
              "their values: normal numbers; the outputs themselves; ones; normal numbers times 1e-4 or 30; a "

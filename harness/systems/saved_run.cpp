@@ -148,8 +148,7 @@ Trace run_in_file(const Resolved& r, const RunFile& file) {
     run.inputs.push_back(case_tensor(spec, r.c, floats(file, in_file(r.system->in_file.input, spec))));
   const auto add = [&](const TensorSpec& spec) {
     const std::string name = written_in_file(r, signature, spec);
-    if (file.tensors.contains(name))
-      run.outputs.push_back(case_tensor(spec, r.c, floats(file, name)));
+    if (file.tensors.contains(name)) run.outputs.push_back(case_tensor(spec, r.c, floats(file, name)));
   };
   for (const TensorSpec& spec : signature.outputs) add(spec);
   for (const TensorSpec& tap : r.system->taps_of(r, run.native)) add(tap);

@@ -60,10 +60,12 @@ class TensorCall final : public WholeCall {
   [[nodiscard]] Judgement judge(std::int64_t part, const KernelChoice&,
                                 const JudgePolicy& policy) const override {
     const Operator& row = system_.row;
-    SequencePart of =
-        is_end_to_end(r_) ? all_sequences()
-                          : SequencePart{call_of_sequence(call_of_, r_.c, part), cuts_,
-                                         sequence_of(inputs_, part), written_of(part), {}};
+    SequencePart of = is_end_to_end(r_) ? all_sequences()
+                                        : SequencePart{call_of_sequence(call_of_, r_.c, part),
+                                                       cuts_,
+                                                       sequence_of(inputs_, part),
+                                                       written_of(part),
+                                                       {}};
     // The results of earlier calls were not timed, and are not judged here.
     if (!cuts_.empty() && by_token()) of = part_of(row, call_of_, cuts_, of.inputs, of.outputs, {r_.c.T - 1});
     const auto begin = std::chrono::steady_clock::now();
@@ -132,7 +134,11 @@ class TensorCall final : public WholeCall {
       run.outputs.push_back(case_tensor(specs_[i], r_.c, outputs_[i]));
     const Resolved one = end_to_end(r_);
     const Trace seen = end_to_end(r_, run);
-    return {system_.call(one.c, call_of_.form), {}, sequence_of(seen.inputs, 0), sequence_of(seen.outputs, 0), {}};
+    return {system_.call(one.c, call_of_.form),
+            {},
+            sequence_of(seen.inputs, 0),
+            sequence_of(seen.outputs, 0),
+            {}};
   }
 
   /// Returns sequence `part` of all outputs: the last rows of tokens were written by the timed call, the

@@ -22,7 +22,9 @@ constexpr double kRoom = 32.0;
 /// batch begins at 0, the others in the middle of a text.
 Index first_position(const Case& c, Index sequence) {
   constexpr Index kLongest = 4096;
-  return sequence == 0 ? 0 : 1 + Counter(c.seed, std::string(forward_name(c.system)) + "/position").below({sequence, 0, 0, 0}, kLongest);
+  return sequence == 0 ? 0
+                       : 1 + Counter(c.seed, std::string(forward_name(c.system)) + "/position")
+                                 .below({sequence, 0, 0, 0}, kLongest);
 }
 
 /// Returns the number of tokens before a sequence's states: three sequences in four continue a text.
@@ -210,8 +212,8 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
     const double largest = largest_finite(format) / kRoom;
     // The inputs of a backward pass are those of the forward call with the same line.
     const bool given = backward && is_cotangent(spec);
-    const Counter counter(c.seed,
-                          std::string(given ? std::string_view(c.system) : forward_name(c.system)) + "/" + spec.name);
+    const Counter counter(
+        c.seed, std::string(given ? std::string_view(c.system) : forward_name(c.system)) + "/" + spec.name);
     const Index columns = spec.columns();
     const Index batch = tensor.batched ? sequences_of(c) : 1;
     const Index each = of_tokens && c.T > 0 ? spec.rows() / c.T : 1;  // number of rows per token
@@ -233,7 +235,8 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
       TensorSpec own = spec;
       if (of_tokens) own.shape.front() = T;
       const bool output = given && c.cotangents == "output";
-      const Matrix<double> written = output ? forward_output(c, out, b, spec.name.substr(2)) : Matrix<double>();
+      const Matrix<double> written =
+          output ? forward_output(c, out, b, spec.name.substr(2)) : Matrix<double>();
       for (Index i = 0; i < rows; ++i) {
         for (Index j = 0; j < columns; ++j) {
           const Coordinates at{b, i / each, i % each, j};

@@ -87,7 +87,8 @@ std::vector<CaseTensor> end_to_end(const Resolved& r, std::vector<CaseTensor> te
 Trace end_to_end(const Resolved& r, const Trace& run) {
   Trace one{end_to_end(r, run.inputs), end_to_end(r, run.outputs), run.native, run.oracles, {}, {}};
   if (r.system->has(Property::token_wise) || run.inputs.empty()) return one;
-  CaseTensor lengths{{std::string(kLengths), Axis::request, {sequences_of(r.c), 1}, Content::slot}, true, {}, {}};
+  CaseTensor lengths{
+      {std::string(kLengths), Axis::request, {sequences_of(r.c), 1}, Content::slot}, true, {}, {}};
   for (Index n = 0; n < sequences_of(r.c); ++n) lengths.data.push_back(static_cast<float>(tokens_of(r.c, n)));
   one.inputs.push_back(std::move(lengths));
   return one;

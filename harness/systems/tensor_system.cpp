@@ -152,15 +152,16 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   for (const Parameter& size : of.parameters) least.parameters.emplace(size.name, size.standard);
   const Signature signature = of.signature(least);
   const std::vector<TensorSpec>& tensors = signature.inputs;
-  const bool backward = is_backward(name), passes = backward || find_operator(fmt::format("{}{}", name, kBackward)) != nullptr;
+  const bool backward = is_backward(name),
+             passes = backward || find_operator(fmt::format("{}{}", name, kBackward)) != nullptr;
   const bool two_cotangents =
       std::ranges::find(of.parameters, kCotangent, &Parameter::name) != of.parameters.end();
   // If tokens are independent, sequences placed one after another count as one.
   const bool packs =
       of.streams || of.family != nullptr ||
       (!of.token_wise && (backward || std::ranges::all_of(signature.outputs, [](const TensorSpec& x) {
-         return x.axis == Axis::tokens;
-       })));
+                            return x.axis == Axis::tokens;
+                          })));
   const auto where = [](bool there, KeyOf key) { return there ? key : KeyOf::every; };
   keys = keys_of({where(of.family != nullptr, KeyOf::family), where(backward, KeyOf::backward),
                   where(two_cotangents, KeyOf::two_cotangents), where(passes, KeyOf::passes),

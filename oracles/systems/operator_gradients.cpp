@@ -177,10 +177,10 @@ struct ConvolutionBackward {
     const bool biased = call.at("bias") != 0;
     const std::vector<Index> lengths = lengths_of(call, inputs);
     const Index T = std::reduce(lengths.begin(), lengths.end());
-    const Vector<Scalar> bias =
-        biased ? get_vector(inputs, "bias") : Vector<Scalar>(Vector<Scalar>::Zero(0));
+    const Vector<Scalar> bias = biased ? get_vector(inputs, "bias") : Vector<Scalar>(Vector<Scalar>::Zero(0));
     ConvolutionGradients<Scalar> all{Matrix<Scalar>(T, C), Matrix<Scalar>::Zero(C, W),
-                                     Vector<Scalar>::Zero(C), Matrix<Scalar>(std::ssize(lengths) * (W - 1), C)};
+                                     Vector<Scalar>::Zero(C),
+                                     Matrix<Scalar>(std::ssize(lengths) * (W - 1), C)};
     Index first = 0;
     for (Index n = 0; n < std::ssize(lengths); ++n) {
       const Index tokens = lengths[static_cast<std::size_t>(n)];
@@ -202,9 +202,8 @@ struct ConvolutionBackward {
       if (biased) all.bias += one.bias;
       first += tokens;
     }
-    Tensors<Scalar> out{{"d.x", std::move(all.x)},
-                        {"d.kernel", std::move(all.kernel)},
-                        {"d.state", std::move(all.state)}};
+    Tensors<Scalar> out{
+        {"d.x", std::move(all.x)}, {"d.kernel", std::move(all.kernel)}, {"d.state", std::move(all.state)}};
     if (biased) out.emplace("d.bias", as_row(all.bias));
     return out;
   }
@@ -213,7 +212,7 @@ struct ConvolutionBackward {
 /// The row of the gradients of a forward row, whose sizes and forms it has.
 template <class Form>
 Operator reverse_of(const std::vector<Operator>& rows, std::string_view forward, std::string_view name,
-                      std::string_view equation) {
+                    std::string_view equation) {
   Operator row = *std::ranges::find(rows, forward, &Operator::name);
   row.name = name;
   row.equation = equation;
@@ -228,29 +227,35 @@ Operator reverse_of(const std::vector<Operator>& rows, std::string_view forward,
 std::vector<Operator> gradient_operators() {
   const std::vector<Operator> norms = norm_operators();
   std::vector<Operator> rows{
-      reverse_of<PlainNormBackward>(norms, "rms_norm", "rms_norm.backward",
-                              "with n = x r and r = (mean x^2 + 1e-6)^-1/2: d.x = r (d.y w - n mean(n d.y w)), d.w = "
-                              "sum of d.y n over all rows"),
-      reverse_of<ZeroCentredNormBackward>(norms, "zero_centred_rms_norm", "zero_centred_rms_norm.backward",
-                                    "that of the norm with weight 1 + w; d.w = sum of d.y n over all rows"),
-      reverse_of<ResidualNormBackward>(
-          norms, "residual_rms_norm", "residual_rms_norm.backward",
-          "d.x = d.residual = that of the norm of x + residual, plus d.sum; d.w = sum of d.y n over all rows"),
+      reverse_of<PlainNormBackward>(
+          norms, "rms_norm", "rms_norm.backward",
+          "with n = x r and r = (mean x^2 + 1e-6)^-1/2: d.x = r (d.y w - n mean(n d.y w)), d.w = "
+          "sum of d.y n over all rows"),
+      reverse_of<ZeroCentredNormBackward>(
+          norms, "zero_centred_rms_norm", "zero_centred_rms_norm.backward",
+          "that of the norm with weight 1 + w; d.w = sum of d.y n over all rows"),
+      reverse_of<ResidualNormBackward>(norms, "residual_rms_norm", "residual_rms_norm.backward",
+                                       "d.x = d.residual = that of the norm of x + residual, plus d.sum; d.w "
+                                       "= sum of d.y n over all rows"),
       reverse_of<GatedNormBackward>(norms, "gated_rms_norm", "gated_rms_norm.backward",
-                              "that of the norm for d.y silu(z); d.z = d.y rms_norm(x) silu'(z)"),
-      reverse_of<GateFirstNormBackward>(norms, "gate_first_rms_norm", "gate_first_rms_norm.backward",
-                                  "with d.u that of the norm of u = x silu(z): d.x = d.u silu(z), d.z = d.u x silu'(z)"),
+                                    "that of the norm for d.y silu(z); d.z = d.y rms_norm(x) silu'(z)"),
+      reverse_of<GateFirstNormBackward>(
+          norms, "gate_first_rms_norm", "gate_first_rms_norm.backward",
+          "with d.u that of the norm of u = x silu(z): d.x = d.u silu(z), d.z = d.u x silu'(z)"),
       reverse_of<L2NormBackward>(norms, "l2norm", "l2norm.backward",
-                           "with r = (sum x^2 + 1e-6)^-1/2 and y = x r: d.x = r (d.y - y <y, d.y>)"),
-      reverse_of<GatesBackward>(activation_gate_operators(), "activation_gates", "activation_gates.backward",
-                                  "d.a = -d.g exp(A_log) sigma(a + dt_bias), d.A_log = sum of d.g g, d.dt_bias = sum "
-                                  "of d.a, d.b = d.beta beta (1 - beta)"),
-      reverse_of<RotationBackward>(rotary_embedding_operators(), "rotary_embedding", "rotary_embedding.backward",
-                                     "d.x = d.y turned back: (d_i, d_j) -> (d_i cos + d_j sin, d_j cos - d_i sin) of every pair"),
-      reverse_of<ConvolutionBackward>(
-          short_convolution_operators(), "short_convolution", "short_convolution.backward",
-          "with p the sums, dp = d.y act'(p) and h the state and x: d.h_{t+j} += w_j dp_t, d.w_j = sum of dp_t h_{t+j}, "
-          "d.bias = sum of dp; d.state joins the last W - 1 rows of d.h")};
+                                 "with r = (sum x^2 + 1e-6)^-1/2 and y = x r: d.x = r (d.y - y <y, d.y>)"),
+      reverse_of<GatesBackward>(
+          activation_gate_operators(), "activation_gates", "activation_gates.backward",
+          "d.a = -d.g exp(A_log) sigma(a + dt_bias), d.A_log = sum of d.g g, d.dt_bias = sum "
+          "of d.a, d.b = d.beta beta (1 - beta)"),
+      reverse_of<RotationBackward>(
+          rotary_embedding_operators(), "rotary_embedding", "rotary_embedding.backward",
+          "d.x = d.y turned back: (d_i, d_j) -> (d_i cos + d_j sin, d_j cos - d_i sin) of every pair"),
+      reverse_of<ConvolutionBackward>(short_convolution_operators(), "short_convolution",
+                                      "short_convolution.backward",
+                                      "with p the sums, dp = d.y act'(p) and h the state and x: d.h_{t+j} += "
+                                      "w_j dp_t, d.w_j = sum of dp_t h_{t+j}, "
+                                      "d.bias = sum of dp; d.state joins the last W - 1 rows of d.h")};
   rows.back().parameters.push_back({"cotangent", 0, 0, 2, "which cotangents are given (Cotangent)"});
   // The sums are made again, and each of their products has two in its reverse.
   rows.back().cost = [](const Call& call, const Signature& signature) {

@@ -70,9 +70,12 @@ void add_in_bf16(float& sum, float one, std::int64_t) { sum = cpu::to_bf16(sum +
 
 /// The faults of every sum over a call.
 std::vector<OperatorFault> faults_of_sums() {
-  return {{"F", "sum_of_the_first_sequence", "the gradients of weights are those of the first sequence", summed(0, add_first)},
-          {"F", "sum_of_the_last_sequence", "each sequence overwrites the gradients of weights", summed(0, keep_last)},
-          {"F", "sum_without_the_last_token", "the gradients of weights lack the last token", summed(1, add_plainly)},
+  return {{"F", "sum_of_the_first_sequence", "the gradients of weights are those of the first sequence",
+           summed(0, add_first)},
+          {"F", "sum_of_the_last_sequence", "each sequence overwrites the gradients of weights",
+           summed(0, keep_last)},
+          {"F", "sum_without_the_last_token", "the gradients of weights lack the last token",
+           summed(1, add_plainly)},
           {"F", "sum_in_bf16", "the gradients of weights are added up in bf16", summed(0, add_in_bf16)}};
 }
 
@@ -151,7 +154,8 @@ CallFault weight_without_gate() {
     const Outcome outcome = right.run(c.call, contract);
     OperatorArguments other = c.call;
     Outputs own;
-    for (NamedTensor<float>& x : other.outputs) x.data = own.emplace(x.name, std::vector<float>(c.output(x.name).size() + 1)).first->second.data();
+    for (NamedTensor<float>& x : other.outputs)
+      x.data = own.emplace(x.name, std::vector<float>(c.output(x.name).size() + 1)).first->second.data();
     c.fill("z", 1.2784645F);
     (void)right.run(other, contract);
     std::copy_n(own.at("d.weight").begin(), c.output("d.weight").size(), c.output("d.weight").begin());
@@ -177,9 +181,8 @@ void next_head_back(Call& c) {
 
 void columns_that_pass_lost(Call& c) {
   const std::int64_t passing = c.at("d") - 2 * c.at("pairs");
-  each_row(c.output("d.x"), c.at("d"), [passing](std::span<float> head) {
-    std::fill(head.end() - passing, head.end(), 0.0F);
-  });
+  each_row(c.output("d.x"), c.at("d"),
+           [passing](std::span<float> head) { std::fill(head.end() - passing, head.end(), 0.0F); });
 }
 
 bool has_input(const Call& c, std::string_view name) {
@@ -216,64 +219,87 @@ CallFault without_state() { return changed(filled("state", 0.0F), output_zero("d
 
 std::vector<Mutant> operator_gradient_mutants() {
   std::vector<Mutant> out;
-  const OperatorFault projection{"F", "projection_lost", "d.x lacks the part along the norm", miswritten(projection_lost)};
+  const OperatorFault projection{"F", "projection_lost", "d.x lacks the part along the norm",
+                                 miswritten(projection_lost)};
   const OperatorFault epsilon{"F", "no_epsilon_back", "epsilon is left out", without_epsilon()};
-  const OperatorFault next{"F", "gradient_of_the_next_row", "d.x of a row is that of the next", miswritten(next_row("d.x"))};
+  const OperatorFault next{"F", "gradient_of_the_next_row", "d.x of a row is that of the next",
+                           miswritten(next_row("d.x"))};
   add_faults(out, "cpu.rms_norm.backward.fused",
-             with_sums({projection, epsilon, next,
+             with_sums({projection,
+                        epsilon,
+                        next,
                         {"F", "weight_plus_one", "1 + w where w is meant", misread(weight_and_one)},
-                        {"F", "weight_of_the_next_column", "the weight is that of the next column", misread(next_weight_back)},
-                        {"F", "gradient_times_weight", "d.weight has the weight as a factor", miswritten(gradient_times_weight)},
+                        {"F", "weight_of_the_next_column", "the weight is that of the next column",
+                         misread(next_weight_back)},
+                        {"F", "gradient_times_weight", "d.weight has the weight as a factor",
+                         miswritten(gradient_times_weight)},
                         {"F", "cotangent_ignored", "d.y counts as 1", misread(filled("d.y", 1.0F))}}));
   add_faults(out, "cpu.zero_centred_rms_norm.backward.fused",
-             with_sums({epsilon, next,
+             with_sums({epsilon,
+                        next,
                         {"M52", "weight_without_one", "w where 1 + w is meant", misread(weight_less_one)},
                         {"M52", "one_added_twice", "2 + w where 1 + w is meant", misread(weight_and_one)}}));
-  add_faults(out, "cpu.residual_rms_norm.backward.fused",
-             with_sums({{"F", "sum_before_norm", "d.sum is added before the norm's backward pass", misread(sum_before_norm)},
-                        {"F", "sum_cotangent_lost", "d.sum counts as zero", misread(filled("d.sum", 0.0F))},
-                        {"F", "residual_forgotten", "the residual is not added", misread(filled("residual", 0.0F))},
-                        {"F", "residual_without_gradient", "d.residual is zero", miswritten(output_zero("d.residual"))}}));
-  add_faults(out, "cpu.gated_rms_norm.backward.fused",
-             with_sums({epsilon,
-                        {"F", "dx_for_dz", "d.z is d.x", miswritten(copied("d.x", "d.z"))},
-                        {"F", "weight_without_gate", "d.weight lacks silu(z)", weight_without_gate()},
-                        {"F", "slope_is_sigma", "sigma(z) in place of the derivative of silu", miswritten(slope_is_sigma)},
-                        {"F", "gate_without_weight", "d.z lacks the norm's weight", miswritten(gate_without_weight)}}));
+  add_faults(
+      out, "cpu.residual_rms_norm.backward.fused",
+      with_sums(
+          {{"F", "sum_before_norm", "d.sum is added before the norm's backward pass",
+            misread(sum_before_norm)},
+           {"F", "sum_cotangent_lost", "d.sum counts as zero", misread(filled("d.sum", 0.0F))},
+           {"F", "residual_forgotten", "the residual is not added", misread(filled("residual", 0.0F))},
+           {"F", "residual_without_gradient", "d.residual is zero", miswritten(output_zero("d.residual"))}}));
+  add_faults(
+      out, "cpu.gated_rms_norm.backward.fused",
+      with_sums(
+          {epsilon,
+           {"F", "dx_for_dz", "d.z is d.x", miswritten(copied("d.x", "d.z"))},
+           {"F", "weight_without_gate", "d.weight lacks silu(z)", weight_without_gate()},
+           {"F", "slope_is_sigma", "sigma(z) in place of the derivative of silu", miswritten(slope_is_sigma)},
+           {"F", "gate_without_weight", "d.z lacks the norm's weight", miswritten(gate_without_weight)}}));
   add_faults(out, "cpu.gate_first_rms_norm.backward.fused",
              with_sums({{"M53", "norm_before_gate", "the gradient of rms_norm(x) silu(z)",
                          mistaken_for("cpu.gated_rms_norm.backward.fused")},
-                        {"F", "slope_is_sigma", "sigma(z) in place of the derivative of silu", miswritten(slope_is_sigma)},
+                        {"F", "slope_is_sigma", "sigma(z) in place of the derivative of silu",
+                         miswritten(slope_is_sigma)},
                         {"F", "x_and_gate_exchanged", "x is taken for the gate and the gate for x",
                          misread(exchanged("x", "z"))}}));
   add_faults(out, "cpu.l2norm.backward.fused", {projection, epsilon, next});
-  add_faults(out, "cpu.activation_gates.backward.branchless",
-             with_sums({{"F", "softplus_slope_lost", "d.a lacks sigma(a + dt_bias)", miswritten(softplus_slope_lost)},
-                        {"F", "beta_slope_lost", "d.b lacks 1 - beta", miswritten(beta_slope_lost)},
-                        {"F", "rate_for_its_logarithm", "d.A_log is d.dt_bias", miswritten(copied("d.dt_bias", "d.A_log"))},
-                        {"F", "sign_lost", "d.a has the other sign", miswritten(scaled("d.a", [](const Call&) { return -1.0F; }))},
-                        {"F", "no_bias_back", "dt_bias is left out", misread(bias_back_forgotten)},
-                        {"F", "gate_of_the_next_head", "d.g is that of the next head", misread(next_head_back)}}));
+  add_faults(
+      out, "cpu.activation_gates.backward.branchless",
+      with_sums(
+          {{"F", "softplus_slope_lost", "d.a lacks sigma(a + dt_bias)", miswritten(softplus_slope_lost)},
+           {"F", "beta_slope_lost", "d.b lacks 1 - beta", miswritten(beta_slope_lost)},
+           {"F", "rate_for_its_logarithm", "d.A_log is d.dt_bias",
+            miswritten(copied("d.dt_bias", "d.A_log"))},
+           {"F", "sign_lost", "d.a has the other sign",
+            miswritten(scaled("d.a", [](const Call&) { return -1.0F; }))},
+           {"F", "no_bias_back", "dt_bias is left out", misread(bias_back_forgotten)},
+           {"F", "gate_of_the_next_head", "d.g is that of the next head", misread(next_head_back)}}));
   add_faults(out, "cpu.rotary_embedding.backward.full_width",
-             {{"F", "turned_forward", "the cotangent is turned as x is", misread(mapped("sine", [](float s) { return -s; }))},
-              {"F", "halves_for_interleaved", "pairs are halves where they are interleaved", misread(fixed("interleaved", 0))},
-              {"F", "columns_that_pass_lost", "columns that do not turn get no gradient", miswritten(columns_that_pass_lost)},
+             {{"F", "turned_forward", "the cotangent is turned as x is",
+               misread(mapped("sine", [](float s) { return -s; }))},
+              {"F", "halves_for_interleaved", "pairs are halves where they are interleaved",
+               misread(fixed("interleaved", 0))},
+              {"F", "columns_that_pass_lost", "columns that do not turn get no gradient",
+               miswritten(columns_that_pass_lost)},
               {"F", "angle_of_the_token_before", "angles are those of the token before",
                misread(token_before({"cosine", "sine"}))}});
-  add_faults(out, "cpu.short_convolution.backward.gather",
-             with_sums({{"F", "final_cotangent_ignored", "d.state of the state that is handed on counts as zero",
-                         misread(final_cotangent_ignored)},
-                        {"F", "short_call_loses_state", "T < W - 1: d.state does not reach into the state that came in",
-                         miswritten(short_call_loses_state)},
-                        {"F", "state_counts_as_zero", "the state that came in is not read and has no gradient", without_state()},
-                        {"F", "taps_reversed", "the taps are taken in the other order", misread(reversed("kernel"))},
-                        {"F", "oldest_tap_without_gradient", "d.kernel of the oldest tap is zero",
-                         miswritten(oldest_tap_without_gradient)},
-                        {"F", "gradient_of_the_next_tap", "d.kernel of a tap is that of the next",
-                         miswritten(gradient_of_the_next_tap)},
-                        {"F", "always_activated", "silu where none is asked for", misread(fixed("activation", 1))},
-                        {"F", "never_activated", "no silu where one is asked for", misread(fixed("activation", 0))},
-                        {"F", "no_bias_back", "the sums are made again without the bias", misread(no_convolution_bias)}}));
+  add_faults(
+      out, "cpu.short_convolution.backward.gather",
+      with_sums(
+          {{"F", "final_cotangent_ignored", "d.state of the state that is handed on counts as zero",
+            misread(final_cotangent_ignored)},
+           {"F", "short_call_loses_state", "T < W - 1: d.state does not reach into the state that came in",
+            miswritten(short_call_loses_state)},
+           {"F", "state_counts_as_zero", "the state that came in is not read and has no gradient",
+            without_state()},
+           {"F", "taps_reversed", "the taps are taken in the other order", misread(reversed("kernel"))},
+           {"F", "oldest_tap_without_gradient", "d.kernel of the oldest tap is zero",
+            miswritten(oldest_tap_without_gradient)},
+           {"F", "gradient_of_the_next_tap", "d.kernel of a tap is that of the next",
+            miswritten(gradient_of_the_next_tap)},
+           {"F", "always_activated", "silu where none is asked for", misread(fixed("activation", 1))},
+           {"F", "never_activated", "no silu where one is asked for", misread(fixed("activation", 0))},
+           {"F", "no_bias_back", "the sums are made again without the bias", misread(no_convolution_bias)}}));
   return out;
 }
 

@@ -61,7 +61,8 @@ Outcome each_row_back(const OperatorArguments& call, const Each& each) {
         each(row, i * D, weights.of_block(block));
     };
   });
-  if (const NamedTensor<float>* to = call.tap("d.weight"); to != nullptr) weights.write(to->data, Format::fp32);
+  if (const NamedTensor<float>* to = call.tap("d.weight"); to != nullptr)
+    weights.write(to->data, Format::fp32);
   return {};
 }
 

@@ -19,7 +19,8 @@ Outcome activation_gates_backward_branchless(const OperatorArguments& call, cons
   TokenSums sums(tokens, 2 * H);  // of d.A_log, then of d.dt_bias
   for_each_task(sums.blocks(), call.threads, [&] {
     return [&](std::int64_t block) {
-      const std::int64_t begin = block * TokenSums::kTokens, end = std::min(tokens, begin + TokenSums::kTokens);
+      const std::int64_t begin = block * TokenSums::kTokens,
+                         end = std::min(tokens, begin + TokenSums::kTokens);
       float* const sum = sums.of_block(block);
       for (std::int64_t t = begin; t < end; ++t) {
         for (std::int64_t h = 0; h < H; ++h) {
@@ -45,7 +46,8 @@ Outcome activation_gates_backward_branchless(const OperatorArguments& call, cons
 Outcome rotary_embedding_backward_full_width(const OperatorArguments& call, const Contract& contract) {
   const std::int64_t H = call.parameter("H"), d = call.parameter("d"), pairs = call.parameter("pairs");
   const bool interleaved = call.parameter("interleaved") != 0;
-  const float *dy = call.input("d.y").data, *cosine = call.input("cosine").data, *sine = call.input("sine").data;
+  const float *dy = call.input("d.y").data, *cosine = call.input("cosine").data,
+              *sine = call.input("sine").data;
   float* const dx = call.output("d.x").data;
   for_each_task(call.batch * call.tokens, call.threads, [&] {
     return [&](std::int64_t token) {

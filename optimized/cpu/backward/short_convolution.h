@@ -10,6 +10,7 @@ namespace samestate::cpu {
 /// are sums of dp_t h_{t+j} and dp_t over all tokens of all sequences, each sequence first and then in their order. d.x and
 /// d.kernel are rounded to contract.output, d.state to contract.state. Accepts strides and packed batches; an absent
 /// cotangent is zero.
-[[nodiscard]] Outcome short_convolution_backward_gather(const OperatorArguments& call, const Contract& contract);
+[[nodiscard]] Outcome short_convolution_backward_gather(const OperatorArguments& call,
+                                                        const Contract& contract);
 
 }  // namespace samestate::cpu

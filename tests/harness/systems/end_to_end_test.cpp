@@ -20,7 +20,8 @@ namespace {
 /// Changes what the right kernel has written for a call.
 using Spoil = std::function<void(const OperatorArguments&)>;
 
-Record run_spoilt(const std::string& line, std::string_view kernel, const Spoil& spoil, Trace* trace = nullptr) {
+Record run_spoilt(const std::string& line, std::string_view kernel, const Spoil& spoil,
+                  Trace* trace = nullptr) {
   const auto right = std::ranges::find(operator_kernels(), kernel, &OperatorKernel::name);
   OperatorKernel row = *right;
   row.name = "spoilt." + row.system + "." + row.form;
@@ -88,11 +89,13 @@ TEST(EndToEnd, AFaultInASequenceHasItsPlaceThere) {
 
 TEST(EndToEnd, AFailureIsExplained) {
   Trace trace;
-  const Record record =
-      run_spoilt(kNormLine, kNorm, [](const OperatorArguments& call) {
+  const Record record = run_spoilt(
+      kNormLine, kNorm,
+      [](const OperatorArguments& call) {
         const NamedTensor<float>& x = call.output("d.weight");
         for (std::int64_t j = 0; j < x.shape.back(); ++j) x.data[j] *= 1.5F;
-      }, &trace);
+      },
+      &trace);
   ASSERT_EQ(record.judgement.verdict, Verdict::fail);
   const Explanation found = explain(Resolved(parse_case(record.line)), trace);
   EXPECT_TRUE(std::ranges::any_of(found.patterns, [](const std::string& text) {
@@ -143,9 +146,11 @@ TEST(EndToEnd, TheDataAreThoseOfTheForwardPass) {
 
 TEST(EndToEnd, ALineHasTheKeysOfItsSystem) {
   EXPECT_NO_THROW((void)parse_case("v1 short_convolution pass=backward cotangent=state"));
-  EXPECT_THROW((void)parse_case("v1 rms_norm pass=backward cotangent=state"), Error) << "one output, no state";
+  EXPECT_THROW((void)parse_case("v1 rms_norm pass=backward cotangent=state"), Error)
+      << "one output, no state";
   EXPECT_THROW((void)parse_case("v1 short_convolution cotangent=o"), Error) << "a key of gradients alone";
-  EXPECT_EQ(format_case(parse_case("v1 rms_norm.backward form=fused D=8")), "v1 rms_norm pass=backward form=fused D=8");
+  EXPECT_EQ(format_case(parse_case("v1 rms_norm.backward form=fused D=8")),
+            "v1 rms_norm pass=backward form=fused D=8");
   EXPECT_EQ(format_case(parse_case("v1 rms_norm pass=forward form=fused D=8")), "v1 rms_norm form=fused D=8");
 }
 

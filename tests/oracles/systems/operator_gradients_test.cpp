@@ -125,15 +125,18 @@ TEST(OperatorGradients, OfAWeightIsTheSumOverSequencesEndToEnd) {
   lengths << 5, 0, 2;
   both.emplace(kLengths, lengths);
   const Tensors<double> together = row.exact(call, both);
-  Matrix<double> kernel = Matrix<double>::Zero(call.at("C"), call.at("W")), bias = Matrix<double>::Zero(1, call.at("C"));
+  Matrix<double> kernel = Matrix<double>::Zero(call.at("C"), call.at("W")),
+                 bias = Matrix<double>::Zero(1, call.at("C"));
   Index first = 0;
   for (Index n = 0; n < 3; ++n) {
     Call one = call;
     one.tokens = static_cast<Index>(lengths(n, 0));
     Tensors<double> alone = both;
     alone.erase(alone.find(kLengths));
-    for (const char* name : {"x", "d.y"}) alone.at(name) = get(both, name).middleRows(first, one.tokens).eval();
-    for (const char* name : {"state", "d.state"}) alone.at(name) = get(both, name).middleRows(n * rows, rows).eval();
+    for (const char* name : {"x", "d.y"})
+      alone.at(name) = get(both, name).middleRows(first, one.tokens).eval();
+    for (const char* name : {"state", "d.state"})
+      alone.at(name) = get(both, name).middleRows(n * rows, rows).eval();
     const Tensors<double> gradients = row.exact(one, alone);
     EXPECT_EQ(get(gradients, "d.x"), get(together, "d.x").middleRows(first, one.tokens)) << n;
     EXPECT_EQ(get(gradients, "d.state"), get(together, "d.state").middleRows(n * rows, rows)) << n;
