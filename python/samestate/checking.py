@@ -10,7 +10,7 @@ import threading
 
 from . import command
 from .errors import CommandError, DeclarationError, Failed, NothingRan
-from .gradients import BACKWARD, Gradients, with_gradients
+from .gradients import BACKWARD, gradients_of, with_gradients
 from .serving import Server
 from .subject import Subject, subject_of
 
@@ -218,8 +218,8 @@ def check(function, system=None, form=None, *, contract=None, array="numpy", dev
 def _kernels(subject, case, gradients):
     """The names of the kernels of a subject that a check runs. Raises DeclarationError if it has no gradients."""
     if case is not None and "pass=backward" in case.split():
-        return [Gradients(subject).name]
-    return [subject.name] + ([Gradients(subject).name] if gradients else [])
+        return [gradients_of(subject).name]
+    return [subject.name] + ([gradients_of(subject).name] if gradients else [])
 
 
 def _own(arguments, gradients):
