@@ -148,6 +148,37 @@ TEST(OperatorGradients, OfAWeightIsTheSumOverSequencesEndToEnd) {
   EXPECT_LT((get(together, "d.bias") - bias).norm(), 1e-14 * bias.norm());
 }
 
+// Autograd adds up what comes back to the sum of a residual norm in the order in which its uses were made: the
+// cotangent of the sum itself may come first, and the square's two halves one at a time.
+TEST(OperatorGradients, ACotangentOfASumMayBeAddedFirst) {
+  const Operator& row = *find_operator("residual_rms_norm.backward");
+  const Call call = standard_call(row, 300);
+  Tensors<double> x = drawn_inputs(row, call, 0.3);
+  for (auto& [name, of] : x) of = of.cast<float>().cast<double>();
+  x.at("d.y") /= 64.0;
+  Tensors<Running> given;
+  for (const auto& [name, of] : x) given.emplace(name, of.cast<Running>());
+  const RunningScope scope(RunningModel::of(contract_named("fp32")));
+  const Matrix<Running> bound = get(row.running(call, given), "d.x");
+  double worst = 0.0;
+  for (Index t = 0; t < bound.rows(); ++t) {
+    const Eigen::RowVectorXf sum = (get(x, "x") + get(x, "residual")).row(t).cast<float>();
+    const Eigen::RowVectorXf dn = get(x, "d.y").row(t).cast<float>().cwiseProduct(
+        (Matrix<double>::Ones(1, sum.size()) + get(x, "weight").reshaped<Eigen::RowMajor>(1, sum.size()))
+            .cast<float>());
+    const auto width = static_cast<float>(sum.size());
+    const float r = 1.0F / std::sqrt(sum.squaredNorm() / width + 1e-6F);
+    const float half = 0.5F * r * r * r * sum.dot(dn) / width;
+    for (Index i = 0; i < sum.size(); ++i) {
+      const float first = static_cast<float>(get(x, "d.sum")(t, i));
+      const float d = ((first + dn(i) * r) - half * sum(i)) - half * sum(i);
+      worst = std::max(worst, std::abs(d - bound(t, i).value()) / bound(t, i).error());
+    }
+  }
+  EXPECT_LT(worst, 1.0);
+  EXPECT_GT(worst, 0.5);
+}
+
 // A gradient has the format of what it is the gradient of: of a norm's weight and of rates fp32, of a matrix the contract's.
 TEST(OperatorGradients, HaveTheFormatsOfTheirTensors) {
   const auto format = [](const char* system, const char* output) {
