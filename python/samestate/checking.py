@@ -175,7 +175,7 @@ def check(function, system=None, form=None, *, contract=None, array="numpy", dev
     it. `effort`, `max_cases`, `seed`, `timeout` (per case) and `budget` are those of the gate; `case` is one
     case line to run instead of the plan; `gate` has further words for the command line, such as ['--regime',
     'normal']. With `gradients`, the gradients that the function's library (torch, jax or mlx) derives for it are
-    judged too, for systems of the recurrent family. Raises CommandError if the command is not found or ended
+    judged too, for systems whose gradients are judged (docs/do/gradients.md). Raises CommandError if the command is not found or ended
     with exit code 2, and NothingRan (a skip) if there is no device.
     """
     declaration = dict(conventions)
