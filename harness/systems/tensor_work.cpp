@@ -42,7 +42,10 @@ WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, Index token
     of.elements += size;
     if (spec.axis != Axis::tokens || !row.token_wise) of_token += size;
   }
-  for (const TensorSpec& spec : all.outputs) of.elements += static_cast<double>(spec.size());
+  for (const TensorSpec& spec : all.outputs) {
+    of.elements += static_cast<double>(spec.size());
+    of.whole = of.whole || spec.axis == Axis::whole;
+  }
   of.tensors = static_cast<double>(all.inputs.size() + all.outputs.size());
   // The first form is the oracle's; the kernel's is tens of times cheaper, but a large chunk more work.
   of.operations = operations(row.forms.front());
@@ -113,7 +116,8 @@ BatchWork work_of_batch(const TensorSystem& system, const Case& c, Index tokens,
                ? std::min(c.B, std::max<Index>(static_cast<Index>(policy.sequence_seconds / seconds), 1))
                : std::min(c.B, policy.held_heads);
   }
-  const double part = static_cast<double>(held) / static_cast<double>(std::max<Index>(c.B, 1));
+  const double part =
+      of.whole ? 1.0 : static_cast<double>(held) / static_cast<double>(std::max<Index>(c.B, 1));
   return {static_cast<double>(c.B) * cost_of_sequence(c, of, tokens, decodes, part, policy) / kTensorUnit,
           held};
 }
