@@ -1,5 +1,8 @@
 #include "optimized/operator_kernel.h"
 
+#include "optimized/cpu/backward/norms.h"
+#include "optimized/cpu/backward/pointwise.h"
+#include "optimized/cpu/backward/short_convolution.h"
 #include "optimized/cpu/operators/activation_gates.h"
 #include "optimized/cpu/operators/dendritic_attention.h"
 #include "optimized/cpu/operators/dendritic_parts.h"
@@ -40,6 +43,7 @@ std::span<const OperatorKernel> operator_kernels() {
     Outcome (*run)(const OperatorArguments&, const Contract&);
     std::vector<std::string> limits = {};
     std::vector<std::string> taps = {};
+    bool by_itself = false;  ///< reads strides and cu_seqlens: its sums are over all sequences
   };
   const std::vector<std::string> of_gated_delta_net = {"mixed", "z", "b", "a", "convolved", "q", "k", "g", "beta", "gated"};
   const std::vector<std::string> of_dendritic_attention = {"q", "k", "v", "z", "b", "a_gate", "q_expanded", "k_expanded", "q_convolved", "k_convolved", "v_convolved", "g", "beta", "o", "gated"};
@@ -90,11 +94,22 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.mixture_of_experts.per_token",               "mixture_of_experts",             "per_token",   "cpu", unit, mixture_of_experts_per_token, {}, of_mixture},
       {"cpu.qwen3_next_moe.sorted",                      "qwen3_next_moe",                 "sorted",      "cpu", unit, qwen3_next_moe_sorted, {}, of_qwen3_next_moe},
       {"cpu.gated_delta_net_output.fused",                "gated_delta_net_output",         "fused",      "cpu", unit, gated_delta_net_output_fused},
+      {"cpu.rms_norm.backward.fused",                     "rms_norm.backward",              "fused",      "cpu", all,  rms_norm_backward_fused},
+      {"cpu.zero_centred_rms_norm.backward.fused",        "zero_centred_rms_norm.backward", "fused",      "cpu", all,  zero_centred_rms_norm_backward_fused},
+      {"cpu.residual_rms_norm.backward.fused",            "residual_rms_norm.backward",     "fused",      "cpu", all,  residual_rms_norm_backward_fused},
+      {"cpu.gated_rms_norm.backward.fused",               "gated_rms_norm.backward",        "fused",      "cpu", all,  gated_rms_norm_backward_fused},
+      {"cpu.gate_first_rms_norm.backward.fused",          "gate_first_rms_norm.backward",   "fused",      "cpu", all,  gate_first_rms_norm_backward_fused},
+      {"cpu.l2norm.backward.fused",                       "l2norm.backward",                "fused",      "cpu", all,  l2norm_backward_fused},
+      {"cpu.activation_gates.backward.branchless",        "activation_gates.backward",      "branchless", "cpu", all,  activation_gates_backward_branchless},
+      {"cpu.rotary_embedding.backward.full_width",        "rotary_embedding.backward",      "full_width", "cpu", all,  rotary_embedding_backward_full_width},
+      {"cpu.short_convolution.backward.gather",           "short_convolution.backward",     "gather",     "cpu", all,  short_convolution_backward_gather, {}, {}, true},
   };
   static const std::vector<OperatorKernel> kTable = [&] {
     std::vector<OperatorKernel> table;
-    for (const Row& row : rows)
-      table.push_back({row.name, row.system, row.form, row.device, row.contracts, sequence_by_sequence(with_dense_copies(row.run)), true, nullptr, row.limits, row.taps, true});
+    for (const Row& row : rows) {
+      const OperatorRun run = row.by_itself ? OperatorRun(row.run) : sequence_by_sequence(with_dense_copies(row.run));
+      table.push_back({row.name, row.system, row.form, row.device, row.contracts, run, true, nullptr, row.limits, row.taps, true});
+    }
 #ifdef SAMESTATE_HAVE_CUDA
     for (OperatorKernel& row : cuda::cuda_operator_kernels()) table.push_back(std::move(row));
 #endif

@@ -28,8 +28,8 @@ inline constexpr std::string_view kNoSuchCall = "the system has no such call";
 
 /// Seconds of one core that judging an ordinary call may take. About one call in ten may take the longer
 /// time, because only such calls combine several sizes of a model with a realistic number of tokens.
-inline constexpr double kSecondsOfCall = 0.5;
-inline constexpr double kSecondsOfDearCall = 2.0;
+inline constexpr double kSecondsOfCall = 1.0;
+inline constexpr double kSecondsOfDearCall = 4.0;
 
 /// Draws ordinary calls of one kernel: model x kind of call x tokens x data x settings. The models and kinds
 /// take turns, so that the first calls include each model and each kind; everything else is random. If a call

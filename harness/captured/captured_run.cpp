@@ -119,8 +119,7 @@ std::vector<CapturedRun::Wanted> CapturedRun::wanted(const Case& c) const {
   std::vector<Wanted> out;
   const auto add = [&](const TensorSpec& spec, bool output, std::string_view prefix) {
     std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-    if (output || spec.axis != Axis::whole)
-      shape.insert(shape.begin(), of_tokens(spec) ? c.B : sequences_of(c));
+    if (spec.axis != Axis::whole) shape.insert(shape.begin(), of_tokens(spec) ? c.B : sequences_of(c));
     out.push_back({spec, output, std::string(prefix) + spec.name, std::move(shape)});
   };
   for (const TensorSpec& spec : signature.inputs) add(spec, false, system_->in_file.input);

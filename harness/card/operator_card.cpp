@@ -233,8 +233,9 @@ Shown shown_by_probe(const TensorSystem& system, const KernelRow& kernel, const 
   out.call = calls.whole, out.cuts = calls.cuts;
   out.trace = unwritten_run(r, kernel.form);
   fill(out.trace.outputs, run.outputs.o);
-  out.inputs = sequence_of(out.trace.inputs, 0);
-  out.outputs = by_sequence(out.trace.outputs).front();
+  const Trace seen = is_end_to_end(r) ? end_to_end(r, out.trace) : out.trace;
+  out.inputs = sequence_of(seen.inputs, 0);
+  out.outputs = by_sequence(seen.outputs).front();
   out.oracle = operator_oracle(system.row, out.call, out.inputs, out.cuts, *r.contract);
   for (const auto& [name, x] : out.outputs) {
     if (out.nonfinite.empty() && !x.allFinite())

@@ -110,16 +110,20 @@ KeyCondition::Value range_of(std::string_view key, std::string_view text, std::s
 
 /// Reads a name and checks that it is known under the key.
 KeyCondition::Value name_of(std::string_view key, std::string_view text, std::string_view option) {
-  // A contract may have changes, or be a pattern of such contracts: the grammar decides which ones exist.
-  if (key == "contract" && text != kNone && (!is_pattern(text) || text.find('+') != std::string_view::npos)) {
-    if (is_pattern(text)) return {std::string(text), false, 0.0, 0.0};
+  const auto looked_up = [&](const auto& name) -> KeyCondition::Value {
     try {
-      return {contract_named(text).name, false, 0.0, 0.0};
+      return {std::string(name()), false, 0.0, 0.0};
     } catch (const Error& error) {
       const std::string_view why = error.what();
       throw Error(fmt::format("{}{}", given(option, key, text), why.substr(why.find(": "))));
     }
+  };
+  // A contract may have changes, or be a pattern of such contracts: the grammar decides which ones exist.
+  if (key == "contract" && text != kNone && (!is_pattern(text) || text.find('+') != std::string_view::npos)) {
+    if (is_pattern(text)) return {std::string(text), false, 0.0, 0.0};
+    return looked_up([&] { return contract_named(text).name; });
   }
+  if (key == "system" && !is_pattern(text)) return looked_up([&] { return system_named(text).name; });
   const std::vector<std::string_view> known = known_values(key);
   const bool found = std::any_of(known.begin(), known.end(), [&](std::string_view name) {
     return is_pattern(text) ? matches(text, name) : name == text;

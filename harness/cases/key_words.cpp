@@ -50,7 +50,10 @@ constexpr std::array kKeyRows = {
              "what the kernel may round, and how; `samestate list contracts --long` shows the points"},
     KeyWords{"regime", "`samestate list regimes`", "how the data are drawn"},
     KeyWords{"state", "none, random", "the initial state: not given, or drawn"},
-    KeyWords{"cotangent", "both, o, state", "the cotangents that are given; one that is not given is zero"},
+    KeyWords{"cotangent", "both, o, state",
+             "the cotangents that are given: of the state after the call, of the other output, or of both; "
+             "one that is not "
+             "given is zero"},
     KeyWords{"cotangents", "normal, output, ones, tiny, large, basis",
              "their values: normal numbers; the outputs themselves; ones; normal numbers times 1e-4 or 30; a "
              "single 1 "
@@ -96,6 +99,8 @@ std::string_view name_of(KeyOf of) {
       return "the recurrent family, forward";
     case KeyOf::family:
       return "the recurrent family";
+    case KeyOf::two_cotangents:
+      return "pass=backward of systems with a state";
     case KeyOf::backward:
       return "pass=backward";
     case KeyOf::passes:

@@ -245,7 +245,7 @@ const std::vector<Key>& table() {
        {"none", "random"},
        1},
       {"cotangent",
-       backward,
+       two_cotangents,
        [](Case& c, Text v) {
          c.cotangent = one_of("cotangent", v, {"both", "o", "state"});
        },

@@ -11,9 +11,9 @@
 namespace samestate {
 
 /// Which case lines have a key: those of every system; of the recurrent family, in its forward pass only or in
-/// both; of backward passes, or of systems that have one; of systems with packed batches; or of layers whose
-/// stages are judged.
-enum class KeyOf { every, family_forward, family, backward, passes, packed, layers };
+/// both; of backward passes, of those with the cotangents of two kinds of outputs, or of systems that have one; of
+/// systems with packed batches; or of layers whose stages are judged.
+enum class KeyOf { every, family_forward, family, backward, two_cotangents, passes, packed, layers };
 
 /// Everything that is known of one key of the case line; a new key is a row here.
 struct Key {

@@ -142,7 +142,9 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
 }
 
 Explanation TensorSystem::explain(const Resolved& r, const Trace& trace) const {
-  return r.law == nullptr ? explain_tensors(r, *this, trace) : explain_tensor_law(r, *this, trace);
+  if (r.law != nullptr) return explain_tensor_law(r, *this, trace);
+  return is_end_to_end(r) ? explain_tensors(end_to_end(r), *this, end_to_end(r, trace))
+                          : explain_tensors(r, *this, trace);
 }
 
 Explanation explain(const Resolved& r, const Trace& trace) { return r.system->explain(r, trace); }

@@ -123,12 +123,12 @@ constexpr std::array kRows = {
         .says = "a sequence that is cut anywhere, with the gradient of the state handed back, gives the "
                 "gradients of one "
                 "call",
-        .needs = gradients,
+        .needs = gradients | key_heads,
         .on_tensors = {tensors::backward_split, {kTwoTokens}}},
     Law{.name = "causality",
         .ids = "P-07",
         .says = "gradients from a token on do not depend on the cotangents of outputs before it",
-        .needs = gradients,
+        .needs = gradients | key_heads,
         .on_tensors = {tensors::backward_causality, {kTwoTokens}}},
     Law{.name = "linearity",
         .ids = "P-18",
@@ -140,21 +140,21 @@ constexpr std::array kRows = {
         .says =
             "gradients add up as Euler's theorem on homogeneous functions demands: q . d.q = d.o . o over a "
             "group of heads, and alike for k, v, beta, g and the state",
-        .needs = gradients,
+        .needs = gradients | key_heads,
         .on_tensors = {tensors::backward_homogeneity, {kOneToken}}},
     Law{.name = "no_op",
         .ids = "P-04 P-05",
         .says =
             "tokens that neither write nor decay, without cotangents, change no other gradient and have the "
             "gradient of g of the token behind them",
-        .needs = gradients,
+        .needs = gradients | key_heads,
         .on_tensors = {tensors::backward_no_op, {kOneToken}}},
     Law{.name = "reset",
         .ids = "M09 M10",
         .says = "behind a token with alpha = 0 no cotangent reaches a gradient before it, and its own "
                 "gradient of g "
                 "is 0",
-        .needs = gradients | decay,
+        .needs = gradients | key_heads | decay,
         .on_tensors = {tensors::backward_reset, {kTwoTokens}}},
     Law{.name = "packing",
         .ids = "M27 M37",
@@ -180,7 +180,7 @@ constexpr std::array kWords = {
     PropertyWords{delta, "delta rule",
                   "it reads beta, and removes what the state holds for a key before it writes"},
     PropertyWords{gradients, "gradients",
-                  "it gives the gradients of a recurrence for cotangents of its outputs"},
+                  "it gives the gradients of an equation's inputs for cotangents of its outputs"},
 };
 
 template <class Subject>

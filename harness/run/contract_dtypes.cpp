@@ -46,10 +46,9 @@ Dtype ContractDtypes::of(const CallTensor& tensor, bool output, const Contract& 
   const auto& specs = output ? outputs_ : inputs_;
   const auto spec = specs.find(tensor.name);
   if (spec == specs.end()) return Dtype::fp32;
+  if (output) return dtype_of(device_format(spec->second, contract));
   if (spec->second.axis == Axis::state) return dtype_of(contract.state);
-  if (!output) return dtype_of(input_format(spec->second, contract));
-  return spec->second.axis == Axis::tokens && !is_of_gate(spec->second) ? dtype_of(contract.output)
-                                                                        : Dtype::fp32;
+  return dtype_of(input_format(spec->second, contract));
 }
 
 ContractCall::ContractCall(const KernelCall& call, const Contract& contract, const ContractDtypes& dtypes)

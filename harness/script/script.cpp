@@ -229,6 +229,9 @@ Parts RecurrentSystem::script_parts(const Resolved& r, const Record& record, con
 
 Parts TensorSystem::script_parts(const Resolved& r, const Record& record, const Trace& trace,
                                  const ScriptWords& words, bool alone) const {
+  if (is_end_to_end(r))
+    throw Error(fmt::format(
+        "--script: {} gives sums over all sequences of a call, and a script compares sequences", r.c.system));
   return r.law != nullptr ? script_detail::law_parts(*this, r, trace, words)
                           : script_detail::tensor_parts(*this, r, record, trace, words, alone);
 }

@@ -219,18 +219,22 @@ std::vector<std::string> limits_of(const Conventions& conventions) {
     out.emplace_back("l2norm = 0");
   if (conventions.l2norm == Conventions::Norm::in_kernel) out.emplace_back("l2norm = 1");
   if (conventions.scale == Conventions::Scale::dk || conventions.scale == Conventions::Scale::dv) {
-    out.emplace_back("scale = default");
+    out.emplace_back(kOwnScale);
     if (conventions.scale == Conventions::Scale::dv) out.emplace_back("dv = dk");
-    // The default of an exact regime is a power of two.
-    for (const Regime& regime : regimes()) {
-      if (regime.exact) out.push_back(fmt::format("dk in 1 4 16 64 256 1024 if regime = {}", regime.name));
-    }
   }
   if (conventions.beta == Given::Strength::logit) {
     for (const std::string_view above_one : {"beta_two", "identical_beta_two"})
       out.push_back(fmt::format("regime != {}", above_one));
   }
   return out;
+}
+
+void add_exact_widths(std::vector<std::string>& limits, const System& system) {
+  if (std::ranges::find(limits, kOwnScale) == limits.end()) return;
+  for (const Regime& regime : regimes()) {
+    if (regime.exact && system.regime(regime.name) != nullptr)
+      limits.push_back(fmt::format("dk in 1 4 16 64 256 1024 if regime = {}", regime.name));
+  }
 }
 
 std::map<std::string, Format, std::less<>> formats_of(const Conventions& conventions) {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/cases/system.h"
 #include "harness/subjects/conventions.h"
 #include "reference/contract.h"
 
@@ -46,6 +47,11 @@ void require_conventions(const Declaration& declaration, bool family, bool pool)
 /// The limits that follow from the conventions, in the format of Kernel::limits: its own scale, an l2norm
 /// that is always or never applied.
 [[nodiscard]] std::vector<std::string> limits_of(const Conventions& conventions);
+/// The limit of a kernel that has a scale of its own, dk^-1/2.
+inline constexpr std::string_view kOwnScale = "scale = default";
+/// Adds to the limits of such a kernel the widths for which dk^-1/2 is the default scale of the exact regimes, a power
+/// of two.
+void add_exact_widths(std::vector<std::string>& limits, const System& system);
 
 /// For a system of named tensors: the formats of `dtypes`, by tensor (KernelRow::formats).
 [[nodiscard]] std::map<std::string, Format, std::less<>> formats_of(const Conventions& conventions);

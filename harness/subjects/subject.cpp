@@ -322,6 +322,7 @@ Subject subject_rows(Ready ready, SubjectCall call) {
       const std::vector<std::string> own = limits_of(d.conventions);
       row.limits.insert(row.limits.end(), own.begin(), own.end());
     }
+    add_exact_widths(row.limits, system_named(d.system));
     // Far rows lie gigabytes apart, and a device would have to hold all of that.
     if (d.device_memory) row.limits.emplace_back("layout != far");
     row.run = [call, d, family](const KernelCall& of, const Contract& contract) {

@@ -16,6 +16,16 @@ std::span<const ModelShape> model_shapes() {
       {"activation_gates", 1, 4096, {{"H", 32}}},
       {"short_convolution", 1, 128, {{"C", 8192}, {"W", 4}}},
       {"short_convolution", 16, 1, {{"C", 8192}, {"W", 4}}},
+      // Their backward passes, with fewer tokens: every row of them counts in the gradient of the weight.
+      {"rms_norm.backward", 1, 128, {{"H", 1}, {"D", 2048}}},
+      {"zero_centred_rms_norm.backward", 1, 128, {{"H", 1}, {"D", 2048}}},
+      {"residual_rms_norm.backward", 1, 128, {{"H", 1}, {"D", 2048}}},
+      {"gated_rms_norm.backward", 1, 64, {{"H", 32}, {"D", 128}}},
+      {"gate_first_rms_norm.backward", 1, 64, {{"H", 1}, {"D", 4096}}},
+      {"l2norm.backward", 1, 128, {{"H", 16}, {"D", 128}}},
+      {"activation_gates.backward", 1, 1024, {{"H", 32}}},
+      {"rotary_embedding.backward", 1, 64, {{"H", 16}, {"d", 256}, {"pairs", 32}}},
+      {"short_convolution.backward", 1, 32, {{"C", 8192}, {"W", 4}}},
       // Numbers of channels and taps that no kernel's tiles have, and a history after the longest taps.
       {"short_convolution", 1, 9, {{"C", 3000}, {"W", 13}, {"bias", 1}}, true},
       {"short_convolution", 2, 9, {{"C", 3072}, {"W", 4}, {"bias", 1}}, true},

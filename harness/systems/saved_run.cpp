@@ -98,15 +98,15 @@ std::vector<NamedShape> tensors_in_file(const Resolved& r) {
   const TensorPrefixes& prefix = r.system->in_file;
   std::vector<NamedShape> out;
   for (const TensorSpec& spec : signature.inputs)
-    out.push_back({in_file(prefix.input, spec), input_shape(spec, r.c)});
+    out.push_back({in_file(prefix.input, spec), case_shape(spec, r.c)});
   for (const TensorSpec& spec : signature.outputs)
-    out.push_back({in_file(prefix.output, spec), output_shape(spec, r.c)});
+    out.push_back({in_file(prefix.output, spec), case_shape(spec, r.c)});
   if (r.form->packed) out.push_back({"cu_seqlens", {sequences_of(r.c) + 1}});
   // The file says which form decode calls, so taps of any form are accepted.
   for (const CaseForm& form : r.system->forms) {
     if (!r.system->native(form.name) || (!r.form->of_any_form() && form.name != r.c.form)) continue;
     for (const TensorSpec& tap : r.system->taps_of(r, form.name)) {
-      NamedShape named{in_file(kTap, tap), output_shape(tap, r.c), true};
+      NamedShape named{in_file(kTap, tap), case_shape(tap, r.c), true};
       if (std::ranges::find(out, named) == out.end()) out.push_back(std::move(named));
     }
   }
@@ -145,12 +145,10 @@ Trace run_in_file(const Resolved& r, const RunFile& file) {
   run.given = given_in(file.given);
   const Signature signature = r.system->signature(r.c);
   for (const TensorSpec& spec : signature.inputs)
-    run.inputs.push_back({spec, spec.axis != Axis::whole, input_shape(spec, r.c),
-                          floats(file, in_file(r.system->in_file.input, spec)), r.c.lengths});
+    run.inputs.push_back(case_tensor(spec, r.c, floats(file, in_file(r.system->in_file.input, spec))));
   const auto add = [&](const TensorSpec& spec) {
     const std::string name = written_in_file(r, signature, spec);
-    if (file.tensors.contains(name))
-      run.outputs.push_back({spec, true, output_shape(spec, r.c), floats(file, name), r.c.lengths});
+    if (file.tensors.contains(name)) run.outputs.push_back(case_tensor(spec, r.c, floats(file, name)));
   };
   for (const TensorSpec& spec : signature.outputs) add(spec);
   for (const TensorSpec& tap : r.system->taps_of(r, run.native)) add(tap);
@@ -162,11 +160,10 @@ Trace unwritten_run(const Resolved& r, std::string native) {
   run.inputs = r.system->inputs(r);
   run.native = std::move(native);
   for (const TensorSpec& spec : r.system->signature(r.c).outputs) {
-    std::vector<std::int64_t> shape = output_shape(spec, r.c);
-    std::int64_t size = 1;
-    for (const std::int64_t extent : shape) size *= extent;
-    run.outputs.push_back({spec, true, std::move(shape),
-                           std::vector<float>(static_cast<std::size_t>(size), std::nanf("")), r.c.lengths});
+    run.outputs.push_back(case_tensor(spec, r.c));
+    std::size_t size = 1;
+    for (const std::int64_t extent : run.outputs.back().shape) size *= static_cast<std::size_t>(extent);
+    run.outputs.back().data.assign(size, std::nanf(""));
   }
   return run;
 }

@@ -49,8 +49,8 @@ const System& system_named(std::string_view name) {
     known.push_back(row->name);
   }
   const std::vector<std::string_view> near = nearest_names(name, known);
-  throw Error(fmt::format("system {}: no such system{}{}; known: {}", name,
-                          near.empty() ? "" : "; nearest: ", fmt::join(near, ", "), fmt::join(known, ", ")));
+  throw Error(fmt::format("system {}: no such system{}{}; `samestate list systems` prints all {}", name,
+                          near.empty() ? "" : "; nearest: ", fmt::join(near, ", "), known.size()));
 }
 
 std::vector<TensorSpec> System::taps_of(const Resolved&, std::string_view) const { return {}; }

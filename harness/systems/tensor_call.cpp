@@ -16,12 +16,6 @@
 namespace samestate {
 namespace {
 
-/// Returns the format in which a tensor travels on a device.
-Format output_format(const TensorSpec& spec, const Contract& contract) {
-  if (spec.axis == Axis::state) return contract.state;
-  return spec.axis == Axis::tokens && !is_of_gate(spec) ? contract.output : Format::fp32;
-}
-
 /// Returns the format of matrix products on operands in the contract's input format; none if no rate is
 /// measured for it.
 Format operands_of(const Contract& contract) {
@@ -61,13 +55,17 @@ class TensorCall final : public WholeCall {
     });
   }
 
-  [[nodiscard]] std::int64_t parts() const override { return sequences_of(r_.c); }
+  [[nodiscard]] std::int64_t parts() const override { return is_end_to_end(r_) ? 1 : sequences_of(r_.c); }
 
   [[nodiscard]] Judgement judge(std::int64_t part, const KernelChoice&,
                                 const JudgePolicy& policy) const override {
     const Operator& row = system_.row;
-    SequencePart of{
-        call_of_sequence(call_of_, r_.c, part), cuts_, sequence_of(inputs_, part), written_of(part), {}};
+    SequencePart of = is_end_to_end(r_) ? all_sequences()
+                                        : SequencePart{call_of_sequence(call_of_, r_.c, part),
+                                                       cuts_,
+                                                       sequence_of(inputs_, part),
+                                                       written_of(part),
+                                                       {}};
     // The results of earlier calls were not timed, and are not judged here.
     if (!cuts_.empty() && by_token()) of = part_of(row, call_of_, cuts_, of.inputs, of.outputs, {r_.c.T - 1});
     const auto begin = std::chrono::steady_clock::now();
@@ -129,13 +127,27 @@ class TensorCall final : public WholeCall {
       output(one.outputs[i].name, {one.outputs[i].shape, specs_[i].axis}, outputs_[i]);
   }
 
+  /// Returns all sequences end to end; such a case is a single call.
+  [[nodiscard]] SequencePart all_sequences() const {
+    Trace run{inputs_, {}, call_of_.form, {}, {}, {}};
+    for (std::size_t i = 0; i < specs_.size(); ++i)
+      run.outputs.push_back(case_tensor(specs_[i], r_.c, outputs_[i]));
+    const Resolved one = end_to_end(r_);
+    const Trace seen = end_to_end(r_, run);
+    return {system_.call(one.c, call_of_.form),
+            {},
+            sequence_of(seen.inputs, 0),
+            sequence_of(seen.outputs, 0),
+            {}};
+  }
+
   /// Returns sequence `part` of all outputs: the last rows of tokens were written by the timed call, the
   /// earlier ones by the calls before it.
   [[nodiscard]] Tensors<double> written_of(std::int64_t part) const {
     if (r_.form->packed) {
       std::vector<CaseTensor> outputs;
       for (std::size_t i = 0; i < specs_.size(); ++i)
-        outputs.push_back({specs_[i], true, output_shape(specs_[i], r_.c), outputs_[i], r_.c.lengths});
+        outputs.push_back(case_tensor(specs_[i], r_.c, outputs_[i]));
       return sequence_of(outputs, part);
     }
     Tensors<double> all;
@@ -202,7 +214,8 @@ CaseCost TensorSystem::cost(const Resolved& r, bool on_device) const {
     const Format format = spec.axis == Axis::state ? r.contract->state : input_format(spec, *r.contract);
     add(spec, spec.axis != Axis::whole, format);
   }
-  for (const TensorSpec& spec : signature.outputs) add(spec, true, output_format(spec, *r.contract));
+  for (const TensorSpec& spec : signature.outputs)
+    add(spec, spec.axis != Axis::whole, device_format(spec, *r.contract));
   cost.bytes -= of.idle * (on_device ? bytes_of(r.contract->input) : 4);
   cost.operations = r.c.B * of.operations;
   cost.operands = operands_of(*r.contract);

@@ -22,13 +22,15 @@ constexpr double kRoom = 32.0;
 /// batch begins at 0, the others in the middle of a text.
 Index first_position(const Case& c, Index sequence) {
   constexpr Index kLongest = 4096;
-  return sequence == 0 ? 0 : 1 + Counter(c.seed, c.system + "/position").below({sequence, 0, 0, 0}, kLongest);
+  return sequence == 0 ? 0
+                       : 1 + Counter(c.seed, std::string(forward_name(c.system)) + "/position")
+                                 .below({sequence, 0, 0, 0}, kLongest);
 }
 
 /// Returns the number of tokens before a sequence's states: three sequences in four continue a text.
 Index tokens_before(const Case& c, const TensorDraws& draws, Index sequence) {
   constexpr Index kMost = 4096, kLong = 8;
-  const Counter counter(c.seed, c.system + "/trained");
+  const Counter counter(c.seed, std::string(forward_name(c.system)) + "/trained");
   if (!draws.trained || counter.below({sequence, 0, 0, 0}, 4) == 0) return 0;
   const Index before = draws.long_context ? kMost * (1 + counter.below({sequence, 0, 0, 2}, kLong)) : 0;
   return before + 1 + counter.below({sequence, 0, 0, 1}, kMost);
@@ -116,6 +118,9 @@ double cotangent(std::string_view kind, bool exact, const TensorSpec& spec, cons
   return size * (exact ? static_cast<double>(counter.below(at, 3)) - 1.0 : counter.normal(at));
 }
 
+/// True for a tensor that is the cotangent of an output.
+bool is_cotangent(const TensorSpec& input) { return input.name.starts_with("d."); }
+
 /// The outputs of the recurrence for the inputs of a case of its backward pass, computed in float64: o and the final
 /// state, as the forward call would have them.
 Outputs forward_outputs(const Batch& batch, const Family& family) {
@@ -150,7 +155,7 @@ std::vector<CaseTensor> backward_inputs(const Resolved& r, const Family& family)
   if (c.cotangents == "output") outputs = forward_outputs(batch, family);
   std::vector<CaseTensor> out;
   for (const TensorSpec& spec : r.system->signature(c).inputs) {
-    CaseTensor tensor{spec, true, input_shape(spec, c), {}, c.lengths};
+    CaseTensor tensor = case_tensor(spec, c);
     const Format format = input_format(spec, *r.contract);
     const double largest = largest_finite(format) / kRoom;
     const auto kept = [&](double x) {
@@ -180,6 +185,17 @@ std::vector<CaseTensor> backward_inputs(const Resolved& r, const Family& family)
   return out;
 }
 
+/// An output of the forward call for sequence b of these inputs, computed in float64.
+Matrix<double> forward_output(const Case& c, const std::vector<CaseTensor>& inputs, Index b,
+                              std::string_view output) {
+  const Operator& row = *find_operator(forward_name(c.system));
+  Call call;
+  call.form = row.forms.front().name;
+  call.tokens = tokens_of(c, b);
+  call.parameters = c.parameters;
+  return get(row.exact(call, sequence_of(inputs, b)), output);
+}
+
 }  // namespace
 
 std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
@@ -187,14 +203,17 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
   if (const Operator* row = find_operator(c.system); row != nullptr && row->family != nullptr)
     return backward_inputs(r, *row->family);
   const TensorDraws& draws = r.regime->tensors;
+  const bool backward = is_backward(c.system);
   std::vector<CaseTensor> out;
   for (const TensorSpec& spec : r.system->signature(c).inputs) {
-    CaseTensor tensor{spec, spec.axis != Axis::whole, {}, {}, c.lengths};
+    CaseTensor tensor = case_tensor(spec, c);
     const bool of_tokens = spec.axis == Axis::tokens || spec.axis == Axis::prefix;
-    tensor.shape = input_shape(spec, c);
     const Format format = input_format(spec, *r.contract);
     const double largest = largest_finite(format) / kRoom;
-    const Counter counter(c.seed, c.system + "/" + spec.name);
+    // The inputs of a backward pass are those of the forward call with the same line.
+    const bool given = backward && is_cotangent(spec);
+    const Counter counter(
+        c.seed, std::string(given ? std::string_view(c.system) : forward_name(c.system)) + "/" + spec.name);
     const Index columns = spec.columns();
     const Index batch = tensor.batched ? sequences_of(c) : 1;
     const Index each = of_tokens && c.T > 0 ? spec.rows() / c.T : 1;  // number of rows per token
@@ -213,9 +232,17 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
         if (holes) return counter.below({b, t, 0, 2}, 3) == 0 && t != counter.below({b, 0, 0, 3}, T);
         return draws.masked_anywhere ? t >= T - padding : t < padding;
       };
+      TensorSpec own = spec;
+      if (of_tokens) own.shape.front() = T;
+      const bool output = given && c.cotangents == "output";
+      const Matrix<double> written =
+          output ? forward_output(c, out, b, spec.name.substr(2)) : Matrix<double>();
       for (Index i = 0; i < rows; ++i) {
         for (Index j = 0; j < columns; ++j) {
-          double x = element(spec, counter, draws, {b, i / each, i % each, j}, columns, position, before);
+          const Coordinates at{b, i / each, i % each, j};
+          double x = output  ? written(i, j)
+                     : given ? cotangent(c.cotangents, r.regime->exact, own, counter, at)
+                             : element(spec, counter, draws, at, columns, position, before);
           if (spec.content == Content::mask && masked(i / each)) x = 0.0;
           if (format != Format::fp32) x = round_to(std::clamp(x, -largest, largest), format);
           tensor.data.push_back(static_cast<float>(x));

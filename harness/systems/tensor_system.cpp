@@ -56,7 +56,7 @@ Written run_tensors(const Resolved& r, const TensorSystem& system, const TensorC
   Written out;
   for (std::size_t i = 0; i < written.size(); ++i) {
     (i < calls.signature.outputs.size() ? out.outputs : out.taps)
-        .push_back({specs[i], true, loop.outputs[i].shape, std::move(written[i]), r.c.lengths});
+        .push_back(case_tensor(specs[i], r.c, std::move(written[i])));
   }
   return out;
 }
@@ -92,7 +92,8 @@ Properties properties_of(const Operator& row, const Signature& signature, bool p
   put(Property::token_wise, row.token_wise);
   put(Property::packs, packs);
   put(Property::decay, row.family != nullptr && row.family->gated);
-  put(Property::gradients, row.family != nullptr);
+  put(Property::gradients, is_backward(row.name));
+  put(Property::key_heads, row.family != nullptr);
   return has;
 }
 
@@ -100,7 +101,9 @@ Properties properties_of(const Operator& row, const Signature& signature, bool p
 
 namespace {
 
-/// The values of the key cotangent, in the order of Cotangent.
+/// The size of a row that the key of the same name sets.
+constexpr std::string_view kCotangent = "cotangent";
+/// The values of that key, in the order of Cotangent.
 constexpr std::array<std::string_view, 3> kCotangents{"both", "o", "state"};
 
 /// Cases of a backward pass that no key's row gives: heads of both maps, widths on both sides of a tile, models'
@@ -149,22 +152,29 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   for (const Parameter& size : of.parameters) least.parameters.emplace(size.name, size.standard);
   const Signature signature = of.signature(least);
   const std::vector<TensorSpec>& tensors = signature.inputs;
+  const bool backward = is_backward(name),
+             passes = backward || find_operator(fmt::format("{}{}", name, kBackward)) != nullptr;
+  const bool two_cotangents =
+      std::ranges::find(of.parameters, kCotangent, &Parameter::name) != of.parameters.end();
   // If tokens are independent, sequences placed one after another count as one.
-  const bool packs = of.streams || of.family != nullptr ||
-                     (!of.token_wise && std::ranges::all_of(signature.outputs, [](const TensorSpec& x) {
-                       return x.axis == Axis::tokens;
-                     }));
-  keys =
-      of.family != nullptr
-          ? keys_of({KeyOf::family, KeyOf::backward, KeyOf::passes, KeyOf::packed})
-          : keys_of({stages != nullptr ? KeyOf::layers : KeyOf::every, packs ? KeyOf::packed : KeyOf::every});
+  const bool packs =
+      of.streams || of.family != nullptr ||
+      (!of.token_wise && (backward || std::ranges::all_of(signature.outputs, [](const TensorSpec& x) {
+                            return x.axis == Axis::tokens;
+                          })));
+  const auto where = [](bool there, KeyOf key) { return there ? key : KeyOf::every; };
+  keys = keys_of({where(of.family != nullptr, KeyOf::family), where(backward, KeyOf::backward),
+                  where(two_cotangents, KeyOf::two_cotangents), where(passes, KeyOf::passes),
+                  where(packs, KeyOf::packed), where(stages != nullptr, KeyOf::layers)});
   plan = {.start = "T=21 chunk=8", .law = "B=2 T=13", .seeded = 50};
   if (of.family != nullptr) {
     sizes = family_sizes();
     plan.start = "T=33 chunk=16 state=random";
     plan.law = "B=2 T=35 Hk=2 Hv=4";
   } else {
-    for (const Parameter& size : of.parameters) sizes.push_back({size});
+    for (const Parameter& size : of.parameters) {
+      if (size.name != kCotangent) sizes.push_back({size});
+    }
   }
   for (const ModelShape& shape : model_shapes()) {
     if (shape.system != name) continue;
@@ -252,8 +262,12 @@ Call TensorSystem::call(const Case& c, std::string_view native) const {
 }
 
 Sizes TensorSystem::parameters(const Case& c) const {
-  if (row.family == nullptr) return c.parameters;
   const auto given = std::ranges::find(kCotangents, c.cotangent) - kCotangents.begin();
+  if (row.family == nullptr) {
+    Sizes own = c.parameters;
+    if (has_key(kCotangent)) own.emplace(kCotangent, given);
+    return own;
+  }
   return {{"Hk", c.Hk},
           {"Hv", c.Hv},
           {"dk", c.dk},
@@ -272,8 +286,9 @@ CallLoop tensor_loop(const Case& c, const Call& call, const std::vector<CaseTens
   for (const auto& [name, value] : call.parameters) {
     const bool setting = backward && (name == "tiled" || name == "l2norm");
     if (setting) loop.settings.set(name, static_cast<double>(value));
+    // Which tensors are given shows in the call itself.
     const Key* key = key_named(name);
-    if (!backward || (key != nullptr && key->size != nullptr))
+    if (!backward || (key == nullptr ? !setting : key->size != nullptr))
       loop.settings.parameters.emplace_back(name, value);
   }
   if (backward) {
@@ -284,7 +299,7 @@ CallLoop tensor_loop(const Case& c, const Call& call, const std::vector<CaseTens
     loop.inputs.push_back(
         {x.spec.name, x.spec.axis, x.batched, x.shape, &x.data, {}, x.spec.content == Content::slot});
   for (const TensorSpec& spec : outputs) {
-    loop.outputs.push_back({spec.name, spec.axis, true, output_shape(spec, c), nullptr,
+    loop.outputs.push_back({spec.name, spec.axis, spec.axis != Axis::whole, case_shape(spec, c), nullptr,
                             spec.axis == Axis::state ? spec.name : std::string()});
   }
   Index begin = 0;
@@ -377,6 +392,12 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
   if (trace) *trace = {given, {}, native, {}, {}, {}};
   const TensorCalls calls = this->calls(r, native);
   Written written = run_tensors(r, *this, calls, given, *kernels.named, options);
+  if (sums_sequences(calls.signature)) {
+    Trace run{std::move(given), std::move(written.outputs), native, {}, {}, {}};
+    const Judgement judgement = judge(r, run, policy, trace ? &trace->oracles : nullptr);
+    if (trace) trace->outputs = std::move(run.outputs);
+    return judgement;
+  }
   std::vector<Tensors<double>> sequences = by_sequence(written.outputs);
   const std::vector<Tensors<double>> taps = by_sequence(written.taps);
   for (std::size_t b = 0; b < taps.size(); ++b) sequences[b].insert(taps[b].begin(), taps[b].end());
@@ -397,7 +418,8 @@ std::vector<CaseTensor> TensorSystem::outputs(const Resolved& r, const std::vect
 
 std::vector<Held> TensorSystem::held(const Resolved& r, const Trace& trace) const {
   std::vector<Held> out;
-  const std::vector<Tensors<double>> actual = by_sequence(trace.outputs);
+  const std::vector<Tensors<double>> actual =
+      by_sequence(is_end_to_end(r) ? end_to_end(r, trace.outputs) : trace.outputs);
   for (std::size_t b = 0; b < actual.size(); ++b) {
     const OperatorOracle& oracle = trace.oracles[b];
     for (const TensorSpec& spec : row.signature(call(r.c, trace.native)).outputs) {
@@ -424,7 +446,21 @@ Judgement TensorSystem::judge(const Resolved& r, const Trace& run, const JudgePo
   if (run.given != Given{})
     throw Error(
         fmt::format("judge: metadata 'given' belongs to the recurrent family, but {} does not", r.c.system));
-  return judge_tensors(r, *this, calls(r, run.native), run.inputs, by_sequence(run.outputs), policy, oracles);
+  if (!is_end_to_end(r))
+    return judge_tensors(r, *this, calls(r, run.native), run.inputs, by_sequence(run.outputs), policy,
+                         oracles);
+  const Resolved one = end_to_end(r);
+  const Trace seen = end_to_end(r, run);
+  const TensorCalls whole = calls(one, run.native);
+  Judgement judgement =
+      judge_tensors(one, *this, whole, seen.inputs, by_sequence(seen.outputs), policy, oracles);
+  // Rows are those of all sequences, unless the output is named in which they lie.
+  judgement.worst.sequence = -1;
+  for (const TensorSpec& output : whole.signature.outputs) {
+    if (judgement.reason.starts_with("output " + output.name))
+      judgement.worst = within_sequences(r, output, judgement.worst);
+  }
+  return judgement;
 }
 
 }  // namespace samestate

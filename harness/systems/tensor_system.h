@@ -76,17 +76,27 @@ class TensorSystem final : public System {
 /// that all calls receive.
 [[nodiscard]] bool held_by_token(const Operator& row, const Signature& signature);
 
-/// The shapes of an input and of an output over all sequences of a case. An output belongs to a sequence
-/// whatever its axis.
-[[nodiscard]] std::vector<std::int64_t> input_shape(const TensorSpec& spec, const Case& c);
-[[nodiscard]] std::vector<std::int64_t> output_shape(const TensorSpec& spec, const Case& c);
+/// The shape of a tensor over all sequences of a case, and the tensor. One of Axis::whole has no extent of the batch: as
+/// an input it is the same for every sequence, as an output a sum over them.
+[[nodiscard]] std::vector<std::int64_t> case_shape(const TensorSpec& spec, const Case& c);
+[[nodiscard]] CaseTensor case_tensor(const TensorSpec& spec, const Case& c, std::vector<float> data = {});
 
 /// The call of one sequence of a case whose call is `whole`.
 [[nodiscard]] Call call_of_sequence(Call whole, const Case& c, Index sequence);
 
 /// Sequence b of these tensors, in the form that the oracle reads.
 [[nodiscard]] Tensors<double> sequence_of(const std::vector<CaseTensor>& tensors, Index b);
-/// The outputs of a run, for each sequence.
+/// The outputs of a run, for each sequence; those that belong to none are left out.
 [[nodiscard]] std::vector<Tensors<double>> by_sequence(const std::vector<CaseTensor>& outputs);
+
+/// True if an output of the case is a sum over its sequences (sums_sequences): a run is then judged as one of a single
+/// sequence, which has the tokens of all.
+[[nodiscard]] bool is_end_to_end(const Resolved& r);
+/// The case and its run in that view. For rows whose tokens meet the inputs say where sequences end (kLengths).
+[[nodiscard]] Resolved end_to_end(const Resolved& r);
+[[nodiscard]] std::vector<CaseTensor> end_to_end(const Resolved& r, std::vector<CaseTensor> tensors);
+[[nodiscard]] Trace end_to_end(const Resolved& r, const Trace& run);
+/// The place in the case of a row of that output in that view; without a sequence where the row belongs to none.
+[[nodiscard]] Location within_sequences(const Resolved& r, const TensorSpec& output, Location at);
 
 }  // namespace samestate

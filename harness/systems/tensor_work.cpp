@@ -30,6 +30,7 @@ WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, Index token
   }
   of.possible = true;
   of.by_token = held_by_token(row, all);
+  of.recurrent_backward = row.family != nullptr;
   const auto operations = [&](const OperatorForm& native) {
     one.form = native.name;
     one.chunk = native.chunked ? c.chunk : 0;
@@ -41,7 +42,10 @@ WorkOfSizes work_of_sizes(const TensorSystem& system, const Case& c, Index token
     of.elements += size;
     if (spec.axis != Axis::tokens || !row.token_wise) of_token += size;
   }
-  for (const TensorSpec& spec : all.outputs) of.elements += static_cast<double>(spec.size());
+  for (const TensorSpec& spec : all.outputs) {
+    of.elements += static_cast<double>(spec.size());
+    of.whole = of.whole || spec.axis == Axis::whole;
+  }
   of.tensors = static_cast<double>(all.inputs.size() + all.outputs.size());
   // The first form is the oracle's; the kernel's is tens of times cheaper, but a large chunk more work.
   of.operations = operations(row.forms.front());
@@ -81,7 +85,7 @@ double cost_of_sequence(const Case& c, const WorkOfSizes& of, Index tokens, bool
   const double looks = (!c.law.empty() ? kTensorLawFactor
                         : drawn        ? kSampledFactor
                                        : 1.0) *
-                       (!is_backward(c.system) ? 1.0
+                       (!of.recurrent_backward ? 1.0
                         : drawn                ? kBackwardFactor
                                                : kBackwardDrawnFactor) *
                        (c.taps ? kStagesFactor : 1.0);
@@ -112,7 +116,8 @@ BatchWork work_of_batch(const TensorSystem& system, const Case& c, Index tokens,
                ? std::min(c.B, std::max<Index>(static_cast<Index>(policy.sequence_seconds / seconds), 1))
                : std::min(c.B, policy.held_heads);
   }
-  const double part = static_cast<double>(held) / static_cast<double>(std::max<Index>(c.B, 1));
+  const double part =
+      of.whole ? 1.0 : static_cast<double>(held) / static_cast<double>(std::max<Index>(c.B, 1));
   return {static_cast<double>(c.B) * cost_of_sequence(c, of, tokens, decodes, part, policy) / kTensorUnit,
           held};
 }

@@ -6,8 +6,10 @@ namespace samestate {
 
 /// The numbers that the sizes of a case give for the work of one of its sequences.
 struct WorkOfSizes {
-  bool possible = false;    ///< the sizes are possible together
-  bool by_token = false;    ///< held_by_token
+  bool possible = false;  ///< the sizes are possible together
+  bool by_token = false;  ///< held_by_token
+  bool whole = false;     ///< an output is a sum over all sequences, which are therefore all evaluated
+  bool recurrent_backward = false;  ///< gradients of a recurrence
   double operations = 0.0;  ///< multiplications of the reference, or of the kernel's form where that has more
   double elements = 0.0, tensors = 0.0;
 };

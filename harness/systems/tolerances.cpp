@@ -4,15 +4,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 
+#include "harness/systems/tensor_system.h"
 #include "reference/error.h"
 
 namespace samestate {
 
 BlockPlace place_of(const Resolved& r, const TensorSpec& spec, const std::vector<std::int64_t>& shape,
                     std::int64_t sequence, std::int64_t head) {
+  if (is_end_to_end(r)) {
+    const std::int64_t size = std::reduce(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+    return {0, spec.columns(), size / std::max<std::int64_t>(spec.columns(), 1)};
+  }
   const std::vector<std::int64_t>& lengths = r.c.lengths;
   const bool state = spec.axis == Axis::state;
   const std::int64_t heads = head < 0 ? 1 : shape.at(state ? 1 : 2);

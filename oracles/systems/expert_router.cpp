@@ -95,7 +95,7 @@ struct LoadBalance {
     return {{{"logits", Axis::tokens, {call.tokens, N}, Content::activation},
              {"mask", Axis::tokens, {call.tokens, 1}, Content::mask},
              {"alpha", Axis::whole, {1}, Content::strength}},
-            {{"load", Axis::whole, {N}}, {"mean", Axis::whole, {N}}, {"loss", Axis::whole, {1}}}};
+            {{"load", Axis::request, {N}}, {"mean", Axis::request, {N}}, {"loss", Axis::request, {1}}}};
   }
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {

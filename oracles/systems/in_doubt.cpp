@@ -67,12 +67,19 @@ double share_of_row(const Matrix<double>& tolerance, const Matrix<double>& exact
   return size > 0.0 ? most / size : most > 0.0 ? kInfinity : 0.0;
 }
 
-/// True if each row of each output belongs to a token, and no state is carried.
+/// True if each row of each output belongs to a token or is part of a sum over all of them (the gradient of a weight), and
+/// no state is carried.
 bool all_of_tokens(const Operator& op, const Signature& signature) {
-  const auto of_tokens = [](const TensorSpec& x) { return x.axis == Axis::tokens; };
+  const auto of_tokens = [](const TensorSpec& x) { return x.axis == Axis::tokens || x.axis == Axis::whole; };
   const auto carried = [](const TensorSpec& x) { return x.axis == Axis::state || x.axis == Axis::prefix; };
   return op.token_wise && std::ranges::all_of(signature.outputs, of_tokens) &&
          std::ranges::none_of(signature.inputs, carried);
+}
+
+/// True if the output is a sum over all tokens.
+bool sums_tokens(const Signature& signature, std::string_view output) {
+  return std::ranges::any_of(signature.outputs,
+                             [&](const TensorSpec& x) { return x.name == output && x.axis == Axis::whole; });
 }
 
 }  // namespace
@@ -110,10 +117,11 @@ std::vector<DoubtfulRow> doubtful_rows(const TwinSubject& of, const Tensors<doub
     for (auto& [name, rows] : outputs)
       rows.noise += (get(values, name) - rows.exact).cwiseAbs2().rowwise().mean() / policy.moved_inputs;
   }
-  const bool alone = of.call.tokens > 0 && all_of_tokens(of.op, signature);
+  const bool by_token = of.call.tokens > 0 && all_of_tokens(of.op, signature);
   std::vector<DoubtfulRow> found;
   for (auto& [name, rows] : outputs) {
     rows.keep_those_in_doubt();
+    const bool alone = by_token && !sums_tokens(signature, name);
     const Index each = alone ? rows.exact.rows() / of.call.tokens : 1;
     for (const Index r : rows.rows)
       found.push_back({name, r, alone ? r / each : -1, rows.times(r), rows.wide(r)});
@@ -154,6 +162,7 @@ TokensAlone tokens_in_doubt(const TwinSubject& of, const Tensors<double>& actual
     }
     return std::decay_t<decltype(x)>(x(kept, Eigen::all));
   };
+  const Signature whole = of.op.signature(of.call);
   out.call.tokens = std::ssize(out.tokens);
   if (of.call.choice != nullptr && of.call.choice->rows() == of.call.tokens)
     out.call.choice = std::make_shared<const Matrix<Index>>(of_tokens(*of.call.choice));
@@ -164,12 +173,15 @@ TokensAlone tokens_in_doubt(const TwinSubject& of, const Tensors<double>& actual
   out.oracle.points = of.oracle.points;
   out.oracle.axes = of.oracle.axes;
   for (const auto& [name, x] : of.oracle.exact) {
+    if (sums_tokens(whole, name)) continue;
     out.oracle.exact.emplace(name, of_tokens(x));
     out.oracle.tolerance.emplace(name, of_tokens(get(of.oracle.tolerance, name)));
     out.oracle.undecided.emplace(name, of_tokens(get(of.oracle.undecided, name)));
     out.actual.emplace(name, of_tokens(get(actual, name)));
   }
-  for (const auto& [name, x] : of.oracle.overflows) out.oracle.overflows.emplace(name, of_tokens(x));
+  for (const auto& [name, x] : of.oracle.overflows) {
+    if (!sums_tokens(whole, name)) out.oracle.overflows.emplace(name, of_tokens(x));
+  }
   return out;
 }
 

@@ -46,7 +46,7 @@ struct DoubtfulRow {
 [[nodiscard]] std::vector<std::string> wide_outputs(const OperatorOracle& oracle);
 
 /// Some tokens of one sequence as a sequence of their own, for a system whose tokens are independent. They
-/// are judged like the whole sequence.
+/// are judged like the whole sequence; outputs that are sums over all tokens are not among theirs.
 struct TokensAlone {
   std::vector<Index> tokens;  ///< their indices in the whole sequence, ascending
   Call call;

@@ -18,4 +18,12 @@ namespace samestate {
   return output.content == Content::log_decay || output.content == Content::strength;
 }
 
+/// The format of an output in a tensor of the contract's formats. The gradient of a weight has the weight's.
+[[nodiscard]] inline Format device_format(const TensorSpec& output, const Contract& contract) {
+  if (output.axis == Axis::state) return contract.state;
+  const bool data = output.axis == Axis::tokens && !is_of_gate(output);
+  const bool of_weight = output.axis == Axis::whole && input_format(output, contract) != Format::fp32;
+  return data || of_weight ? contract.output : Format::fp32;
+}
+
 }  // namespace samestate

@@ -21,14 +21,16 @@ double output_rounding(double x, double error, Format format) {
   return half_ulp(std::abs(x) + error, format);
 }
 
-/// The format in which a kernel writes an output. Gradients of gates have the gates' format, which is fp32, and
-/// those of a state the state's.
+/// The format in which a kernel writes an output. Gradients of gates have the gates' format, which is fp32, those of a
+/// recurrence's state the state's, and those of a weight the weight's.
 Format output_format(const Operator& op, const Signature& signature, std::string_view name,
                      const Contract& contract) {
   const auto spec = std::ranges::find(signature.outputs, name, &TensorSpec::name);
-  if (op.family == nullptr || spec == signature.outputs.end()) return contract.output;
-  if (spec->axis == Axis::state) return contract.state;
-  return is_of_gate(*spec) ? Format::fp32 : contract.output;
+  if (spec == signature.outputs.end()) return contract.output;
+  if (op.family != nullptr && spec->axis == Axis::state) return contract.state;
+  const bool of_gate = op.family != nullptr && is_of_gate(*spec);
+  const bool of_fp32_weight = spec->axis == Axis::whole && input_format(*spec, contract) == Format::fp32;
+  return of_gate || of_fp32_weight ? Format::fp32 : contract.output;
 }
 
 /// The sizes and errors of one output over all its elements.

@@ -135,7 +135,8 @@ void judge_without_points(Judgement& judgement, const TwinSubject& of, const Ten
         "drawn roundings {}",
         hidden->output, hidden->row, kWideTolerance, why);
   };
-  const bool few_tokens = rows.front().token >= 0 && of.call.tokens > policy.doubtful_tokens;
+  const bool few_tokens = of.call.tokens > policy.doubtful_tokens &&
+                          std::ranges::none_of(rows, [](const DoubtfulRow& row) { return row.token < 0; });
   const double share = few_tokens ? policy.doubtful_tokens / static_cast<double>(of.call.tokens) : 1.0;
   const bool may = asked.in_doubt ? asked.in_doubt(share) : asked.drawn(Verdict::pass);
   if (!may) return leave_open("are too many for the work that a case may take");

@@ -22,13 +22,16 @@ const OperatorForm* Operator::form(std::string_view wanted) const {
 std::span<const Operator> operators() {
   static const std::vector<Operator> rows = [] {
     std::vector<Operator> all;
-    for (const auto group :
-         {linear_attention_operators, retnet_operators, state_space_operators, mamba_operators,
-          activation_gate_operators, norm_operators, rotary_embedding_operators, short_convolution_operators,
-          softmax_attention_operators, gated_delta_net_operators, gated_delta_step_operators,
-          test_time_training_operators, overlap_windows_operators, dendritic_router_operators,
-          dendritic_attention_operators, latent_attention_operators, expert_router_operators,
-          mixture_of_experts_operators, recurrence_backward_operators}) {
+    for (const auto group : {linear_attention_operators,    retnet_operators,
+                             state_space_operators,         mamba_operators,
+                             activation_gate_operators,     norm_operators,
+                             rotary_embedding_operators,    short_convolution_operators,
+                             softmax_attention_operators,   gated_delta_net_operators,
+                             gated_delta_step_operators,    test_time_training_operators,
+                             overlap_windows_operators,     dendritic_router_operators,
+                             dendritic_attention_operators, latent_attention_operators,
+                             expert_router_operators,       mixture_of_experts_operators,
+                             recurrence_backward_operators, gradient_operators}) {
       for (const Operator& row : group()) all.push_back(row);
     }
     return all;

@@ -10,7 +10,7 @@ import threading
 
 from . import command
 from .errors import CommandError, DeclarationError, Failed, NothingRan
-from .gradients import BACKWARD, Gradients, with_gradients
+from .gradients import BACKWARD, gradients_of, with_gradients
 from .serving import Server
 from .subject import Subject, subject_of
 
@@ -175,7 +175,7 @@ def check(function, system=None, form=None, *, contract=None, array="numpy", dev
     it. `effort`, `max_cases`, `seed`, `timeout` (per case) and `budget` are those of the gate; `case` is one
     case line to run instead of the plan; `gate` has further words for the command line, such as ['--regime',
     'normal']. With `gradients`, the gradients that the function's library (torch, jax or mlx) derives for it are
-    judged too, for systems of the recurrent family. Raises CommandError if the command is not found or ended
+    judged too, for systems whose gradients are judged (docs/do/gradients.md). Raises CommandError if the command is not found or ended
     with exit code 2, and NothingRan (a skip) if there is no device.
     """
     declaration = dict(conventions)
@@ -218,8 +218,8 @@ def check(function, system=None, form=None, *, contract=None, array="numpy", dev
 def _kernels(subject, case, gradients):
     """The names of the kernels of a subject that a check runs. Raises DeclarationError if it has no gradients."""
     if case is not None and "pass=backward" in case.split():
-        return [Gradients(subject).name]
-    return [subject.name] + ([Gradients(subject).name] if gradients else [])
+        return [gradients_of(subject).name]
+    return [subject.name] + ([gradients_of(subject).name] if gradients else [])
 
 
 def _own(arguments, gradients):

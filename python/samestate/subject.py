@@ -214,8 +214,8 @@ class Subject:
 
     def _complete(self):
         """Adds to the declaration what the signature says. Contradictions between the two are errors."""
+        self.packed = "cu_seqlens" in self._asked or ("cu_seqlens", "optional") in self._asked
         if not self.family:
-            self.packed = "cu_seqlens" in self._asked or ("cu_seqlens", "optional") in self._asked
             if "cu_seqlens" in self.conventions and not self.packed:
                 raise DeclarationError(f"cu_seqlens is declared, but {self._called()} takes no cu_seqlens")
             return

@@ -44,7 +44,8 @@ def jax_rule(q, k, v, g, beta, initial_state, scale):
     return rule(jax.numpy, q, k, v, g, beta, initial_state, scale)
 
 
-@samestate.kernel("gated_delta_rule", "recurrent", array="mlx", limits=["T <= 80"])
+# Its exponential is within a few units of fp32 of the exact one.
+@samestate.kernel("gated_delta_rule", "recurrent", contracts=["fp32+exponential:ex2"], array="mlx", limits=["T <= 80"])
 def mlx_rule(q, k, v, g, beta, initial_state, scale):
     import mlx.core
 
@@ -118,3 +119,80 @@ def without_backward(q, k, v, g, beta, initial_state, scale):
             raise NotImplementedError("the backward pass is not written yet")
 
     return Rule.apply(q, k, v, g, beta, initial_state)
+
+
+# -- operators whose tensors have names
+
+@samestate.kernel("gated_rms_norm", "fused", array="torch", limits=["T <= 80"])
+def torch_gated_norm(x, z, weight):
+    import torch
+
+    return weight * x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * torch.nn.functional.silu(z)
+
+
+@samestate.kernel("residual_rms_norm", "fused", array="torch", limits=["T <= 80"])
+def torch_residual_norm(x, residual, weight):
+    import torch
+
+    total = x + residual
+    return (1.0 + weight) * total * torch.rsqrt((total * total).mean(-1, keepdim=True) + 1e-6), total
+
+
+def convolved(ops, silu, x, kernel, state, bias, activation):
+    """(y, state after it) of x [B, T, C] with kernel [C, W], the state [B, W - 1, C], and a bias [C], or 0 for none."""
+    rows, width = ops.concatenate([state, x], 1), kernel.shape[1]
+    y = sum(rows[:, w:w + x.shape[1]] * kernel[:, w] for w in range(width)) + (bias if hasattr(bias, "shape") else 0.0)
+    return (silu(y) if activation else y), rows[:, x.shape[1]:]
+
+
+@samestate.kernel("short_convolution", "gather", array="torch", limits=["T <= 80"])
+def torch_convolution(x, kernel, state, bias, activation):
+    import torch
+
+    return convolved(torch, torch.nn.functional.silu, x, kernel, state, bias, activation)
+
+
+@samestate.kernel("short_convolution", "gather", array="jax", limits=["T <= 80"])
+def jax_convolution(x, kernel, state, bias, activation):
+    import jax
+
+    return convolved(jax.numpy, jax.nn.silu, x, kernel, state, bias, activation)
+
+
+@samestate.kernel("rms_norm", "fused", array="mlx", limits=["T <= 80"])
+def mlx_norm(x, weight):
+    import mlx.core
+
+    return mlx.core.fast.rms_norm(x, weight, 1e-6)
+
+
+def _faulty_norm(name, change):
+    """A right RMS norm whose backward pass gives (d.x, d.weight) as `change` makes them of the right ones."""
+
+    @samestate.kernel("rms_norm", "fused", array="torch", limits=["T <= 80"], name=name)
+    def kernel(x, weight):
+        import torch
+
+        def norm(x, weight):
+            return weight * x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
+
+        class Norm(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, *given):
+                ctx.save_for_backward(*given)
+                return norm(*given)
+
+            @staticmethod
+            def backward(ctx, d_y):
+                with torch.enable_grad():
+                    given = [y.detach().requires_grad_() for y in ctx.saved_tensors]
+                    grads = torch.autograd.grad(norm(*given), given, d_y)
+                return change(*grads, d_y)
+
+        return Norm.apply(x, weight)
+
+    return kernel
+
+
+first_row_only = _faulty_norm("first_row_only.rms_norm", lambda d_x, d_weight, d_y: (d_x, 0.5 * d_weight))
+projection_lost = _faulty_norm("projection_lost.rms_norm", lambda d_x, d_weight, d_y: (d_y, d_weight))

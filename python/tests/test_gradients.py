@@ -1,6 +1,7 @@
 """Gradients by the libraries' own autograd: right kernels pass, wrong ones fail, and a gradient that is not there is said in
 three different ways. Parts that need a library that is not installed are skipped."""
 import importlib.util
+import json
 import os
 import subprocess
 import unittest
@@ -10,8 +11,8 @@ import numpy
 import samestate
 from samestate import adapters
 from samestate.errors import DeclarationError, Failed
-from samestate.gradients import Gradients, can, sum_of_groups, with_gradients
-from samestate.subject import Subject
+from samestate.gradients import OPERATORS, can, gradients_of, sum_of_groups, with_gradients
+from samestate.subject import FAMILY, Subject
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -39,7 +40,7 @@ class Declared(unittest.TestCase):
         return Subject(f, "gated_delta_rule", "recurrent", array=array, name="mine", **say)
 
     def test_it_keeps_limits_and_contracts_and_is_only_run_where_it_is_asked_for(self):
-        said = Gradients(self.subject(contracts=["fp32", "bf16"], limits=["dk <= 64"], state="vk")).declaration()
+        said = gradients_of(self.subject(contracts=["fp32", "bf16"], limits=["dk <= 64"], state="vk")).declaration()
         self.assertEqual(said["system"], "gated_delta_rule.backward")
         self.assertEqual(said["name"], "mine.backward.recurrent")
         self.assertEqual(said["contracts"], ["fp32", "bf16+card:nearest"])
@@ -47,9 +48,38 @@ class Declared(unittest.TestCase):
         self.assertEqual(said["conventions"], {})
         self.assertTrue(said["only_asked"])
 
+    def test_operators_have_gradients_where_the_command_judges_them(self):
+        def outputs_of(system):
+            line = f"v1 {system} T=3"
+            done = subprocess.run([samestate.executable(), "judge", "--tensors", line], capture_output=True, text=True, check=True)
+            return tuple(row.split()[0].removeprefix("output.") for row in done.stdout.splitlines() if row.startswith("output."))
+
+        listed = subprocess.run([samestate.executable(), "list", "systems", "--json"], capture_output=True, text=True, check=True)
+        systems = [row["system"].removesuffix(".backward") for row in json.loads(listed.stdout)
+                   if row["system"].endswith(".backward")]
+        self.assertEqual(set(systems), set(FAMILY) | set(OPERATORS))
+        for system, outputs in OPERATORS.items():
+            self.assertEqual(outputs_of(system), outputs, system)
+
+    def test_an_operator_keeps_its_dtypes_and_has_no_gradients_where_there_are_none(self):
+        def norm(x, weight):
+            pass
+
+        def step(x, kernel, state):
+            pass
+
+        said = gradients_of(Subject(norm, "rms_norm", "fused", array="torch", name="mine",
+                                    dtypes={"x": "bf16", "y": "bf16"})).declaration()
+        self.assertEqual((said["system"], said["name"]), ("rms_norm.backward", "mine.backward.fused"))
+        self.assertEqual(said["conventions"]["dtypes"], {"x": "bf16", "d.x": "bf16", "d.y": "bf16"})
+        with self.assertRaisesRegex(DeclarationError, "a form other than decode"):
+            gradients_of(Subject(step, "short_convolution", "decode", array="torch"))
+        with self.assertRaisesRegex(DeclarationError, "gradients of softmax_router are not judged yet; those of .*rms_norm"):
+            gradients_of(Subject(norm, "softmax_router", "fused", array="torch"))
+
     def test_contracts_of_the_backward_pass_may_be_declared(self):
         one = self.subject(contracts=["bf16"], gradient_contracts=["bf16+chunk_backward.dG:bf16"])
-        self.assertEqual(Gradients(one).declaration()["contracts"], ["bf16+chunk_backward.dG:bf16"])
+        self.assertEqual(gradients_of(one).declaration()["contracts"], ["bf16+chunk_backward.dG:bf16"])
         self.assertEqual(one.declaration()["contracts"], ["bf16"])
 
     def test_groups_are_summed_in_fp32_and_rounded_once(self):
@@ -76,9 +106,9 @@ class Judged(unittest.TestCase):
         self.assertGreater(result.verdicts.get("pass", 0), cases // 2, result)
         self.assertTrue(all("pass=backward" in record["line"] for record in result.records))
 
-    def fails(self, function, text):
+    def fails(self, function, text, line=LINE):
         with self.assertRaises(Failed) as failed:
-            samestate.check(function, case=LINE)
+            samestate.check(function, case=line)
         self.assertIn(text, str(failed.exception))
 
     @needs("torch")
@@ -93,6 +123,26 @@ class Judged(unittest.TestCase):
     @needs("mlx")
     def test_right_gradients_of_mlx_pass(self):
         self.passes(kernels().mlx_rule, 12)
+
+    @needs("torch")
+    def test_right_gradients_of_operators_in_torch_pass(self):
+        self.passes(kernels().torch_gated_norm, 20)
+        self.passes(kernels().torch_residual_norm, 20)
+        self.passes(kernels().torch_convolution, 30)
+
+    @needs("jax")
+    def test_right_gradients_of_an_operator_in_jax_pass(self):
+        self.passes(kernels().jax_convolution, 12)
+
+    @needs("mlx")
+    def test_right_gradients_of_an_operator_in_mlx_pass(self):
+        self.passes(kernels().mlx_norm, 12)
+
+    @needs("torch")
+    def test_wrong_gradients_of_an_operator_fail_and_name_the_tensor(self):
+        line = "v1 rms_norm pass=backward form=fused B=2 T=9 D=16 seed=0x5"
+        self.fails(kernels().first_row_only, "d.weight", line)
+        self.fails(kernels().projection_lost, "d.x", line)
 
     @needs("torch")
     def test_wrong_gradients_fail_and_name_the_tensor(self):

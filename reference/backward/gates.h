@@ -8,16 +8,23 @@
 /// The backward pass of activations and of the gates of the gated delta rule.
 namespace samestate {
 
-/// The derivative of sigma(x), sigma (1 - sigma), with 1 - sigma taken as sigma(-x), which keeps its digits.
+/// 1 - sigma(x) as sigma(-x), which keeps its digits. Kernels also subtract sigma(x) from 1, which leaves the error of
+/// sigma(x) in a small difference: scalars that carry an error have their own (oracles/bounds/logistic_complement.h).
+template <class Scalar>
+[[nodiscard]] Scalar logistic_complement(const Scalar& x) {
+  return logistic(Scalar(-x));
+}
+
+/// The derivative of sigma(x), sigma (1 - sigma).
 template <class Scalar>
 [[nodiscard]] Scalar logistic_slope(const Scalar& x) {
-  return logistic(x) * logistic(Scalar(-x));
+  return logistic(x) * logistic_complement(x);
 }
 
 /// The derivative of silu(x) = x sigma(x), sigma (1 + x (1 - sigma)).
 template <class Scalar>
 [[nodiscard]] Scalar silu_slope(const Scalar& x) {
-  return logistic(x) * (Scalar(1) + x * logistic(Scalar(-x)));
+  return logistic(x) * (Scalar(1) + x * logistic_complement(x));
 }
 
 template <class Scalar>

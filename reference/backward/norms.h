@@ -33,7 +33,10 @@ template <class Scalar>
     const Vector<Scalar> n = x.row(t).transpose() / root;
     const Vector<Scalar> dn = dy.row(t).transpose().cwiseProduct(weight);
     const Scalar along = n.cwiseProduct(dn).sum() / width;
-    out.x.row(t) = ((dn - along * n) / root).transpose();
+    // A sum of terms, so that a cotangent which is added to it is one more of them: in any order. Autograd of x * x
+    // adds the second in two halves.
+    const Vector<Scalar> half = Scalar(0.5) * along * n / root;
+    out.x.row(t) = (dn / root - half - half).transpose();
     out.weight += dy.row(t).transpose().cwiseProduct(n);
   }
   return out;

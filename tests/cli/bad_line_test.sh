@@ -13,7 +13,7 @@ table=(
   "a key of other programs|dtype|perhaps contract=|v1 retention dtype=bf16"
   "unknown key|speed|known keys are|v1 retention speed=8"
   "unknown regime|regime=nope|has the regimes normal, slow|v1 retention regime=nope"
-  "unknown system|system nope|known: gated_delta_rule|v1 nope T=4"
+  "unknown system|system nope|samestate list systems|v1 nope T=4"
   "unknown law|law=nope|known: |v1 retention law=nope"
   "unknown contract|contract=nope|known: fp32|v1 retention contract=nope"
   "wrong version|'v2'|write 'v1 SYSTEM|v2 retention T=4"

@@ -288,7 +288,7 @@ run 0 list mutants --json
 grep -o '"mutant": "[^"]*"' out | cut -d'"' -f4 >names
 for asked in '--bug M01' '--system rms_norm'; do
   run 0 mutants $asked --public --markdown mutants.md
-  [[ "$asked" == '--bug M01' ]] && pattern='^unmasked_exponential[.]' || pattern='[.]rms_norm[.]'
+  [[ "$asked" == '--bug M01' ]] && pattern='^unmasked_exponential[.]' || pattern='[.]rms_norm[.][^.]*$'
   diff <(grep "$pattern" names | sort) <(sed -n 's/^| [MFH][0-9.]* | \([^ ]*\) .*/\1/p' mutants.md | sort) >&2 ||
     complain "the page of $asked has other rows than those mutants"
   killed="$(grep -c "$pattern" names)"

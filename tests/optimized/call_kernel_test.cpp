@@ -162,6 +162,8 @@ TEST(KernelCall, WhatTheOlderStructsCannotSayIsRefused) {
   call.set("backward", 1.0);
   EXPECT_NE(error_of([&] { (void)arguments_of(call); }).find("backward"), std::string::npos);
   EXPECT_NE(error_of([&] { (void)operator_arguments_of(call); }), "");
+  call.outputs.front().name = "d.q";
+  EXPECT_EQ(error_of([&] { (void)operator_arguments_of(call); }), "");
   call = call_of(of);
   const auto g = std::ranges::find(call.inputs, "g", &CallTensor::name);
   g->shape.push_back(3), g->stride.push_back(0);

@@ -113,6 +113,7 @@ void add_faults(std::vector<Mutant>& out, std::string_view kernel, const std::ve
 [[nodiscard]] std::vector<Mutant> gated_delta_net_mutants();
 [[nodiscard]] std::vector<Mutant> gated_delta_net_precision_mutants();
 [[nodiscard]] std::vector<Mutant> gated_delta_step_mutants();
+[[nodiscard]] std::vector<Mutant> operator_gradient_mutants();
 [[nodiscard]] std::vector<Mutant> operator_interface_mutants();
 [[nodiscard]] std::vector<Mutant> packed_mutants();
 [[nodiscard]] std::vector<Mutant> latent_attention_mutants();

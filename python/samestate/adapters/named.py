@@ -28,25 +28,27 @@ def _call(convert):
 
 # -- norms: modules whose weight is set, eps 1e-6
 
-def _norm(made, weight):
-    """A module with that weight: norms are created with ones or zeros, and trained."""
-    made.weight.data = weight
-    return made
+def _with_weight(made, weight, *given):
+    """What the module returns with that weight, through which autograd goes too: a norm is created with ones or zeros, and
+    trained."""
+    import torch
+
+    return torch.func.functional_call(made, {"weight": weight}, given)
 
 
 @_call
 def module(function, x, weight):
-    return _norm(function(weight.shape[0], eps=1e-6), weight)(x)
+    return _with_weight(function(weight.shape[0], eps=1e-6), weight, x)
 
 
 @_call
 def gated_module(function, x, z, weight):
-    return _norm(function(weight.shape[0], eps=1e-6), weight)(x, z)
+    return _with_weight(function(weight.shape[0], eps=1e-6), weight, x, z)
 
 
 @_call
 def grouped_module(function, x, z, weight):
-    return _norm(function(weight.shape[0], weight.shape[0], eps=1e-6), weight)(x, z)
+    return _with_weight(function(weight.shape[0], weight.shape[0], eps=1e-6), weight, x, z)
 
 
 # -- convolutions: `activation` is the system's size, 1 for silu; `bias` is 0 if there is none

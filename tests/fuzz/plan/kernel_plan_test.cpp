@@ -95,16 +95,16 @@ TEST(KernelPlan, ALongPlanIsAnnouncedWithWhatTakesLongest) {
   const std::string line = "v1 gated_delta_rule form=recurrent T=256 dk=4096";
   std::vector<Case> cases(400, parse_case("v1 gated_delta_rule form=recurrent T=64"));
   EXPECT_EQ(long_plan_text(cases, table(), 2, "smaller sizes in --where"), "");
-  cases.insert(cases.begin() + 7, 200, parse_case(line));
+  cases.insert(cases.begin() + 7, 100, parse_case(line));
   const std::string text = long_plan_text(cases, table(), 2, "smaller sizes in --where");
-  EXPECT_EQ(lacking(text, "600 2 threads " + line + " --where --max-cases --budget"), "") << text;
+  EXPECT_EQ(lacking(text, "500 2 threads " + line + " --where --max-cases --budget"), "") << text;
   EXPECT_NE(text.find("minutes on 2 threads"), std::string::npos) << text;
   EXPECT_NE(long_plan_text(cases, table(), 1, "").find(" on 1 thread,"), std::string::npos);
   EXPECT_EQ(long_plan_text(cases, table(), 1000, ""), "") << "no case alone takes as long";
   // Wide keys make the maps of chunks dear: one such case took 100 s.
   const std::vector<Case> wide(20,
                                parse_case("v1 gated_delta_rule chunk=53 T=3 dk=12345 dv=15 state=random"));
-  EXPECT_NE(long_plan_text(wide, table(), 2, "").find("22 minutes on 2 threads"), std::string::npos)
+  EXPECT_NE(long_plan_text(wide, table(), 2, "").find("23 minutes on 2 threads"), std::string::npos)
       << long_plan_text(wide, table(), 2, "");
 }
 

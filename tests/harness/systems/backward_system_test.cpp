@@ -33,11 +33,11 @@ TEST(BackwardSystem, ALineSaysPass) {
   EXPECT_EQ(format_case(parse_case("v1 gated_delta_rule.backward T=33 chunk=16 dk=16 state=random")), line);
   EXPECT_EQ(format_case(parse_case("v1 gated_delta_rule pass=forward T=5")), "v1 gated_delta_rule T=5");
   try {
-    (void)parse_case("v1 rms_norm pass=backward");
+    (void)parse_case("v1 softmax_attention pass=backward");
     FAIL();
   } catch (const Error& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("gradients of rms_norm are not judged"), std::string::npos) << text;
+    EXPECT_NE(text.find("gradients of softmax_attention are not judged"), std::string::npos) << text;
     EXPECT_NE(text.find("gated_delta_rule"), std::string::npos) << text;
   }
   EXPECT_THROW((void)parse_case("v1 gated_delta_rule cotangent=o"), Error) << "a key of gradients alone";

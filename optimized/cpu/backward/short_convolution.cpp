@@ -1,0 +1,163 @@
+#include "optimized/cpu/backward/short_convolution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "optimized/call.h"
+#include "optimized/cpu/block.h"
+#include "optimized/cpu/operators/layer_parts.h"
+
+namespace samestate::cpu {
+namespace {
+
+/// Channels of one task.
+constexpr std::int64_t kReverseChannels = 64;
+
+template <std::size_t Rank, class T>
+View<T, Rank> view_of(const NamedTensor<T>& x) {
+  View<T, Rank> view{x.data, {}, {}};
+  std::int64_t step = 1;
+  for (std::size_t d = Rank; d-- > 0; step *= x.shape[d]) {
+    view.shape[d] = x.shape[d];
+    view.stride[d] = x.stride.empty() ? step : x.stride[d];
+  }
+  return view;
+}
+
+/// The input of that name; absent if the call has none.
+template <std::size_t Rank>
+View<const float, Rank> given(const OperatorArguments& call, std::string_view name) {
+  for (const NamedTensor<const float>& x : call.inputs) {
+    if (x.name == name) return view_of<Rank>(x);
+  }
+  return {};
+}
+
+/// The tensors of a call, and the sums of its sequences.
+struct ReverseConvolution {
+  explicit ReverseConvolution(const OperatorArguments& call)
+      : C(call.parameter("C")),
+        W(call.parameter("W")),
+        sequences(call.cu_seqlens.present() ? call.cu_seqlens.shape[0] - 1 : call.batch),
+        activation(call.parameter("activation") != 0),
+        x(given<3>(call, "x")),
+        kernel(given<2>(call, "kernel")),
+        state(given<3>(call, "state")),
+        bias(given<1>(call, "bias")),
+        d_y(given<3>(call, "d.y")),
+        d_final(given<3>(call, "d.state")),
+        d_x(view_of<3>(call.output("d.x"))),
+        d_state(view_of<3>(call.output("d.state"))),
+        sums(static_cast<std::size_t>(sequences * C * (W + 1)), 0.0F) {}
+
+  /// The sums of one channel of a sequence: those of its W taps, and that of its bias.
+  [[nodiscard]] float* sums_of(std::int64_t n, std::int64_t channel) {
+    return sums.data() + (n * C + channel) * (W + 1);
+  }
+
+  std::int64_t C, W, sequences;
+  bool activation;
+  View<const float, 3> x;
+  View<const float, 2> kernel;
+  View<const float, 3> state;
+  View<const float, 1> bias;
+  View<const float, 3> d_y, d_final;
+  View<float, 3> d_x, d_state;
+  std::vector<float> sums;
+};
+
+/// The tokens [begin, begin + count) of row `batch` of the call.
+struct Tokens {
+  std::int64_t batch, begin, count;
+};
+
+Tokens tokens_of_sequence(const OperatorArguments& call, std::int64_t n) {
+  if (!call.cu_seqlens.present()) return {n, 0, call.tokens};
+  return {0, call.cu_seqlens(n), call.cu_seqlens(n + 1) - call.cu_seqlens(n)};
+}
+
+/// Channels [first, first + count) of one sequence.
+class ReverseBlock {
+ public:
+  ReverseBlock(ReverseConvolution& all, const Contract& contract) : of_(all), contract_(contract) {}
+
+  void run(std::int64_t n, const Tokens& tokens, std::int64_t first, std::int64_t count) {
+    history_.resize(of_.W - 1 + tokens.count, count);
+    d_history_.resize(of_.W - 1 + tokens.count, count);
+    for (std::int64_t i = 0; i < history_.rows; ++i) {
+      const std::int64_t t = i - (of_.W - 1);
+      for (std::int64_t c = 0; c < count; ++c)
+        history_.row(i)[c] =
+            t < 0 ? of_.state(n, i, first + c) : of_.x(tokens.batch, tokens.begin + t, first + c);
+      std::fill_n(d_history_.row(i), count, 0.0F);
+    }
+    for (std::int64_t t = 0; of_.d_y.present() && t < tokens.count; ++t) {
+      for (std::int64_t c = 0; c < count; ++c) reverse(n, tokens, t, first, c);
+    }
+    for (std::int64_t i = 0; of_.d_final.present() && i < of_.W - 1; ++i) {
+      for (std::int64_t c = 0; c < count; ++c)
+        d_history_.row(tokens.count + i)[c] += of_.d_final(n, i, first + c);
+    }
+    for (std::int64_t i = 0; i < d_history_.rows; ++i) {
+      const std::int64_t t = i - (of_.W - 1);
+      float* const row = d_history_.row(i);
+      round_values(row, row, count, t < 0 ? contract_.state : contract_.output);
+      for (std::int64_t c = 0; c < count; ++c)
+        (t < 0 ? of_.d_state(n, i, first + c) : of_.d_x(tokens.batch, tokens.begin + t, first + c)) = row[c];
+    }
+  }
+
+ private:
+  /// Token t of one channel.
+  void reverse(std::int64_t n, const Tokens& tokens, std::int64_t t, std::int64_t first, std::int64_t c) {
+    float dp = of_.d_y(tokens.batch, tokens.begin + t, first + c);
+    if (of_.activation) {
+      float sum = of_.bias.present() ? of_.bias(first + c) : 0.0F;
+      for (std::int64_t j = 0; j < of_.W; ++j) sum += of_.kernel(first + c, j) * history_.row(t + j)[c];
+      const float sigma = layer::logistic(sum);
+      dp *= sigma * (1.0F + sum * (1.0F - sigma));
+    }
+    float* const sums = of_.sums_of(n, first + c);
+    for (std::int64_t j = 0; j < of_.W; ++j) {
+      d_history_.row(t + j)[c] += of_.kernel(first + c, j) * dp;
+      sums[j] += dp * history_.row(t + j)[c];
+    }
+    sums[of_.W] += dp;
+  }
+
+  ReverseConvolution& of_;
+  const Contract& contract_;
+  Block history_, d_history_;
+};
+
+}  // namespace
+
+Outcome short_convolution_backward_gather(const OperatorArguments& call, const Contract& contract) {
+  ReverseConvolution all(call);
+  const std::int64_t C = all.C, W = all.W, blocks = (C + kReverseChannels - 1) / kReverseChannels;
+  for_each_task(all.sequences * blocks, call.threads, [&] {
+    return [&, block = ReverseBlock(all, contract)](std::int64_t task) mutable {
+      const std::int64_t n = task / blocks, first = task % blocks * kReverseChannels;
+      block.run(n, tokens_of_sequence(call, n), first, std::min(kReverseChannels, C - first));
+    };
+  });
+  const View<float, 2> d_kernel = view_of<2>(call.output("d.kernel"));
+  const bool biased = call.parameter("bias") != 0;
+  const View<float, 1> d_bias = biased ? view_of<1>(call.output("d.bias")) : View<float, 1>{};
+  for (std::int64_t c = 0; c < C; ++c) {
+    for (std::int64_t j = 0; j <= W; ++j) {
+      float sum = 0.0F;
+      for (std::int64_t n = 0; n < all.sequences; ++n) sum += all.sums_of(n, c)[j];
+      if (j < W) {
+        round_values(&sum, &d_kernel(c, j), 1, contract.output);
+      } else if (biased) {
+        d_bias(c) = sum;
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace samestate::cpu
