@@ -241,6 +241,7 @@ GuardedMemory::GuardedMemory(std::vector<MemoryBlock> blocks, const MemoryPlace&
   slot_->input = false;
   slot_->fault.store(0);
   slot_->strays.store(0);
+  slot_->late.store(0);
   if (blocks_.size() > 1 && !slot_->protect_all(PROT_READ | PROT_WRITE)) {
     const int error = errno;
     Slots::all().put_back(*slot_);

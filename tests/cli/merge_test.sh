@@ -84,7 +84,7 @@ cases again.jsonl >again.cases
 same again.cases one.cases
 # Some pairs of this kernel show only in cases that a single run adds at its end: the merge adds the same
 # cases.
-pairs=(gate --device cpu --kernel cpu.short_convolution.scatter --effort 0.02 --threads 2)
+pairs=(gate --device cpu --kernel cpu.short_convolution.scatter --effort 0.04 --threads 2)
 run 0 "${pairs[@]}" --jsonl one.jsonl --coverage one.cov
 cases one.jsonl >one.cases
 for i in 0 1; do run 0 "${pairs[@]}" --shard "$i/2" --jsonl "pairs-$i.jsonl"; done

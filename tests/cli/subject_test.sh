@@ -290,7 +290,7 @@ SAMESTATE_START_TIMEOUT=soon bad 'seconds above 0' repro --subject "$subject sil
 
 # Cases as files, for programs that cannot be called from here: inputs go out, outputs come back, and the
 # gate's verdicts and reports are made.
-run 0 export --system gated_delta_rule --form recurrent --contract fp32 --effort 0.02 --where "$sizes" --max-cases 12 --out cases
+run 0 export --system gated_delta_rule --form recurrent --contract fp32 --effort 0.02 --where "$sizes" --where T=1.. --max-cases 12 --out cases
 run 77 judge cases
 says 'nothing written'
 bad 'not an empty folder' export --system retention --out cases

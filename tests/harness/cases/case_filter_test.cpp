@@ -128,7 +128,7 @@ TEST(CaseFilter, ErrorsNameValueKnownValuesAndRemedy) {
   says("regime=fast", {"fast", "known", "measured"});
   says("form=rolled", {"rolled", "known", "chunked", "fused"});
   says("law=gravity", {"gravity", "known", "causality"});
-  says("system=mamba_ssm", {"mamba_ssm", "known", "retention"});
+  says("system=mamba_ssm", {"mamba_ssm", "nearest: mamba_mixer", "samestate list systems"});
   says("layout=upside", {"upside", "dense, padded, far"});
   says("size=4", {"'size'", "known keys", "chunk", "norm_groups"});
   says("T", {"KEY=VALUE", "T=64..4096"});

@@ -1,6 +1,7 @@
 #include "harness/run/guarded_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -70,6 +71,19 @@ TEST(GuardedMemory, TheJudgeMayWriteBetweenCalls) {
   GuardedMemory::let_write(memory.data(), false);
   floats(memory)[2] = 6.0F;
   EXPECT_EQ(memory.trespass(), "wrote to its input q: element 2 of its buffer");
+}
+
+// Memory that is open may be written, and a machine that is late to make it so is no fault of the kernel.
+TEST(GuardedMemory, AFaultInOpenMemoryIsNoTrespass) {
+  GuardedMemory memory = one(3000);
+  memory.named("v", true);
+  ASSERT_EQ(::mprotect(memory.data(), 4096, PROT_READ), 0);
+  floats(memory)[0] = 2.0F;
+  EXPECT_EQ(memory.trespass(), "");
+  EXPECT_EQ(floats(memory)[0], 2.0F);
+  memory.close();
+  floats(memory)[0] = 3.0F;
+  EXPECT_EQ(memory.trespass(), "wrote to its input v: element 0 of its buffer");
 }
 
 // A fault outside of any tensor ends the process as it would have without guards.
