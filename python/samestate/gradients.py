@@ -91,8 +91,8 @@ class Gradients(Subject):
     # -- a call of gradients
 
     def _differentiated(self, x, evaluate, cotangents):
-        """{input: gradient}: `evaluate` makes {output: array} of arrays named as in `x`, and `cotangents` has one, or
-        None for zero, for each output that is differentiated."""
+        """Returns {input: gradient}. `evaluate` makes {output: array} of arrays named as in `x`. `cotangents` has an entry for
+        each output that is differentiated, which is None if that cotangent is zero."""
         differentiate = {"torch": self._torch, "jax": self._jax, "mlx": self._mlx}[self.array]
         return differentiate(x, evaluate, cotangents)
 

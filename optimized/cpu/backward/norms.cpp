@@ -29,7 +29,7 @@ float silu_slope(float z) {
   return sigma * (1.0F + z * (1.0F - sigma));
 }
 
-/// What a thread keeps of one row.
+/// A thread keeps these values of one row, in fp32.
 struct Row {
   explicit Row(std::int64_t width) : x(size(width)), n(size(width)), dn(size(width)), dx(size(width)) {}
   static std::size_t size(std::int64_t width) { return static_cast<std::size_t>(width); }
