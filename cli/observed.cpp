@@ -126,7 +126,7 @@ std::vector<ObservedAnswer> answers_of(const std::vector<Observed>& observed, Er
   return out;
 }
 
-std::string text_of(const std::vector<ObservedAnswer>& answers) {
+std::string observed_text(const std::vector<ObservedAnswer>& answers) {
   std::string out;
   for (const ObservedAnswer& answer : answers) out += fmt::format("observed  {}\n", answer.sentence);
   return out + (answers.front().norm == ErrorNorm::rel

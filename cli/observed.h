@@ -52,7 +52,7 @@ struct ObservedAnswer {
                                                      const Study& study);
 
 /// Returns the sentences, and a remark about which data their numbers hold for.
-[[nodiscard]] std::string text_of(const std::vector<ObservedAnswer>& answers);
+[[nodiscard]] std::string observed_text(const std::vector<ObservedAnswer>& answers);
 
 /// Returns 1 if an observed error is wrong, and 3 if nothing is known about one.
 [[nodiscard]] Exit code_of(const std::vector<ObservedAnswer>& answers);

@@ -313,7 +313,7 @@ int run_tolerance(const ToleranceOptions& options) {
           const std::vector<ObservedAnswer> answers = answers_of(observed, norm_named(options.norm), study);
           if (!answers.empty() && !options.json)
             return with_code(code_of(answers),
-                             laid_out(head_of(c, study) + text_of(answers), columns, false));
+                             laid_out(head_of(c, study) + observed_text(answers), columns, false));
           // Mutants are compared with the expected values; with --against, another kernel takes their place.
           const bool blinded = study.gives_tests() && answers.empty() && study.other.empty();
           const BlindSpot blind =
