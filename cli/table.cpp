@@ -104,8 +104,9 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
                       : [conventions = d.conventions](
                             const Contract& contract) { return given_of(conventions, contract); },
             formats_of(d.conventions));
-        if (d.interpreted) table.interpreted(d.name);
-        if (d.only_asked) table.only_asked(d.name);
+        table.set(d.name, &KernelRow::interpreted, d.interpreted);
+        table.set(d.name, &KernelRow::only_asked, d.only_asked);
+        table.set(d.name, &KernelRow::deterministic, d.deterministic);
       }
     } catch (const Error& error) {
       throw Error(fmt::format("{} {}: {}", subject ? "subject" : "plugin", plugin, error.what()));

@@ -43,7 +43,7 @@ Judgement path_equivalence(const LawSubject& s) {
     const Run run_of_it = run(s, s.batch, whole(T, chunk, ranks));
     worst.compares(call_text(mine.path.front()), &mine, call_text(run_of_it.path.front()), &run_of_it);
     // Heads are independent: whichever rank holds one, its bits are the same.
-    if (s.ranks.heads > 0 && chunk == s.chunk) {
+    if (s.ranks.heads > 0 && chunk == s.chunk && s.deterministic) {
       agree_in_bits(worst, my_heads, run_of_it);
     } else {
       agree_everywhere(worst, s, my_heads, run_of_it);

@@ -329,7 +329,7 @@ std::vector<std::vector<float>> run_calls(const CallLoop& loop, const RunOptions
                                           const OneCall& call) {
   const auto run = loop.in_place ? run_in_place : run_on_own_tensors;
   OneCall one = call;
-  if (options.repeat) one = repeated(std::move(one));
+  if (options.repeat) one = repeated(std::move(one), options.deterministic);
   if (options.final_state == FinalState::none) one = without_state(std::move(one));
   return run(loop, options, one);
 }

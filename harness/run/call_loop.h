@@ -51,6 +51,7 @@ struct RunOptions {
   FinalState final_state = FinalState::apart;
   std::int64_t lead = 0, slack = 0;  ///< packed: tokens around the sequences that belong to none of them
   bool repeat = false;               ///< each call is repeated as harness/run/repeated_call.h says
+  bool deterministic = true;         ///< KernelRow::deterministic
   const Case* of = nullptr;  ///< the case that the calls belong to, for limits on properties that a call does
                              ///< not show
 };

@@ -377,14 +377,9 @@ void KernelTable::converts(std::string_view name, bool strided, std::vector<std:
   row.formats = std::move(formats);
 }
 
-void KernelTable::interpreted(std::string_view name) {
+void KernelTable::set(std::string_view name, bool KernelRow::*property, bool value) {
   (void)row_named(name);
-  std::ranges::find(all_, name, &KernelRow::name)->interpreted = true;
-}
-
-void KernelTable::only_asked(std::string_view name) {
-  (void)row_named(name);
-  std::ranges::find(all_, name, &KernelRow::name)->only_asked = true;
+  (*std::ranges::find(all_, name, &KernelRow::name)).*property = value;
 }
 
 void KernelTable::compiled_for(std::string_view name, std::vector<std::string> keys) {

@@ -54,6 +54,9 @@ struct KernelRow {
   bool only_asked =
       false;  ///< plans try it only where a filter asks for it (--where pass=backward, --system)
   bool interpreted = false;  ///< an interpreter runs it statement by statement, so plans give it small calls
+  /// The same call gives the same bits. If false, as of a kernel that adds with atomics, two runs are only compared within
+  /// their bounds, and a repeated call is judged as it comes.
+  bool deterministic = true;
 };
 
 /// The properties of a call that limits depend on, without its data: a call refers to sizes and tensors by
@@ -175,10 +178,8 @@ class KernelTable {
   void converts(std::string_view name, bool strided, std::vector<std::string> compiled_for,
                 std::function<Given(const Contract&)> given,
                 std::map<std::string, Format, std::less<>> formats = {});
-  /// Says that an interpreter runs this added kernel.
-  void interpreted(std::string_view name);
-  /// Says that plans try this added kernel only where they are asked for it.
-  void only_asked(std::string_view name);
+  /// Sets a property of an added kernel that its declaration states. Throws Error for an unknown name.
+  void set(std::string_view name, bool KernelRow::*property, bool value);
   /// Sets the keys for which an added kernel is compiled anew. Throws Error as converts does.
   void compiled_for(std::string_view name, std::vector<std::string> keys);
   /// For all added rows: the options that a printed command needs besides the line (KernelRow::options).

@@ -26,6 +26,7 @@ struct LawSubject {
   Runner run;
   LawTrace* trace = nullptr;  ///< where to keep what was compared
   Ranks ranks = {};           ///< the ranks of every call with chunks
+  bool deterministic = true;  ///< KernelRow::deterministic
 
   /// Returns the path that takes `tokens` tokens in one call.
   [[nodiscard]] Path whole(Index tokens) const { return samestate::whole(tokens, chunk, ranks); }
@@ -45,6 +46,7 @@ struct TensorSubject {
   /// If `samples` is above 0, tolerances come from that many drawn roundings, from number `first_sample` on;
   /// otherwise they are the running errors.
   int first_sample = 0, samples = 0;
+  bool deterministic = true;  ///< KernelRow::deterministic
 
   [[nodiscard]] std::vector<Tensors<double>> run(const std::vector<CaseTensor>& of,
                                                  const std::vector<Index>& cuts) const {

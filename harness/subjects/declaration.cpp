@@ -115,6 +115,16 @@ Conventions conventions_of(const Json& object, const std::string& of) {
   return out;
 }
 
+/// The keys of a declaration that are true or false.
+struct Flag {
+  std::string_view key;
+  bool Declaration::*member;
+};
+constexpr std::array kFlags = {Flag{"strided", &Declaration::strided}, Flag{"packed", &Declaration::packed},
+                               Flag{"interpreted", &Declaration::interpreted},
+                               Flag{"only_asked", &Declaration::only_asked},
+                               Flag{"deterministic", &Declaration::deterministic}};
+
 Declaration declaration_of(const Json& object, std::size_t number) {
   const std::string nameless = fmt::format("kernel {}", number + 1);
   if (!object.is_object()) refuse(nameless, "it is not an object");
@@ -133,12 +143,9 @@ Declaration declaration_of(const Json& object, std::size_t number) {
     } else if (key == "conventions") {
       out.conventions = conventions_of(value, of);
       for (const auto& [said, what] : value.items()) out.said.push_back(said);
-    } else if (key == "strided" || key == "interpreted" || key == "packed" || key == "only_asked") {
+    } else if (const auto flag = std::ranges::find(kFlags, key, &Flag::key); flag != kFlags.end()) {
       if (!value.is_boolean()) refuse(of, fmt::format("\"{}\" is true or false", key));
-      (key == "strided"       ? out.strided
-       : key == "packed"      ? out.packed
-       : key == "interpreted" ? out.interpreted
-                              : out.only_asked) = value.get<bool>();
+      out.*(flag->member) = value.get<bool>();
     } else if (key == "memory") {
       out.device_memory = one_of(kMemories, value, of, key);
     } else if (key == "about") {

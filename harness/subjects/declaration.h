@@ -22,6 +22,7 @@ struct Declaration {
   bool packed = false;                    ///< for named tensors: CallKernel::packed
   bool interpreted = false;               ///< an interpreter runs it, so its calls should be small
   bool only_asked = false;                ///< plans try it only where the gate is asked for it
+  bool deterministic = true;              ///< the same call gives the same bits
   bool device_memory = false;             ///< its tensors are in the device's memory ("memory": "cuda")
   std::vector<std::string> variant = {};  ///< keys of a call for each of whose values it is compiled anew
   std::string about;                      ///< about this kernel, as JSON; empty if it says nothing

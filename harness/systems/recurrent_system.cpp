@@ -266,8 +266,8 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
   };
   const auto judged = [&] {
     if (r.law != nullptr) {
-      return judge_law(*r.law,
-                       {batch, family, r.promised, r.chunk, runner, trace ? &law : nullptr, r.ranks()});
+      return judge_law(*r.law, {batch, family, r.promised, r.chunk, runner, trace ? &law : nullptr, r.ranks(),
+                                options.deterministic});
     }
     outputs = runner(batch, r.path(batch.shape.T));
     return judge_batch(r, family, batch, outputs, policy, runner, takes_pieces(kernels, r));

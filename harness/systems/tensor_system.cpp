@@ -375,6 +375,7 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
           return by_sequence(run_tensors(sized, *this, own, of, *kernels.named, options).outputs);
         },
         trace ? &trace->tensor_law : nullptr};
+    subject.deterministic = options.deterministic;
     const auto judged = [&](int first, int samples) {
       if (trace) trace->tensor_law.clear();
       subject.first_sample = first;

@@ -163,8 +163,8 @@ def run_command(arguments, server=None, until=None):
 
 def check(function, system=None, form=None, *, contract=None, array="numpy", device="cpu", limits=(), name=None,
           effort=None, max_cases=None, seed=None, case=None, timeout=None, budget=None, threads=None, isolate=False,
-          arguments=None, options=None, dtypes=None, strided=None, bf16="float32", gate=(), gradients=False,
-          **conventions):
+          arguments=None, options=None, dtypes=None, strided=None, bf16="float32", deterministic=True, gate=(),
+          gradients=False, **conventions):
     """Runs the gate on a function, and returns a Summary or raises Failed (an AssertionError) with the case
     line.
 
@@ -182,7 +182,8 @@ def check(function, system=None, form=None, *, contract=None, array="numpy", dev
     for key, value, default in (("contracts", [contract] if isinstance(contract, str) else contract, None),
                                 ("array", array, "numpy"), ("device", device, "cpu"), ("limits", limits, ()),
                                 ("name", name, None), ("arguments", arguments, None), ("options", options, None),
-                                ("dtypes", dtypes, None), ("strided", strided, None), ("bf16", bf16, "float32")):
+                                ("dtypes", dtypes, None), ("strided", strided, None), ("bf16", bf16, "float32"),
+                                ("deterministic", deterministic, True)):
         if value != default and value != []:
             declaration[key] = [value] if key == "limits" and isinstance(value, str) else value
     asked = {"effort": effort, "max_cases": max_cases, "seed": seed, "timeout": timeout, "budget": budget,

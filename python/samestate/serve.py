@@ -18,7 +18,7 @@ from .gradients import with_gradients
 from .subject import CONVENTIONS, Subject, about, subject_of
 
 _PLAIN = ("system", "form", "array", "device", "name", "bf16")
-_FLAGS = ("strided", "compiles")
+_FLAGS = ("strided", "compiles", "deterministic")
 _LISTS = {"contracts": ",", "gradient_contracts": ",", "limits": ";", "variant": ",", "taps": ","}
 _MAPS = ("dtypes", "arguments", "options")
 OPTIONS = _PLAIN + _FLAGS + tuple(_LISTS) + _MAPS + tuple(CONVENTIONS)

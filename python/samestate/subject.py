@@ -103,12 +103,13 @@ class Subject:
 
     def __init__(self, function, system, form, *, contracts=("fp32",), limits=(), array=None, device="cpu",
                  name=None, bf16="float32", strided=None, compiles=None, variant=(), taps=(), arguments=None,
-                 options=None, about=None, gradient_contracts=(), **conventions):
+                 options=None, about=None, gradient_contracts=(), deterministic=True, **conventions):
         """`arguments` is {what is passed: the function's name for it}, if the names above do not fit; `options`
         are keyword arguments that never change; `compiles` says that the first call with new sizes may take
         long (it then says `busy`); `variant` lists keys of the case line for each of whose values it is
         compiled anew, such as dk contract state, of which the gate tries few (--compiles); `strided` says that
-        it accepts tensors with gaps; `array` is the library of the tensors that it receives, by default the one
+        it accepts tensors with gaps; `deterministic` that the same call gives the same bits, which a kernel that adds
+        with atomics does not; `array` is the library of the tensors that it receives, by default the one
         that it names or imports (undeclared.py); `taps` are, for a layer, the tensors that it hands out between
         its stages (docs/do/plugin.md), and it then returns a dict by name; `gradient_contracts` are those of its
         backward pass, by default its contracts with +card:nearest where they round."""
@@ -132,6 +133,7 @@ class Subject:
             raise DeclarationError("no contract; `samestate list contracts` says what each promises")
         self.strided = array in ("numpy", "torch") if strided is None else bool(strided)
         self.compiles = (device == "cuda" or array == "jax") if compiles is None else bool(compiles)
+        self.deterministic = bool(deterministic)
         self.options, self._about = dict(options or {}), dict(about or {})
         if why:
             self._about["array_by"] = why
@@ -277,6 +279,8 @@ class Subject:
                 "strided": self.strided, "about": about}
         if interpreter.is_on() and self.device == "cpu":
             said["interpreted"] = True
+        if not self.deterministic:
+            said["deterministic"] = False
         if self.variant:
             said["variant"] = self.variant
         if self.taps:

@@ -34,7 +34,8 @@ starts() {
 
 # --resume of a gate: after a run that was killed at any line, even within one, the file and the summary
 # become those of a single run.
-gate=(gate --device cpu --system rms_norm --effort 0.05 --threads 2)
+alone=(gate --device cpu --system rms_norm --effort 0.05 --where T=..64 --where D=..256)
+gate=("${alone[@]}" --threads 2)
 timeless() { sed -E 's/[0-9.]+ s on [0-9]+ thread\(s\)(, [0-9]+ ranks, [0-9.]+ MB to rank 0)?/-/' "$1"; }
 run 0 "${gate[@]}" --jsonl one.jsonl --markdown one.md
 timeless out >one.out
@@ -95,7 +96,7 @@ refused() {
   grep -qF -- "$word" err || complain "does not name '$word'"
 }
 
-gate=(gate --device cpu --system rms_norm --effort 0.05)
+gate=("${alone[@]}")
 for n in 2 3; do
   ranks "$n"
   run 0 "${gate[@]}" --jsonl ranks.jsonl
@@ -158,7 +159,7 @@ done
 # Ranks that are not alike, and verbs whose work ranks do not share, are refused.
 refused 'share their work' list kernels
 around=("${mpi[@]}" -n 2 bash -c 'exec "$0" "$@" --seed "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"')
-refused "was started as 'gate --device cpu --system rms_norm --effort 0.05 --seed 1'" "${gate[@]}"
+refused "was started as '${gate[*]} --seed 1'" "${gate[@]}"
 ranks 2
 refused 'no such option' gate --nonsense
 refused 'no such kernel' gate --kernel nonsense

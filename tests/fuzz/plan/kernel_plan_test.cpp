@@ -72,7 +72,7 @@ TEST(KernelPlan, AnInterpretedKernelGetsCallsOfSeconds) {
 // Minutes and no hours, which a person is told before the first call.
 TEST(KernelPlan, AnInterpretersMinutesAreTold) {
   KernelTable interpreted(kernels(), operator_kernels());
-  interpreted.interpreted("cpu.retention.recurrent");
+  interpreted.set("cpu.retention.recurrent", &KernelRow::interpreted, true);
   const KernelPlan plan =
       plan_of_kernel(interpreted, interpreted.row_named("cpu.retention.recurrent"), {}, kSecondsOfPlan);
   std::vector<Case> cases;

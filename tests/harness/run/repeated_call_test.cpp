@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
@@ -40,6 +43,61 @@ TEST(RepeatedCall, LeavesIndicesAlone) {
   EXPECT_EQ(j.verdict, Verdict::pass) << j.reason;
   EXPECT_EQ(slots, (std::set<std::vector<float>>{given}));
   EXPECT_EQ(values.size(), 2U);
+}
+
+/// The verdict on a kernel of rms_norm, whose row says whether it is deterministic, in cases that repeat each call.
+Judgement of_repeated(const OperatorKernel& kernel, bool deterministic, std::uint64_t seed) {
+  const Resolved r(parse_case("v1 rms_norm form=fused T=3 D=24 repeat=1 seed=" + std::to_string(seed)));
+  KernelRow row = adapted(kernel);
+  row.deterministic = deterministic;
+  const KernelChoice choice{&row, &row, &row};
+  return run_resolved(r, choice, 1, nullptr).judgement;
+}
+
+// Atomics add in another order in each call, so that last bits differ.
+TEST(RepeatedCall, AKernelMaySayThatItsBitsDiffer) {
+  const OperatorKernel& right = operator_row("cpu.rms_norm.fused");
+  OperatorKernel kernel = right;
+  int calls = 0;
+  kernel.run = [&](const OperatorArguments& call, const Contract& contract) {
+    const Outcome outcome = right.run(call, contract);
+    float& y = call.output("y").data[0];
+    if (++calls % 2 == 0) y = std::nextafter(y, 0.0F);
+    return outcome;
+  };
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    const Judgement j = of_repeated(kernel, true, seed);
+    EXPECT_EQ(j.verdict, Verdict::fail) << seed;
+    EXPECT_EQ(j.gate, "repeat") << seed;
+    EXPECT_EQ(of_repeated(kernel, false, seed).verdict, Verdict::pass) << seed;
+  }
+}
+
+// What is kept between calls is seen in such a kernel too: in its values, and not in its bits. One keeps the outputs of an
+// address for good, the other makes every second call anew.
+TEST(RepeatedCall, WhatIsKeptIsSeenWithoutBits) {
+  const OperatorKernel& right = operator_row("cpu.rms_norm.fused");
+  for (const int kept : {1'000'000, 1}) {
+    int failed = 0;
+    for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+      OperatorKernel kernel = right;
+      std::vector<float> cache;
+      int uses = 0;
+      kernel.run = [&](const OperatorArguments& call, const Contract& contract) {
+        const auto& y = call.output("y");
+        const std::size_t size = static_cast<std::size_t>(call.batch * call.tokens * y.shape.back());
+        if (cache.size() >= size && uses++ % (kept + 1) < kept) {
+          std::copy_n(cache.begin(), size, y.data);
+          return Outcome{};
+        }
+        Outcome outcome = right.run(call, contract);
+        cache.assign(y.data, y.data + size);
+        return outcome;
+      };
+      failed += of_repeated(kernel, false, seed).verdict == Verdict::fail ? 1 : 0;
+    }
+    EXPECT_GE(failed, kept == 1 ? 4 : 16) << kept;
+  }
 }
 
 }  // namespace
