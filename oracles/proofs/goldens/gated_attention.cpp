@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "oracles/proofs/goldens/groups.h"
+#include "reference/backward/layers/gated_attention.h"
 #include "reference/online_softmax.h"
 
 namespace samestate::gated_attention_golden {
@@ -94,6 +95,34 @@ void check(const GoldenSource& source) {
     check("merged " + std::to_string(tile), {}, merged);
     check("decode, online " + std::to_string(tile), every_token, online);
   }
+}
+
+void check_backward(const GoldenSource& s) {
+  const GatedAttentionParameters<double> p = parameters_of(s);
+  const Index B = s.tensor("hidden_in").shape[0], T = s.tensor("hidden_in").shape[1];
+  s.require_shape("d.hidden_out", {B, T, p.q_proj.cols()});
+  const RotaryTables<double> tables = rotary_tables(Index{0}, T, p.rotary_width, p.theta);
+  Matrix<double> hidden(B * T, p.q_proj.cols());
+  GatedAttentionParameters<double> sum;
+  for (Index b = 0; b < B; ++b) {
+    const GatedAttentionGradients<double> one =
+        gated_attention_backward(s.matrix("hidden_in", b), p, tables, {}, s.matrix("d.hidden_out", b));
+    hidden.middleRows(b * T, T) = one.hidden;
+    const GatedAttentionParameters<double>& d = one.parameters;
+    if (b == 0) {
+      sum = d;
+      continue;
+    }
+    sum.q_proj += d.q_proj, sum.k_proj += d.k_proj, sum.v_proj += d.v_proj, sum.o_proj += d.o_proj;
+    sum.q_norm += d.q_norm, sum.k_norm += d.k_norm;
+  }
+  s.check("d.hidden_in", "reverse", hidden);
+  s.check("d.w.q_proj.weight", "reverse", sum.q_proj);
+  s.check("d.w.k_proj.weight", "reverse", sum.k_proj);
+  s.check("d.w.v_proj.weight", "reverse", sum.v_proj);
+  s.check("d.w.o_proj.weight", "reverse", sum.o_proj);
+  s.check("d.w.q_norm.weight", "reverse", Matrix<double>(sum.q_norm));
+  s.check("d.w.k_norm.weight", "reverse", Matrix<double>(sum.k_norm));
 }
 
 }  // namespace samestate::gated_attention_golden

@@ -1,6 +1,9 @@
 #include <functional>
 
 #include "oracles/proofs/goldens/groups.h"
+#include "reference/backward/chunk.h"
+#include "reference/backward/layers/gated_delta_net.h"
+#include "reference/backward/recurrence.h"
 #include "reference/error.h"
 #include "reference/layers/gated_delta_net.h"
 
@@ -148,6 +151,49 @@ void check(const GoldenSource& s) {
   for (const Index chunk : {1, 7, 64}) {
     check_form(s, layer, "chunked " + std::to_string(chunk),
                [chunk](const Sequence<double>& x) { return chunked<GatedDeltaRule>(x, chunk); });
+  }
+}
+
+void check_backward(const GoldenSource& s) {
+  s.require_shape("hidden_in", {-1, -1, -1});
+  const Index B = s.tensor("hidden_in").shape[0], T = s.tensor("hidden_in").shape[1];
+  const Index D = s.tensor("hidden_in").shape[2];
+  s.require_shape("d.hidden_out", {B, T, D});
+  const Layer layer = read_layer(s);
+  const auto check = [&](const std::string& form, const Run& forward, const auto& run) {
+    Matrix<double> hidden(B * T, D);
+    GatedDeltaNetWeights<double> sum;
+    for (Index b = 0; b < B; ++b) {
+      const GatedDeltaNetGradients<double> one =
+          gated_delta_net_backward<double>(s.matrix("hidden_in", b), layer.weights, layer.shape,
+                                           empty_gated_delta_net_cache(layer.shape, layer.weights),
+                                           {s.matrix("d.hidden_out", b), {}}, forward, run);
+      put(hidden, b, one.x);
+      const GatedDeltaNetWeights<double>& d = one.weights;
+      if (b == 0) {
+        sum = d;
+        continue;
+      }
+      sum.in_proj_qkvz += d.in_proj_qkvz, sum.in_proj_ba += d.in_proj_ba, sum.conv1d += d.conv1d;
+      sum.A_log += d.A_log, sum.dt_bias += d.dt_bias, sum.norm += d.norm, sum.out_proj += d.out_proj;
+    }
+    s.check("d.hidden_in", form, hidden);
+    s.check("d.w.in_proj_qkvz.weight", form, sum.in_proj_qkvz);
+    s.check("d.w.in_proj_ba.weight", form, sum.in_proj_ba);
+    s.check("d.w.conv1d.weight", form, sum.conv1d);
+    s.check("d.w.A_log", form, Matrix<double>(sum.A_log));
+    s.check("d.w.dt_bias", form, Matrix<double>(sum.dt_bias));
+    s.check("d.w.norm.weight", form, Matrix<double>(sum.norm));
+    s.check("d.w.out_proj.weight", form, sum.out_proj);
+  };
+  check("recurrent", recurrent<GatedDeltaRule, double>, recurrent_backward<GatedDeltaRule, double>);
+  for (const Index chunk : {1, 7, 64}) {
+    check(
+        "chunked " + std::to_string(chunk),
+        [chunk](const Sequence<double>& x) { return chunked<GatedDeltaRule>(x, chunk); },
+        [chunk](const Sequence<double>& x, const HeadCotangents<double>& d) {
+          return chunked_backward<GatedDeltaRule>(x, d, chunk);
+        });
   }
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "oracles/proofs/goldens/groups.h"
+#include "reference/backward/latent_attention.h"
 #include "reference/error.h"
 
 namespace samestate::latent_attention_golden {
@@ -101,6 +102,41 @@ void check(const GoldenSource& s) {
     }
   }
   check("naive, own rotary tables", LatentForm::naive, T < 1 ? 1 : T, true);
+}
+
+void check_backward(const GoldenSource& s) {
+  s.require_shape("hidden_in", {-1, -1, -1});
+  const LatentAttentionWeights<double> weights = weights_of(s);
+  const Index B = s.tensor("hidden_in").shape[0], T = s.tensor("hidden_in").shape[1];
+  const Index D = s.tensor("hidden_in").shape[2];
+  s.require_shape("d.hidden_out", {B, T, D});
+  Matrix<double> hidden(B * T, D);
+  LatentAttentionWeights<double> sum;
+  for (Index b = 0; b < B; ++b) {
+    const LatentAttentionGradients<double> one = latent_attention_backward(
+        s.matrix("hidden_in", b), weights, tables_of(s, b, width_of(s, "qk_rope_head_dim")),
+        s.matrix("d.hidden_out", b));
+    hidden.middleRows(b * T, T) = one.x;
+    const LatentAttentionWeights<double>& d = one.weights;
+    if (b == 0) {
+      sum = d;
+      continue;
+    }
+    sum.q_down += d.q_down, sum.q_norm += d.q_norm, sum.q_up += d.q_up, sum.kv_down += d.kv_down;
+    sum.kv_norm += d.kv_norm, sum.kv_up += d.kv_up, sum.output += d.output;
+  }
+  s.check("d.hidden_in", "reverse", hidden);
+  if (s.has("w.q_a_proj.weight")) {
+    s.check("d.w.q_a_proj.weight", "reverse", sum.q_down);
+    s.check("d.w.q_a_layernorm.weight", "reverse", Matrix<double>(sum.q_norm));
+    s.check("d.w.q_b_proj.weight", "reverse", sum.q_up);
+  } else {
+    s.check("d.w.q_proj.weight", "reverse", sum.q_up);
+  }
+  s.check("d.w.kv_a_proj_with_mqa.weight", "reverse", sum.kv_down);
+  s.check("d.w.kv_a_layernorm.weight", "reverse", Matrix<double>(sum.kv_norm));
+  s.check("d.w.kv_b_proj.weight", "reverse", sum.kv_up);
+  s.check("d.w.o_proj.weight", "reverse", sum.output);
 }
 
 }  // namespace samestate::latent_attention_golden

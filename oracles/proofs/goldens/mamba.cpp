@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "oracles/proofs/goldens/groups.h"
+#include "reference/backward/layers/mamba.h"
 #include "reference/error.h"
 #include "reference/layers/mamba.h"
 
@@ -72,6 +73,39 @@ void check(const GoldenSource& s) {
   check("decode", every, selective_scan_recurrent<double>);
   check("prefill, then decode", {every.begin() + static_cast<std::ptrdiff_t>(every.size() / 2), every.end()},
         selective_scan_blelloch<double>);
+}
+
+void check_backward(const GoldenSource& s) {
+  s.require_shape("hidden_in", {-1, -1, -1});
+  const Index B = s.tensor("hidden_in").shape[0], T = s.tensor("hidden_in").shape[1];
+  const Index D = s.tensor("hidden_in").shape[2];
+  s.require_shape("d.hidden_out", {B, T, D});
+  const MambaWeights<double> w = read_weights(s, D);
+  Matrix<double> hidden(B * T, D);
+  MambaWeights<double> sum;
+  for (Index b = 0; b < B; ++b) {
+    const MambaGradients<double> one = mamba_backward<double>(
+        s.matrix("hidden_in", b), w, empty_mamba_cache(w), {s.matrix("d.hidden_out", b), {}});
+    hidden.middleRows(b * T, T) = one.hidden;
+    const MambaWeights<double>& d = one.weights;
+    if (b == 0) {
+      sum = d;
+      continue;
+    }
+    sum.in_proj += d.in_proj, sum.conv1d += d.conv1d, sum.conv1d_bias += d.conv1d_bias;
+    sum.x_proj += d.x_proj, sum.dt_proj += d.dt_proj, sum.dt_bias += d.dt_bias;
+    sum.A_log += d.A_log, sum.skip += d.skip, sum.out_proj += d.out_proj;
+  }
+  s.check("d.hidden_in", "reverse", hidden);
+  s.check("d.w.in_proj.weight", "reverse", sum.in_proj);
+  s.check("d.w.conv1d.weight", "reverse", sum.conv1d);
+  s.check("d.w.conv1d.bias", "reverse", Matrix<double>(sum.conv1d_bias));
+  s.check("d.w.x_proj.weight", "reverse", sum.x_proj);
+  s.check("d.w.dt_proj.weight", "reverse", sum.dt_proj);
+  s.check("d.w.dt_proj.bias", "reverse", Matrix<double>(sum.dt_bias));
+  s.check("d.w.A_log", "reverse", sum.A_log);
+  s.check("d.w.D", "reverse", Matrix<double>(sum.skip));
+  s.check("d.w.out_proj.weight", "reverse", sum.out_proj);
 }
 
 }  // namespace samestate::mamba_golden

@@ -2,6 +2,9 @@
 #include <vector>
 
 #include "oracles/proofs/goldens/groups.h"
+#include "reference/backward/chunk.h"
+#include "reference/backward/layers/mamba2.h"
+#include "reference/backward/recurrence.h"
 #include "reference/error.h"
 #include "reference/layers/mamba2.h"
 #include "reference/retention.h"
@@ -81,6 +84,47 @@ void check(const GoldenSource& s) {
   check("decode", every, state_space_recurrent<double>);
   check("prefill, then decode", {every.begin() + static_cast<std::ptrdiff_t>(every.size() / 2), every.end()},
         chunked_by(7));
+}
+
+void check_backward(const GoldenSource& s) {
+  s.require_shape("hidden_in", {-1, -1, -1});
+  const Index B = s.tensor("hidden_in").shape[0], T = s.tensor("hidden_in").shape[1];
+  const Index D = s.tensor("hidden_in").shape[2];
+  s.require_shape("d.hidden_out", {B, T, D});
+  const Mamba2Weights<double> w = read_weights(s, D);
+  const auto check = [&](const std::string& form, const auto& run) {
+    Matrix<double> hidden(B * T, D);
+    Mamba2Weights<double> sum;
+    for (Index b = 0; b < B; ++b) {
+      const Mamba2Gradients<double> one = mamba2_backward<double>(
+          s.matrix("hidden_in", b), w, empty_mamba2_cache(w), {s.matrix("d.hidden_out", b), {}}, run);
+      hidden.middleRows(b * T, T) = one.hidden;
+      const Mamba2Weights<double>& d = one.weights;
+      if (b == 0) {
+        sum = d;
+        continue;
+      }
+      sum.in_proj += d.in_proj, sum.conv1d += d.conv1d, sum.conv1d_bias += d.conv1d_bias;
+      sum.dt_bias += d.dt_bias, sum.A_log += d.A_log, sum.skip += d.skip, sum.norm += d.norm;
+      sum.out_proj += d.out_proj;
+    }
+    s.check("d.hidden_in", form, hidden);
+    s.check("d.w.in_proj.weight", form, sum.in_proj);
+    s.check("d.w.conv1d.weight", form, sum.conv1d);
+    s.check("d.w.conv1d.bias", form, Matrix<double>(sum.conv1d_bias));
+    s.check("d.w.dt_bias", form, Matrix<double>(sum.dt_bias));
+    s.check("d.w.A_log", form, Matrix<double>(sum.A_log));
+    s.check("d.w.D", form, Matrix<double>(sum.skip));
+    s.check("d.w.norm.weight", form, Matrix<double>(sum.norm));
+    s.check("d.w.out_proj.weight", form, sum.out_proj);
+  };
+  check("recurrent", recurrent_backward<Retention, double>);
+  for (const Index chunk : {1, 7, 64}) {
+    check("chunked " + std::to_string(chunk),
+          [chunk](const Sequence<double>& x, const HeadCotangents<double>& d) {
+            return chunked_backward<Retention>(x, d, chunk);
+          });
+  }
 }
 
 }  // namespace samestate::mamba2_golden

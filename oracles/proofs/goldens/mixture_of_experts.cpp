@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "oracles/proofs/goldens/groups.h"
+#include "reference/backward/layers/qwen3_next_moe.h"
 #include "reference/error.h"
 #include "reference/layers/qwen3_next_moe.h"
 #include "reference/load_balance.h"
@@ -126,6 +127,35 @@ void check(const GoldenSource& s) {
     s.check("hidden_out", std::string(name) + ", those weights injected",
             qwen3_next_moe_routed(x, weights, injected, form).y);
   }
+}
+
+void check_backward(const GoldenSource& s) {
+  s.require_shape("hidden_in", {-1, -1, -1});
+  const std::vector<std::int64_t> shape = s.tensor("hidden_in").shape;
+  s.require_shape("d.hidden_out", {shape[0], shape[1], shape[2]});
+  const Index N = s.integer("num_experts"), K = s.integer("top_k");
+  const Qwen3NextMoeWeights<double> weights = weights_of(s, shape[2], N);
+  const Matrix<double> x = s.matrix("hidden_in");
+  // The gradients were made with the router in float64, unlike the output of the forward group.
+  const Routing<double> routing = qwen3_next_moe(x, weights, K).routing;
+  const Qwen3NextMoeGradients<double> mine =
+      qwen3_next_moe_backward(x, weights, routing, TopKWeights::renormalised, s.matrix("d.hidden_out"));
+  s.check("d.hidden_in", "reverse", mine.x);
+  s.check("d.w.gate.weight", "reverse", mine.weights.router);
+  const Index F = weights.experts.front().gate.rows();
+  Matrix<double> gate_up(2 * F * N, shape[2]), down(shape[2] * N, F);
+  for (Index n = 0; n < N; ++n) {
+    const SwiGluExpert<double>& d = mine.weights.experts[static_cast<std::size_t>(n)];
+    gate_up.middleRows(2 * F * n, F) = d.gate;
+    gate_up.middleRows(2 * F * n + F, F) = d.up;
+    down.middleRows(shape[2] * n, shape[2]) = d.down;
+  }
+  s.check("d.w.experts.gate_up_proj", "reverse", gate_up);
+  s.check("d.w.experts.down_proj", "reverse", down);
+  s.check("d.w.shared_expert.gate_proj.weight", "reverse", mine.weights.shared.gate);
+  s.check("d.w.shared_expert.up_proj.weight", "reverse", mine.weights.shared.up);
+  s.check("d.w.shared_expert.down_proj.weight", "reverse", mine.weights.shared.down);
+  s.check("d.w.shared_expert_gate.weight", "reverse", mine.weights.shared_gate);
 }
 
 }  // namespace samestate::mixture_of_experts_golden

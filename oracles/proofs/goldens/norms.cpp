@@ -1,6 +1,7 @@
 #include "reference/norms.h"
 
 #include "oracles/proofs/goldens/groups.h"
+#include "reference/backward/norms.h"
 
 namespace samestate::norm_golden {
 namespace {
@@ -31,6 +32,19 @@ void check(const GoldenSource& source) {
     const Matrix<double> nothing = Matrix<double>::Zero(rows.rows(), rows.cols());
     source.check(out, "fused residual", rms_norm_residual(rows, nothing, source.vector("w"), epsilon).y);
   }
+}
+
+void check_backward(const GoldenSource& source) {
+  const bool gated = source.forward_group == "gated_rmsnorm";
+  require_shapes(source, "x", "d.out");
+  const double epsilon = source.number("eps");
+  const Matrix<double> x = source.matrix("x"), d_out = source.matrix("d.out");
+  const Vector<double> w = source.vector("w");
+  const NormGradients<double> mine = gated ? rms_norm_gated_backward(x, source.matrix("z"), w, epsilon, d_out)
+                                           : rms_norm_zero_centred_backward(x, w, epsilon, d_out);
+  source.check("d.x", "reverse", mine.x);
+  if (gated) source.check("d.z", "reverse", mine.z);
+  source.check("d.w", "reverse", Matrix<double>(mine.weight));
 }
 
 }  // namespace samestate::norm_golden

@@ -5,11 +5,21 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "oracles/systems/family.h"
+#include "reference/backward/chunk.h"
+#include "reference/backward/l2norm.h"
+#include "reference/backward/recurrence.h"
+#include "reference/delta_rule.h"
 #include "reference/error.h"
+#include "reference/gated_delta_rule.h"
 #include "reference/l2norm.h"
+#include "reference/linear_attention.h"
 #include "reference/retention.h"
 
 namespace samestate::recurrent_family_golden {
@@ -101,25 +111,43 @@ Sequence<double> head_of(const GoldenSource& s, const Recipe& recipe, Index b, I
   return x;
 }
 
-/// Throws Error unless the tensor has this rank and the B rows and H heads of q.
+/// Throws Error unless the tensor has this rank and the B rows and H heads of the tensor `as`.
 void require_shape(const GoldenSource& s, std::string_view name, std::size_t rank, std::size_t head_axis,
-                   Index B, Index H) {
+                   Index B, Index H, const std::string& as = "q") {
   const Tensor& t = s.tensor(name);
   if (t.rank() == rank && t.shape[0] == B && t.shape[head_axis] == H) return;
   throw Error(s.file_name + ": tensor " + s.path(name) + " must have " + std::to_string(rank) +
-              " dimensions, " + std::to_string(B) + " rows and " + std::to_string(H) + " heads, as q has");
+              " dimensions, " + std::to_string(B) + " rows and " + std::to_string(H) + " heads, as " + as +
+              " has");
+}
+
+/// The inputs of a group, or their gradients, that have a row a sequence and heads: name, rank and axis of the heads.
+struct Shaped {
+  std::string_view name;
+  std::size_t rank, head_axis;
+};
+std::vector<Shaped> inputs_of(const GoldenSource& s, const Recipe& recipe) {
+  const std::size_t head_axis = recipe.heads_first ? 1 : 2;
+  std::vector<Shaped> out{{"q", 4, head_axis}, {"k", 4, head_axis}, {"v", 4, head_axis}};
+  if (recipe.family->gated && !recipe.retnet_decay) out.push_back({"g", 3, 2});
+  if (recipe.family->delta) out.push_back({"beta", 3, 2});
+  if (s.has("initial_state")) out.push_back({"initial_state", 4, 1});
+  return out;
+}
+
+/// The rows and heads of q. Throws Error unless the other inputs have them too.
+std::pair<Index, Index> require_inputs(const GoldenSource& s, const Recipe& recipe) {
+  const Tensor& q = s.tensor("q");
+  if (q.rank() != 4) throw Error(s.file_name + ": " + s.path("q") + " must have 4 dimensions");
+  const Index B = q.shape[0], H = q.shape[recipe.heads_first ? 1 : 2];
+  for (const Shaped& x : inputs_of(s, recipe)) require_shape(s, x.name, x.rank, x.head_axis, B, H);
+  return {B, H};
 }
 
 void check_group(const GoldenSource& s, const Recipe& recipe) {
-  const Tensor& q = s.tensor("q");
-  if (q.rank() != 4) throw Error(s.file_name + ": " + s.path("q") + " must have 4 dimensions");
+  const auto rows_and_heads = require_inputs(s, recipe);
+  const Index B = rows_and_heads.first, H = rows_and_heads.second;
   const std::size_t head_axis = recipe.heads_first ? 1 : 2;
-  const Index B = q.shape[0];
-  const Index H = q.shape[head_axis];
-  for (std::string_view name : {"k", "v"}) require_shape(s, name, 4, head_axis, B, H);
-  if (recipe.family->gated && !recipe.retnet_decay) require_shape(s, "g", 3, 2, B, H);
-  if (recipe.family->delta) require_shape(s, "beta", 3, 2, B, H);
-  if (s.has("initial_state")) require_shape(s, "initial_state", 4, 1, B, H);
   bool compared = false;
   for (std::string_view name : kOutputs) {
     if (!s.has(name)) continue;
@@ -175,7 +203,80 @@ Recipe recipe_of(std::string_view group) {
   return recipe;
 }
 
+/// The backward pass of a head in the forms that a system has.
+struct Reverse {
+  using Run = std::function<HeadGradients<double>(const Sequence<double>&, const HeadCotangents<double>&)>;
+  std::string form;
+  Run run;
+};
+
+template <class System>
+std::vector<Reverse> reverses_of() {
+  std::vector<Reverse> out{{"recurrent", recurrent_backward<System, double>}};
+  for (const Index chunk : kChunks) {
+    out.push_back({"chunked " + std::to_string(chunk),
+                   [chunk](const Sequence<double>& x, const HeadCotangents<double>& d) {
+                     return chunked_backward<System>(x, d, chunk);
+                   }});
+  }
+  return out;
+}
+
+std::vector<Reverse> reverses_of(const Family& family) {
+  if (family.gated) return family.delta ? reverses_of<GatedDeltaRule>() : reverses_of<Retention>();
+  return family.delta ? reverses_of<DeltaRule>() : reverses_of<LinearAttention>();
+}
+
+/// The gradients by q, k, v, g, beta and the initial state as the group has them, those of q and k before an l2norm.
+void check_gradients(const GoldenSource& s, const Recipe& recipe, const Reverse& reverse) {
+  const auto [rows, H] = require_inputs(s, recipe);
+  const Tensor& d_out = s.tensor("d.out");
+  const Index B =
+      d_out.shape.empty() ? 0 : d_out.shape[0];  // those sequences of the group that were differentiated
+  if (B < 1 || B > rows)
+    throw Error(s.file_name + ": tensor " + s.path("d.out") + " must have 1 to " + std::to_string(rows) +
+                " rows, which q has");
+  require_shape(s, "d.out", 4, recipe.heads_first ? 1 : 2, B, H);
+  if (s.has("d.state")) require_shape(s, "d.state", 4, 1, B, H, "d.out");
+  for (const Shaped& x : inputs_of(s, recipe))
+    require_shape(s, "d." + std::string(x.name), x.rank, x.head_axis, B, H, "d.out");
+  const bool normalised = s.has("use_qk_l2norm") && s.tensor("use_qk_l2norm").values.at(0) != 0.0;
+  std::map<std::string, Comparison> all;
+  for (Index b = 0; b < B; ++b) {
+    for (Index h = 0; h < H; ++h) {
+      HeadCotangents<double> d{slab(d_out, b, h, recipe.heads_first), {}};
+      if (s.has("d.state")) d.state = state_slab(s.tensor("d.state"), b, h);
+      HeadGradients<double> mine = reverse.run(head_of(s, recipe, b, h), d);
+      const auto compare = [&](const std::string& name, const Matrix<double>& gradient) {
+        all[name].add(gradient, slab(s.tensor(name), b, h, recipe.heads_first));
+      };
+      if (normalised) {
+        mine.q = l2norm_backward(slab(s.tensor("q"), b, h, recipe.heads_first), mine.q);
+        mine.k = l2norm_backward(slab(s.tensor("k"), b, h, recipe.heads_first), mine.k);
+      }
+      compare("d.q", mine.q);
+      compare("d.k", mine.k);
+      compare("d.v", mine.v);
+      if (recipe.family->gated && !recipe.retnet_decay) all["d.g"].add(mine.g, column(s.tensor("d.g"), b, h));
+      if (recipe.family->delta) all["d.beta"].add(mine.beta, column(s.tensor("d.beta"), b, h));
+      if (s.has("initial_state"))
+        all["d.initial_state"].add(mine.initial_state, state_slab(s.tensor("d.initial_state"), b, h));
+    }
+  }
+  for (const auto& [name, comparison] : all) {
+    const double error =
+        comparison.size > 0 ? comparison.difference / comparison.size : comparison.difference;
+    s.report.checks.push_back(
+        {s.file_name, s.group, name, reverse.form, error, kGoldenLimit, error <= kGoldenLimit});
+  }
+}
+
 }  // namespace
+
+void check_backward(const GoldenSource& source) {
+  const Recipe recipe = recipe_of(source.forward_group);
+  for (const Reverse& reverse : reverses_of(*recipe.family)) check_gradients(source, recipe, reverse);
+}
 
 void check(const GoldenSource& source) { check_group(source, recipe_of(source.group)); }
 

@@ -9,15 +9,23 @@
 
 namespace samestate {
 
-/// One group of one golden file, and the report that its checks are added to.
+/// One group of one golden file, and the report that its checks are added to. A group NAME.backward has cotangents d.OUTPUT
+/// and gradients d.INPUT; its inputs and weights are those of the group NAME.
 struct GoldenSource {
   const Safetensors& file;
   std::string file_name, group;
   GoldenReport& report;
+  const Safetensors* forward_file = nullptr;  ///< of a group NAME.backward: the file that has the group NAME
+  std::string forward_group = {};             ///< NAME
 
   [[nodiscard]] std::string path(std::string_view name) const { return group + "/" + std::string(name); }
-  [[nodiscard]] bool has(std::string_view name) const { return file.contains(path(name)); }
-  [[nodiscard]] const Tensor& tensor(std::string_view name) const { return file.tensor(path(name)); }
+  [[nodiscard]] bool has(std::string_view name) const {
+    return file.contains(path(name)) || is_inherited(name);
+  }
+  [[nodiscard]] const Tensor& tensor(std::string_view name) const {
+    return is_inherited(name) ? forward_file->tensor(forward_group + "/" + std::string(name))
+                              : file.tensor(path(name));
+  }
 
   /// The tensor as a matrix, with all but the last dimension flattened. Throws Error for a scalar.
   [[nodiscard]] Matrix<double> matrix(std::string_view name) const;
@@ -37,6 +45,12 @@ struct GoldenSource {
   void check(std::string_view tensor, const std::string& form, const Matrix<double>& mine) const;
   /// The same for a single value.
   void check(std::string_view tensor, const std::string& form, double mine) const;
+
+ private:
+  [[nodiscard]] bool is_inherited(std::string_view name) const {
+    return forward_file != nullptr && !file.contains(path(name)) &&
+           forward_file->contains(forward_group + "/" + std::string(name));
+  }
 };
 
 }  // namespace samestate
