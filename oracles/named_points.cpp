@@ -12,6 +12,7 @@
 #include "oracles/contracts.h"
 #include "oracles/systems/explicit_chunk.h"
 #include "oracles/systems/stage_points.h"
+#include "oracles/systems/weight_gradient.h"
 #include "reference/backward/chunk.h"
 #include "reference/backward/l2norm.h"
 #include "reference/backward/mixture_of_experts.h"
@@ -74,7 +75,8 @@ std::vector<const PointTable*> sorted_tables() {
                                      &points::retention,
                                      &points::short_convolution,
                                      &points::softmax_attention,
-                                     &points::state_space_duality};
+                                     &points::state_space_duality,
+                                     &points::weight_gradient};
   std::ranges::sort(all, [](const PointTable* x, const PointTable* y) {
     return std::pair(x->tier, x->name) < std::pair(y->tier, y->name);
   });

@@ -6,6 +6,7 @@
 #include "oracles/systems/end_to_end.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
+#include "oracles/systems/weight_gradient.h"
 #include "reference/backward/gates.h"
 #include "reference/backward/l2norm.h"
 #include "reference/backward/norms.h"
@@ -40,12 +41,6 @@ Signature reversed(const Call& call, std::string_view forward) {
   for (TensorSpec& spec : s.outputs) back.inputs.push_back(gradient_of(std::move(spec)));
   for (TensorSpec& spec : s.inputs) back.outputs.push_back(gradient_of(std::move(spec)));
   return back;
-}
-
-/// A gradient of a weight as the one row that a vector is.
-template <class Scalar>
-Matrix<Scalar> as_row(const Vector<Scalar>& x) {
-  return x.transpose();
 }
 
 struct PlainNormBackward {

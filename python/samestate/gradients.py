@@ -76,7 +76,8 @@ class Gradients(Subject):
         said = super().declaration()
         # Its contracts are promises about the forward pass and do not say where the backward pass rounds.
         said["contracts"] = self.gradient_contracts or [
-            one if one.startswith("fp32") or "card:nearest" in one else one + "+card:nearest" for one in said["contracts"]]
+            one + self._of_weights(one) for one in (
+                one if one.startswith("fp32") or "card:nearest" in one else one + "+card:nearest" for one in said["contracts"])]
         said["conventions"] = {key: value for key, value in said["conventions"].items() if key == "cu_seqlens"}
         dtypes = self.conventions.get("dtypes", {})
         # Outputs of an operator are not given to its backward pass; a state after a call has the name of that before it.
@@ -87,6 +88,14 @@ class Gradients(Subject):
         said.update(system=self.system, strided=False, packed=self.packed, only_asked=True)
         said["about"]["gradients"] = f"autograd of {self.array}"
         return said
+
+    def _of_weights(self, contract):
+        """The point that a contract lacks where a library gives the gradients of weights in their own 16 bits."""
+        dtypes = self.conventions.get("dtypes", {})
+        sixteen = {dtypes.get(name) for name in ("weight", "bias", "A_log", "dt_bias")} & {"bf16", "fp16"}
+        if self.family or len(sixteen) != 1 or not contract.startswith(tuple(sixteen)):
+            return ""
+        return f"+weight_gradient.written:{sixteen.pop()}"
 
     # -- a call of gradients
 
