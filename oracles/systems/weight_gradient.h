@@ -7,7 +7,8 @@ namespace samestate {
 namespace points {
 inline constexpr PointRow kWeightGradientRows[] = {
     {"written",
-     "The gradient of a vector of weights, as it is written: in 16 bits by a kernel whose weights have 16 bits.",
+     "The gradient of a vector of weights, as it is written: in 16 bits by a kernel whose weights have 16 "
+     "bits.",
      PointUse::stored,
      {},
      {},

@@ -130,8 +130,8 @@ TEST(ChangedContract, AGradientOfAWeightIsWrittenInSixteenBitsWhereTheContractSa
         }
         return outcome;
       };
-      const Resolved r(parse_case(fmt::format("v1 {}.backward form={} B=3 T=9 contract={} seed={}", system,
-                                              form, contract, seed)));
+      const Resolved r(parse_case(
+          fmt::format("v1 {}.backward form={} B=3 T=9 contract={} seed={}", system, form, contract, seed)));
       const KernelRow row = adapted(kernel);
       return run_resolved(r, {&row, &row, &row}, 1).judgement.verdict;
     };
