@@ -54,7 +54,8 @@ template <class Scalar>
 inline void keep_given(Signature& s, const Call& call, std::string_view output, std::string_view state) {
   const auto given = static_cast<Cotangent>(call.at("cotangent"));
   std::erase_if(s.inputs, [&](const TensorSpec& spec) {
-    return (spec.name == output && given == Cotangent::state) || (spec.name == state && given == Cotangent::o);
+    return (spec.name == output && given == Cotangent::state) ||
+           (spec.name == state && given == Cotangent::o);
   });
 }
 
@@ -63,8 +64,8 @@ inline constexpr Parameter kGivenCotangents{"cotangent", 0, 0, 2, "which cotange
 
 /// The row of the gradients of a forward row, whose sizes and forms it has.
 template <class Form>
-[[nodiscard]] Operator reverse_of(const std::vector<Operator>& rows, std::string_view forward, std::string_view name,
-                    std::string_view equation) {
+[[nodiscard]] Operator reverse_of(const std::vector<Operator>& rows, std::string_view forward,
+                                  std::string_view name, std::string_view equation) {
   Operator row = *std::ranges::find(rows, forward, &Operator::name);
   row.name = name;
   row.equation = equation;

@@ -82,10 +82,11 @@ struct ScanBackward {
 std::vector<Operator> scan_gradient_operators() {
   Operator scan = gradient_rows::reverse_of<ScanBackward>(
       state_space_operators(), "selective_scan", "selective_scan.backward",
-      "with a = e^{Delta A}, f = Delta or (a - 1) / A, d.y = d.out silu(z): dh <- a dh + d.y C from the last token to the "
-      "first; d.C = d.y h, d.B = dh f u, d.u = dh f B + D d.y, d.Delta = dh a h_- A + dh B u f', d.A = sum of dh a h_- "
+      "with a = e^{Delta A}, f = Delta or (a - 1) / A, d.y = d.out silu(z): dh <- a dh + d.y C from the last "
+      "token to the "
+      "first; d.C = d.y h, d.B = dh f u, d.u = dh f B + D d.y, d.Delta = dh a h_- A + dh B u f', d.A = sum "
+      "of dh a h_- "
       "Delta + dh B u df/dA");
-  scan.forms = {{"recurrent"}, {"chunked", true}};
   scan.parameters.push_back(gradient_rows::kGivenCotangents);
   // The states are made again, and each product of a step has two in its reverse.
   scan.cost = [](const Call& call, const Signature&) {

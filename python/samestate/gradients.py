@@ -17,8 +17,10 @@ INPUTS = ("q", "k", "v", "g", "beta", "initial_state")
 OPERATORS = {
     "rms_norm": ("y",), "zero_centred_rms_norm": ("y",), "residual_rms_norm": ("y", "sum"), "gated_rms_norm": ("y",),
     "gate_first_rms_norm": ("y",), "l2norm": ("y",), "activation_gates": ("g", "beta"), "rotary_embedding": ("y",),
-    "short_convolution": ("y", "state"),
+    "short_convolution": ("y", "state"), "selective_scan": ("out", "h"),
 }
+# Outputs that have the name of an input: the state after a call has that of the state before it.
+STATES = {"state", "h"}
 # Conventions through which no gradient of the judge's own inputs goes, and what to write instead.
 _WITHOUT = {
     ("decay", "raw"): "let the function take g, and derive x inside",
@@ -79,8 +81,8 @@ class Gradients(Subject):
             one if one.startswith("fp32") or "card:nearest" in one else one + "+card:nearest" for one in said["contracts"]]
         said["conventions"] = {key: value for key, value in said["conventions"].items() if key == "cu_seqlens"}
         dtypes = self.conventions.get("dtypes", {})
-        # Outputs of an operator are not given to its backward pass; a state after a call has the name of that before it.
-        outputs = () if self.family else set(OPERATORS[self._forward.system]) - {"state"}
+        # Outputs of an operator are not given to its backward pass.
+        outputs = () if self.family else set(OPERATORS[self._forward.system]) - STATES
         both = {one: dtype for name, dtype in dtypes.items() for one in ((name,) if name not in outputs else ()) + ("d." + name,)}
         if both:
             said["conventions"]["dtypes"] = both

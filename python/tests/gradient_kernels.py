@@ -159,6 +159,30 @@ def jax_convolution(x, kernel, state, bias, activation):
     return convolved(jax.numpy, jax.nn.silu, x, kernel, state, bias, activation)
 
 
+def scanned(u, dt, dt_bias, A_log, B, C, skip, z, h, decayed=True):
+    """The selective scan with Euler's discretisation as a loop of torch; without `decayed` autograd does not see the decay."""
+    import torch
+
+    A, delta = -torch.exp(A_log), torch.nn.functional.softplus(dt + dt_bias)
+    rows = []
+    for t in range(u.shape[1]):
+        decay = torch.exp(delta[:, t, :, None] * A)
+        h = (decay if decayed else decay.detach()) * h + (delta[:, t] * u[:, t])[..., None] * B[:, t, None]
+        rows.append((h * C[:, t, None]).sum(-1))
+    y = torch.stack(rows, 1) if rows else torch.zeros_like(u)
+    return (y + skip * u) * torch.nn.functional.silu(z), h
+
+
+@samestate.kernel("selective_scan", "recurrent", array="torch", limits=["T <= 40", "hold = 0"])
+def torch_scan(u, dt, dt_bias, A_log, B, C, skip, z, h):
+    return scanned(u, dt, dt_bias, A_log, B, C, skip, z, h)
+
+
+@samestate.kernel("selective_scan", "recurrent", array="torch", limits=["T <= 40", "hold = 0"])
+def decay_detached(u, dt, dt_bias, A_log, B, C, skip, z, h):
+    return scanned(u, dt, dt_bias, A_log, B, C, skip, z, h, decayed=False)
+
+
 @samestate.kernel("rms_norm", "fused", array="mlx", limits=["T <= 80"])
 def mlx_norm(x, weight):
     import mlx.core

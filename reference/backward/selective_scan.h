@@ -57,7 +57,8 @@ template <class Scalar>
 /// gives its own (PlainFactors).
 struct PlainSlopes : PlainFactors {
   template <class Scalar>
-  [[nodiscard]] static InputFactorSlopes<Scalar> slopes(const Scalar& delta, const Scalar& A, Discretisation mode) {
+  [[nodiscard]] static InputFactorSlopes<Scalar> slopes(const Scalar& delta, const Scalar& A,
+                                                        Discretisation mode) {
     return input_factor_slopes(delta, A, mode);
   }
 };

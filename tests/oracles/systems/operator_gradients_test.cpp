@@ -35,6 +35,7 @@ Call standard_call(const Operator& row, Index tokens) {
   for (const std::string_view narrow : {"D", "C", "d"}) {
     if (call.parameters.contains(narrow)) call.parameters.at(narrow) = 6;
   }
+  if (call.parameters.contains("N")) call.parameters.at("N") = 3;
   if (call.parameters.contains("pairs")) call.parameters.at("pairs") = 2;
   return call;
 }
@@ -81,11 +82,11 @@ void expect_differences(const Operator& row, const Call& call) {
 }
 
 TEST(OperatorGradients, AreThoseOfTheForwardRow) {
-  EXPECT_EQ(gradient_rows().size(), 9U);
+  EXPECT_EQ(gradient_rows().size(), 10U);
   for (const Operator* row : gradient_rows()) {
     Call call = standard_call(*row, 5);
     expect_differences(*row, call);
-    for (const std::string_view setting : {"interleaved", "bias"}) {
+    for (const std::string_view setting : {"interleaved", "bias", "hold"}) {
       if (!call.parameters.contains(setting)) continue;
       call.parameters.at(setting) = 1;
       expect_differences(*row, call);
@@ -108,6 +109,55 @@ TEST(OperatorGradients, AConvolutionMayBeShorterThanItsTapsAndLackACotangent) {
   Call one_tap = standard_call(row, 4);
   one_tap.parameters.at("W") = 1;
   expect_differences(row, one_tap);
+}
+
+TEST(OperatorGradients, AScanMayLackACotangent) {
+  const Operator& row = *find_operator("selective_scan.backward");
+  for (const Cotangent given : {Cotangent::o, Cotangent::state}) {
+    Call call = standard_call(row, 4);
+    call.parameters.at("cotangent") = static_cast<Index>(given);
+    EXPECT_EQ(row.signature(call).inputs.size(), 10U);
+    expect_differences(row, call);
+  }
+}
+
+TEST(OperatorGradients, OfARateIsTheSumOverSequencesEndToEnd) {
+  const Operator& row = *find_operator("selective_scan.backward");
+  const Call call = standard_call(row, 7);
+  const Index D = call.at("D");
+  Tensors<double> both = drawn_inputs(row, call, 0.7);
+  for (const char* state : {"h", "d.h"}) {
+    const Matrix<double> one = get(both, state);
+    both.at(state).resize(3 * D, one.cols());
+    both.at(state) << one, -0.5 * one, 0.25 * one;
+  }
+  Matrix<double> lengths(3, 1);
+  lengths << 5, 0, 2;
+  both.emplace(kLengths, lengths);
+  const Tensors<double> together = row.exact(call, both);
+  Tensors<double> sums;
+  Index first = 0;
+  for (Index n = 0; n < 3; ++n) {
+    Call one = call;
+    one.tokens = static_cast<Index>(lengths(n, 0));
+    Tensors<double> alone = both;
+    alone.erase(alone.find(kLengths));
+    for (const char* name : {"u", "dt", "B", "C", "z", "d.out"})
+      alone.at(name) = get(both, name).middleRows(first, one.tokens).eval();
+    for (const char* name : {"h", "d.h"}) alone.at(name) = get(both, name).middleRows(n * D, D).eval();
+    const Tensors<double> gradients = row.exact(one, alone);
+    for (const char* name : {"d.u", "d.dt", "d.B", "d.C", "d.z"})
+      EXPECT_EQ(get(gradients, name), get(together, name).middleRows(first, one.tokens)) << n << name;
+    EXPECT_EQ(get(gradients, "d.h"), get(together, "d.h").middleRows(n * D, D)) << n;
+    for (const char* name : {"d.A_log", "d.dt_bias", "d.skip"}) {
+      const Matrix<double>& part = get(gradients, name);
+      if (n == 0) sums.emplace(name, Matrix<double>::Zero(part.rows(), part.cols()));
+      sums.at(name) += part;
+    }
+    first += one.tokens;
+  }
+  for (const auto& [name, sum] : sums)
+    EXPECT_LT((get(together, name) - sum).norm(), 1e-13 * sum.norm()) << name;
 }
 
 TEST(OperatorGradients, OfAWeightIsTheSumOverSequencesEndToEnd) {
@@ -193,6 +243,8 @@ TEST(OperatorGradients, HaveTheFormatsOfTheirTensors) {
   EXPECT_EQ(format("activation_gates.backward", "d.A_log"), Format::fp32);
   EXPECT_EQ(format("activation_gates.backward", "d.b"), Format::bf16);
   EXPECT_EQ(format("short_convolution.backward", "d.kernel"), Format::bf16);
+  EXPECT_EQ(format("selective_scan.backward", "d.A_log"), Format::fp32);
+  EXPECT_EQ(format("selective_scan.backward", "d.B"), Format::bf16);
 }
 
 // Both ways to compute 1 - sigma(x) in fp32 lie within the error, at x where they differ by far more than a rounding.
