@@ -11,7 +11,7 @@
 namespace samestate::mutants {
 namespace {
 
-Judgement judged(const std::string& line, ScanSlip slip) {
+Judgement judged_scan(const std::string& line, ScanSlip slip) {
   OperatorKernel row =
       *std::ranges::find(operator_kernels(), "cpu.selective_scan.backward.chunked", &OperatorKernel::name);
   row.strided = row.packed = false;
@@ -27,7 +27,7 @@ TEST(PlainReverseScan, WithoutASlipIsRight) {
   for (const std::string more : {"", " contract=bf16", " contract=fp16", " hold=1", " cotangent=state",
                                  " cotangent=o", " chunk=4 T=3", " hold=1 regime=slow", " D=1 N=1 T=1"}) {
     const Judgement j =
-        judged("v1 selective_scan pass=backward form=chunked chunk=4 B=2 T=11 D=5 N=3 seed=0x7" + more,
+        judged_scan("v1 selective_scan pass=backward form=chunked chunk=4 B=2 T=11 D=5 N=3 seed=0x7" + more,
                ScanSlip::none);
     EXPECT_EQ(j.verdict, Verdict::pass) << more << ": " << j.reason << " " << j.ratio;
   }
@@ -36,7 +36,7 @@ TEST(PlainReverseScan, WithoutASlipIsRight) {
 TEST(PlainReverseScan, EverySlipFails) {
   for (int slip = 1; slip <= static_cast<int>(ScanSlip::last_decay_lost); ++slip) {
     const Judgement j =
-        judged("v1 selective_scan pass=backward form=chunked chunk=4 B=2 T=11 D=5 N=3 hold=1 seed=0x7",
+        judged_scan("v1 selective_scan pass=backward form=chunked chunk=4 B=2 T=11 D=5 N=3 hold=1 seed=0x7",
                static_cast<ScanSlip>(slip));
     EXPECT_EQ(j.verdict, Verdict::fail) << slip;
   }
