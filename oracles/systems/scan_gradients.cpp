@@ -2,10 +2,12 @@
 #include <utility>
 
 #include "oracles/bounds/logistic_complement.h"
+#include "oracles/systems/explicit_chunk.h"
 #include "oracles/systems/gradient_rows.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "oracles/systems/state_space_forms.h"
+#include "reference/backward/chunk.h"
 #include "reference/backward/recurrence.h"
 #include "reference/backward/selective_scan.h"
 #include "reference/backward/state_space_duality.h"
@@ -108,8 +110,9 @@ struct DualityBackward {
       const StateSpaceHeads<Scalar> one = state_space_heads_backward(
           StateSpaceHeads<Scalar>{rows("x"), time_steps(dt, dt_bias), rates, rows("B"), rows("C"), skip,
                                   get(inputs, "S").middleRows(n * H * P, H * P), G},
-          d, [](const Sequence<Scalar>& head, const HeadCotangents<Scalar>& cotangents) {
-            return recurrent_backward<Retention>(head, cotangents);
+          d, [&](const Sequence<Scalar>& head, const HeadCotangents<Scalar>& of) {
+            return call.form == "chunked" ? chunked_backward<Retention>(head, of, call.chunk)
+                                          : recurrent_backward<Retention>(head, of);
           });
       d_x.middleRows(first, tokens) = one.x;
       d_dt.middleRows(first, tokens) = time_steps_backward(dt, dt_bias, one.delta);
