@@ -450,7 +450,7 @@ Judgement TensorSystem::judge(const Resolved& r, const Trace& run, const JudgePo
   if (!is_end_to_end(r))
     return judge_tensors(r, *this, calls(r, run.native), run.inputs, by_sequence(run.outputs), policy,
                          oracles);
-  const Resolved one = end_to_end(r);
+  const Resolved one = end_to_end(r, run.native);
   const Trace seen = end_to_end(r, run);
   const TensorCalls whole = calls(one, run.native);
   Judgement judgement =
