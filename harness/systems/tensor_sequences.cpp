@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "harness/run/run_case.h"
@@ -76,7 +77,7 @@ Resolved end_to_end(const Resolved& r, std::string_view native) {
 }
 
 std::vector<CaseTensor> end_to_end(const Resolved& r, std::vector<CaseTensor> tensors) {
-  const Index sequences = sequences_of(r.c), tokens = end_to_end(r, {}).c.T;
+  const Index sequences = sequences_of(r.c), tokens = end_to_end(r, std::string_view()).c.T;
   for (CaseTensor& x : tensors) {
     if (x.spec.axis == Axis::tokens) x.spec.shape.front() = tokens;
     if (x.spec.axis == Axis::state) x.spec.shape.front() *= sequences;

@@ -29,6 +29,7 @@
 #include "oracles/judge.h"
 #include "oracles/limits.h"
 #include "oracles/reasons.h"
+#include "oracles/systems/end_to_end.h"
 #include "oracles/systems/judge_samples.h"
 #include "oracles/systems/stages.h"
 #include "reference/error.h"
