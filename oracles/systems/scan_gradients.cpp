@@ -95,7 +95,8 @@ struct DualityBackward {
     const Index T = std::reduce(lengths.begin(), lengths.end());
     const Vector<Scalar> dt_bias = get_vector(inputs, "dt_bias"), skip = get_vector(inputs, "skip");
     const Vector<Scalar> rates = decay_rates<Scalar>(get_vector(inputs, "A_log"));
-    Matrix<Scalar> d_x(T, H * P), d_dt(T, H), d_B(T, G * N), d_C(T, G * N), d_S(std::ssize(lengths) * H * P, N);
+    Matrix<Scalar> d_x(T, H * P), d_dt(T, H), d_B(T, G * N), d_C(T, G * N),
+        d_S(std::ssize(lengths) * H * P, N);
     Vector<Scalar> d_rates = Vector<Scalar>::Zero(H), d_skip = d_rates, d_bias = d_rates;
     Index first = 0;
     for (Index n = 0; n < std::ssize(lengths); ++n) {
@@ -149,12 +150,15 @@ std::vector<Operator> scan_gradient_operators() {
   // A step forward is taken twice, and its reverse has 22 operations where the scan has 6; with zero-order hold
   // the derivative of the input's factor is as much again.
   scan.cost = [](const Call& call, const Signature&) {
-    return Cost{costs::product({call.at("hold") != 0 ? 12 : 6, row_costs::scan(call, call.at("D")).operations})};
+    return Cost{
+        costs::product({call.at("hold") != 0 ? 12 : 6, row_costs::scan(call, call.at("D")).operations})};
   };
   Operator duality = gradient_rows::reverse_of<DualityBackward>(
       state_space_operators(), "state_space_duality", "state_space_duality.backward",
-      "with v = Delta x: dS <- a dS + d.y C^T from the last token to the first; d.C = S^T d.y, d.B = dS^T v, d.v = dS B, "
-      "dg = <dS, a S_->; d.Delta = d.v x + A dg, d.A = sum of Delta dg, d.x = Delta d.v + D d.y; d.B and d.C of a group are "
+      "with v = Delta x: dS <- a dS + d.y C^T from the last token to the first; d.C = S^T d.y, d.B = dS^T v, "
+      "d.v = dS B, "
+      "dg = <dS, a S_->; d.Delta = d.v x + A dg, d.A = sum of Delta dg, d.x = Delta d.v + D d.y; d.B and d.C "
+      "of a group are "
       "sums over its heads");
   duality.parameters.push_back(gradient_rows::kGivenCotangents);
   duality.cost = [](const Call& call, const Signature&) {

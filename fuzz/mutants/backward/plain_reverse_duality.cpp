@@ -64,7 +64,9 @@ class PlainReverseHead {
     const double x = time(row, h);
     return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
   }
-  [[nodiscard]] double decay(std::int64_t row, std::int64_t h) const { return std::exp(step(row, h) * rate(h)); }
+  [[nodiscard]] double decay(std::int64_t row, std::int64_t h) const {
+    return std::exp(step(row, h) * rate(h));
+  }
   [[nodiscard]] std::int64_t group(std::int64_t h) const { return h / (H_ / G_) * N_; }
 
   /// The state [P, N] behind token `row`.
@@ -83,7 +85,8 @@ class PlainReverseHead {
     std::vector<double> S(static_cast<std::size_t>((T_ + 1) * size));
     for (std::int64_t i = 0; i < size; ++i)
       S[static_cast<std::size_t>(i)] = static_cast<double>(S_[(b * H_ + h) * size + i]);
-    for (std::int64_t t = 0; t < T_; ++t) advance(b * T_ + t, h, S.data() + t * size, S.data() + (t + 1) * size);
+    for (std::int64_t t = 0; t < T_; ++t)
+      advance(b * T_ + t, h, S.data() + t * size, S.data() + (t + 1) * size);
     double* const dS = carried_.data() + h * size;
     for (std::int64_t i = 0; i < size; ++i) {
       const double last = d_S_ != nullptr ? static_cast<double>(d_S_[(b * H_ + h) * size + i]) : 0.0;
@@ -104,14 +107,16 @@ class PlainReverseHead {
       token(b, t, h, before.data(), after.data(), dS, sums);
     }
     const double first = is(DualitySlip::last_decay_lost) && T_ > 0 ? std::max(decay(b * T_, h), 1e-30) : 1.0;
-    for (std::int64_t i = 0; i < size; ++i) write("d.S", (b * H_ + h) * size + i, dS[i] / first, contract_.state);
+    for (std::int64_t i = 0; i < size; ++i)
+      write("d.S", (b * H_ + h) * size + i, dS[i] / first, contract_.state);
   }
 
-  void token(std::int64_t b, std::int64_t t, std::int64_t h, const double* before, const double* after, double* dS,
-             double* sums) {
+  void token(std::int64_t b, std::int64_t t, std::int64_t h, const double* before, const double* after,
+             double* dS, double* sums) {
     const std::int64_t row = b * T_ + t, chunk = std::max<std::int64_t>(call_.chunk, 1);
     const double delta = step(row, h), A = rate(h), a = decay(row, h), skip = static_cast<double>(skip_[h]);
-    const bool reaches = !is(DualitySlip::last_token_of_chunk_lost) || (t % chunk != chunk - 1 && t != T_ - 1);
+    const bool reaches =
+        !is(DualitySlip::last_token_of_chunk_lost) || (t % chunk != chunk - 1 && t != T_ - 1);
     const float *const B = B_ + row * G_ * N_ + group(h), *const C = C_ + row * G_ * N_ + group(h);
     double* const d_B = shared_.data() + t * G_ * N_ + group(h);
     double* const d_C = d_B + T_ * G_ * N_;
@@ -119,7 +124,8 @@ class PlainReverseHead {
     double dg = 0.0, along = 0.0;
     for (std::int64_t p = 0; p < P_; ++p) {
       const std::int64_t at = row * H_ * P_ + h * P_ + p;
-      const double x = static_cast<double>(x_[at]), dy = d_y_ != nullptr ? static_cast<double>(d_y_[at]) : 0.0;
+      const double x = static_cast<double>(x_[at]),
+                   dy = d_y_ != nullptr ? static_cast<double>(d_y_[at]) : 0.0;
       double dv = 0.0;
       for (std::int64_t s = 0; s < N_; ++s) {
         double& D = dS[p * N_ + s];
@@ -137,7 +143,8 @@ class PlainReverseHead {
       along += dv * x;
       sums[2] += dy * x;
       const double through = (is(DualitySlip::input_without_step) ? 1.0 : delta) * dv;
-      write("d.x", at, through + (is(DualitySlip::skip_without_input_gradient) ? 0.0 : skip * dy), contract_.output);
+      write("d.x", at, through + (is(DualitySlip::skip_without_input_gradient) ? 0.0 : skip * dy),
+            contract_.output);
     }
     double d_delta = 0.0;
     if (!is(DualitySlip::write_without_step_gradient)) d_delta += along;
@@ -152,8 +159,10 @@ class PlainReverseHead {
   const Contract& contract_;
   DualitySlip slip_;
   std::int64_t T_, H_, G_, P_, N_;
-  const float *x_ = given_input(call_, "x"), *dt_ = given_input(call_, "dt"), *bias_ = given_input(call_, "dt_bias");
-  const float *A_log_ = given_input(call_, "A_log"), *B_ = given_input(call_, "B"), *C_ = given_input(call_, "C");
+  const float *x_ = given_input(call_, "x"), *dt_ = given_input(call_, "dt"),
+              *bias_ = given_input(call_, "dt_bias");
+  const float *A_log_ = given_input(call_, "A_log"), *B_ = given_input(call_, "B"),
+              *C_ = given_input(call_, "C");
   const float *skip_ = given_input(call_, "skip"), *S_ = given_input(call_, "S");
   const float *d_y_ = given_input(call_, "d.y"), *d_S_ = given_input(call_, "d.S");
   std::vector<double> carried_, shared_;

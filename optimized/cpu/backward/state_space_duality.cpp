@@ -100,7 +100,8 @@ class ReverseGroup {
     for (std::int64_t p = 0; p < P; ++p) {
       for (std::int64_t s = 0; s < N; ++s) starts_.row(p)[s] = of_.S(n, h * P + p, s);
     }
-    for (std::int64_t c = 0; c + 1 < chunks; ++c) pass_on(c * chunk, chunk, starts_.row(c * P), starts_.row((c + 1) * P));
+    for (std::int64_t c = 0; c + 1 < chunks; ++c)
+      pass_on(c * chunk, chunk, starts_.row(c * P), starts_.row((c + 1) * P));
     behind_.resize(P, N);
     for (std::int64_t p = 0; p < P; ++p) {
       for (std::int64_t s = 0; s < N; ++s)

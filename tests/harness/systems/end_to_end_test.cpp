@@ -54,8 +54,8 @@ TEST(EndToEnd, RightKernelsPass) {
   for (const std::string contract : {"fp32", "bf16", "fp16"}) {
     for (const std::string cotangents : {"normal", "output", "ones", "basis"}) {
       const std::string more = " contract=" + contract + " cotangents=" + cotangents;
-      for (const auto& [line, kernel] :
-           {std::pair{kNormLine, kNorm}, std::pair{kPackedLine, kConvolution}, std::pair{kScanLine, kScan}, std::pair{kDualityLine, kDuality}}) {
+      for (const auto& [line, kernel] : {std::pair{kNormLine, kNorm}, std::pair{kPackedLine, kConvolution},
+                                         std::pair{kScanLine, kScan}, std::pair{kDualityLine, kDuality}}) {
         const Judgement j = run_spoilt(line + more, kernel, nullptr).judgement;
         EXPECT_EQ(j.verdict, Verdict::pass) << line << more << ": " << j.reason << " " << j.ratio;
       }

@@ -116,7 +116,8 @@ TEST(OperatorGradients, AConvolutionMayBeShorterThanItsTapsAndLackACotangent) {
 }
 
 TEST(OperatorGradients, AScanMayLackACotangent) {
-  for (const auto& [name, inputs] : {std::pair{"selective_scan.backward", 10U}, {"state_space_duality.backward", 9U}}) {
+  for (const auto& [name, inputs] :
+       {std::pair{"selective_scan.backward", 10U}, {"state_space_duality.backward", 9U}}) {
     const Operator& row = *find_operator(name);
     for (const Cotangent given : {Cotangent::o, Cotangent::state}) {
       Call call = standard_call(row, 4);

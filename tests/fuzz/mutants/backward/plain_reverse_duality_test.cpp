@@ -12,8 +12,8 @@ namespace samestate::mutants {
 namespace {
 
 Judgement judged_duality(const std::string& line, DualitySlip slip) {
-  OperatorKernel row =
-      *std::ranges::find(operator_kernels(), "cpu.state_space_duality.backward.chunked", &OperatorKernel::name);
+  OperatorKernel row = *std::ranges::find(operator_kernels(), "cpu.state_space_duality.backward.chunked",
+                                          &OperatorKernel::name);
   row.strided = row.packed = false;
   row.run = [slip](const OperatorArguments& call, const Contract& contract) {
     return plain_reverse_duality(call, contract, slip);
@@ -24,20 +24,20 @@ Judgement judged_duality(const std::string& line, DualitySlip slip) {
 
 // Otherwise a mutant that is made of it would be killed for something else than its fault.
 TEST(PlainReverseDuality, WithoutASlipIsRight) {
-  for (const std::string more : {"", " contract=bf16", " contract=fp16", " cotangent=state",
-                                 " cotangent=o", " chunk=4 T=3", " regime=slow", " H=1 G=1 P=1 N=1 T=1"}) {
-    const Judgement j =
-        judged_duality("v1 state_space_duality pass=backward form=chunked chunk=4 B=2 T=11 H=4 G=2 P=3 N=5 seed=0x7" + more,
-               DualitySlip::none);
+  for (const std::string more : {"", " contract=bf16", " contract=fp16", " cotangent=state", " cotangent=o",
+                                 " chunk=4 T=3", " regime=slow", " H=1 G=1 P=1 N=1 T=1"}) {
+    const Judgement j = judged_duality(
+        "v1 state_space_duality pass=backward form=chunked chunk=4 B=2 T=11 H=4 G=2 P=3 N=5 seed=0x7" + more,
+        DualitySlip::none);
     EXPECT_EQ(j.verdict, Verdict::pass) << more << ": " << j.reason << " " << j.ratio;
   }
 }
 
 TEST(PlainReverseDuality, EverySlipFails) {
   for (int slip = 1; slip <= static_cast<int>(DualitySlip::last_decay_lost); ++slip) {
-    const Judgement j =
-        judged_duality("v1 state_space_duality pass=backward form=chunked chunk=4 B=2 T=11 H=4 G=2 P=3 N=5 seed=0x7",
-               static_cast<DualitySlip>(slip));
+    const Judgement j = judged_duality(
+        "v1 state_space_duality pass=backward form=chunked chunk=4 B=2 T=11 H=4 G=2 P=3 N=5 seed=0x7",
+        static_cast<DualitySlip>(slip));
     EXPECT_EQ(j.verdict, Verdict::fail) << slip;
   }
 }

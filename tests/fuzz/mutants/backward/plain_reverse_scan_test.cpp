@@ -28,7 +28,7 @@ TEST(PlainReverseScan, WithoutASlipIsRight) {
                                  " cotangent=o", " chunk=4 T=3", " hold=1 regime=slow", " D=1 N=1 T=1"}) {
     const Judgement j =
         judged_scan("v1 selective_scan pass=backward form=chunked chunk=4 B=2 T=11 D=5 N=3 seed=0x7" + more,
-               ScanSlip::none);
+                    ScanSlip::none);
     EXPECT_EQ(j.verdict, Verdict::pass) << more << ": " << j.reason << " " << j.ratio;
   }
 }
@@ -37,7 +37,7 @@ TEST(PlainReverseScan, EverySlipFails) {
   for (int slip = 1; slip <= static_cast<int>(ScanSlip::last_decay_lost); ++slip) {
     const Judgement j =
         judged_scan("v1 selective_scan pass=backward form=chunked chunk=4 B=2 T=11 D=5 N=3 hold=1 seed=0x7",
-               static_cast<ScanSlip>(slip));
+                    static_cast<ScanSlip>(slip));
     EXPECT_EQ(j.verdict, Verdict::fail) << slip;
   }
 }
