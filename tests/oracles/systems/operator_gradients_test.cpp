@@ -157,8 +157,12 @@ void expect_sums_of_sequences(const Operator& row, std::string_view state) {
     for (const auto& [name, part] : row.exact(one, alone)) {
       const Axis axis = std::ranges::find(signature.outputs, name, &TensorSpec::name)->axis;
       const Matrix<double>& whole = get(together, name);
-      if (axis == Axis::tokens) EXPECT_EQ(part, whole.middleRows(first, one.tokens)) << name << n;
-      if (axis == Axis::state) EXPECT_EQ(part, whole.middleRows(n * rows, rows)) << name << n;
+      if (axis == Axis::tokens) {
+        EXPECT_EQ(part, whole.middleRows(first, one.tokens)) << name << n;
+      }
+      if (axis == Axis::state) {
+        EXPECT_EQ(part, whole.middleRows(n * rows, rows)) << name << n;
+      }
       if (axis != Axis::whole) continue;
       if (n == 0) sums.emplace(name, Matrix<double>::Zero(part.rows(), part.cols()));
       sums.at(name) += part;
