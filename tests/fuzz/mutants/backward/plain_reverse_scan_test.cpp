@@ -24,12 +24,13 @@ Judgement judged_scan(const std::string& line, ScanSlip slip) {
 
 // Otherwise a mutant that is made of it would be killed for something else than its fault.
 TEST(PlainReverseScan, WithoutASlipIsRight) {
-  for (const std::string more : {"", " contract=bf16", " contract=fp16", " hold=1", " cotangent=state",
-                                 " cotangent=o", " chunk=4 T=3", " hold=1 regime=slow", " D=1 N=1 T=1"}) {
+  for (const std::string sizes :
+       {"B=2 T=11 D=5 N=3", "B=2 T=11 D=5 N=3 contract=bf16", "B=2 T=11 D=5 N=3 contract=fp16",
+        "B=2 T=11 D=5 N=3 hold=1", "B=2 T=11 D=5 N=3 hold=1 regime=wide_rates", "B=2 T=11 D=5 N=3 cotangent=state",
+        "B=2 T=11 D=5 N=3 cotangent=o", "T=3 D=5 N=3", "D=1 N=1 T=1"}) {
     const Judgement j =
-        judged_scan("v1 selective_scan pass=backward form=chunked chunk=4 B=2 T=11 D=5 N=3 seed=0x7" + more,
-                    ScanSlip::none);
-    EXPECT_EQ(j.verdict, Verdict::pass) << more << ": " << j.reason << " " << j.ratio;
+        judged_scan("v1 selective_scan pass=backward form=chunked chunk=4 seed=0x7 " + sizes, ScanSlip::none);
+    EXPECT_EQ(j.verdict, Verdict::pass) << sizes << ": " << j.reason << " " << j.ratio;
   }
 }
 
