@@ -2,7 +2,9 @@
 
 #include "optimized/cpu/backward/norms.h"
 #include "optimized/cpu/backward/pointwise.h"
+#include "optimized/cpu/backward/selective_scan.h"
 #include "optimized/cpu/backward/short_convolution.h"
+#include "optimized/cpu/backward/state_space_duality.h"
 #include "optimized/cpu/operators/activation_gates.h"
 #include "optimized/cpu/operators/dendritic_attention.h"
 #include "optimized/cpu/operators/dendritic_parts.h"
@@ -103,6 +105,8 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.activation_gates.backward.branchless",        "activation_gates.backward",      "branchless", "cpu", all,  activation_gates_backward_branchless},
       {"cpu.rotary_embedding.backward.full_width",        "rotary_embedding.backward",      "full_width", "cpu", all,  rotary_embedding_backward_full_width},
       {"cpu.short_convolution.backward.gather",           "short_convolution.backward",     "gather",     "cpu", all,  short_convolution_backward_gather, {}, {}, true},
+      {"cpu.selective_scan.backward.chunked",             "selective_scan.backward",        "chunked",    "cpu", all,  selective_scan_backward_chunks, {}, {}, true},
+      {"cpu.state_space_duality.backward.chunked",        "state_space_duality.backward",   "chunked",    "cpu", all,  state_space_duality_backward_chunks, {}, {}, true},
   };
   static const std::vector<OperatorKernel> kTable = [&] {
     std::vector<OperatorKernel> table;

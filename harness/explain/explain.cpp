@@ -143,7 +143,7 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
 
 Explanation TensorSystem::explain(const Resolved& r, const Trace& trace) const {
   if (r.law != nullptr) return explain_tensor_law(r, *this, trace);
-  return is_end_to_end(r) ? explain_tensors(end_to_end(r), *this, end_to_end(r, trace))
+  return is_end_to_end(r) ? explain_tensors(end_to_end(r, trace.native), *this, end_to_end(r, trace))
                           : explain_tensors(r, *this, trace);
 }
 

@@ -26,6 +26,8 @@ std::span<const ModelShape> model_shapes() {
       {"activation_gates.backward", 1, 1024, {{"H", 32}}},
       {"rotary_embedding.backward", 1, 64, {{"H", 16}, {"d", 256}, {"pairs", 32}}},
       {"short_convolution.backward", 1, 32, {{"C", 8192}, {"W", 4}}},
+      {"selective_scan.backward", 1, 16, {{"D", 1536}, {"N", 16}}},
+      {"state_space_duality.backward", 1, 8, {{"H", 24}, {"G", 1}, {"P", 64}, {"N", 128}}},
       // Numbers of channels and taps that no kernel's tiles have, and a history after the longest taps.
       {"short_convolution", 1, 9, {{"C", 3000}, {"W", 13}, {"bias", 1}}, true},
       {"short_convolution", 2, 9, {{"C", 3072}, {"W", 4}, {"bias", 1}}, true},

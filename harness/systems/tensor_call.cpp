@@ -132,7 +132,7 @@ class TensorCall final : public WholeCall {
     Trace run{inputs_, {}, call_of_.form, {}, {}, {}};
     for (std::size_t i = 0; i < specs_.size(); ++i)
       run.outputs.push_back(case_tensor(specs_[i], r_.c, outputs_[i]));
-    const Resolved one = end_to_end(r_);
+    const Resolved one = end_to_end(r_, call_of_.form);
     const Trace seen = end_to_end(r_, run);
     return {system_.call(one.c, call_of_.form),
             {},

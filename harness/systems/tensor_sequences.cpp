@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "harness/run/run_case.h"
@@ -61,18 +62,22 @@ std::vector<Tensors<double>> by_sequence(const std::vector<CaseTensor>& outputs)
 
 bool is_end_to_end(const Resolved& r) { return sums_sequences(r.system->signature(r.c)); }
 
-Resolved end_to_end(const Resolved& r) {
+Resolved end_to_end(const Resolved& r, std::string_view native) {
   Resolved one = r;
   one.c.B = 1;
   one.c.T = r.c.lengths.empty() ? r.c.B * r.c.T : r.c.T;
   one.c.lengths.clear();
   one.c.lead = one.c.slack = 0;
-  if (one.form->packed) one.form = &one.system->forms.front(), one.c.form = one.form->name;
+  if (one.form->packed) {
+    const CaseForm* own = one.system->form(native);
+    one.form = own != nullptr ? own : &one.system->forms.front();
+    one.c.form = one.form->name;
+  }
   return one;
 }
 
 std::vector<CaseTensor> end_to_end(const Resolved& r, std::vector<CaseTensor> tensors) {
-  const Index sequences = sequences_of(r.c), tokens = end_to_end(r).c.T;
+  const Index sequences = sequences_of(r.c), tokens = end_to_end(r, std::string_view()).c.T;
   for (CaseTensor& x : tensors) {
     if (x.spec.axis == Axis::tokens) x.spec.shape.front() = tokens;
     if (x.spec.axis == Axis::state) x.spec.shape.front() *= sequences;

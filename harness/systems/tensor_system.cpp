@@ -29,6 +29,7 @@
 #include "oracles/judge.h"
 #include "oracles/limits.h"
 #include "oracles/reasons.h"
+#include "oracles/systems/end_to_end.h"
 #include "oracles/systems/judge_samples.h"
 #include "oracles/systems/stages.h"
 #include "reference/error.h"
@@ -450,7 +451,7 @@ Judgement TensorSystem::judge(const Resolved& r, const Trace& run, const JudgePo
   if (!is_end_to_end(r))
     return judge_tensors(r, *this, calls(r, run.native), run.inputs, by_sequence(run.outputs), policy,
                          oracles);
-  const Resolved one = end_to_end(r);
+  const Resolved one = end_to_end(r, run.native);
   const Trace seen = end_to_end(r, run);
   const TensorCalls whole = calls(one, run.native);
   Judgement judgement =

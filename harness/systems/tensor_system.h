@@ -92,8 +92,9 @@ class TensorSystem final : public System {
 /// True if an output of the case is a sum over its sequences (sums_sequences): a run is then judged as one of a single
 /// sequence, which has the tokens of all.
 [[nodiscard]] bool is_end_to_end(const Resolved& r);
-/// The case and its run in that view. For rows whose tokens meet the inputs say where sequences end (kLengths).
-[[nodiscard]] Resolved end_to_end(const Resolved& r);
+/// The case and its run in that view; a packed case has the form `native` of its kernel, since chunks round otherwise than
+/// tokens one by one. For rows whose tokens meet the inputs say where sequences end (kLengths).
+[[nodiscard]] Resolved end_to_end(const Resolved& r, std::string_view native);
 [[nodiscard]] std::vector<CaseTensor> end_to_end(const Resolved& r, std::vector<CaseTensor> tensors);
 [[nodiscard]] Trace end_to_end(const Resolved& r, const Trace& run);
 /// The place in the case of a row of that output in that view; without a sequence where the row belongs to none.

@@ -1,12 +1,10 @@
-#include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "oracles/bounds/logistic_complement.h"
-#include "oracles/systems/end_to_end.h"
+#include "oracles/systems/gradient_rows.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
-#include "oracles/systems/weight_gradient.h"
 #include "reference/backward/gates.h"
 #include "reference/backward/l2norm.h"
 #include "reference/backward/norms.h"
@@ -17,30 +15,18 @@
 /// forward call and the cotangents `d.OUTPUT` of its outputs come in, and gradients `d.INPUT` go out. The gradient
 /// of a weight is a sum over all sequences of a call (Axis::whole).
 namespace samestate {
+
+using gradient_rows::as_row;
+using gradient_rows::lengths_of;
+using gradient_rows::reverse_of;
+using gradient_rows::reversed;
+
 namespace {
 
 /// 1e-6 as kernels hold it: the nearest fp32 number.
 template <class Scalar>
 Scalar norm_epsilon() {
   return Scalar(static_cast<double>(1e-6F));
-}
-
-/// The tensor of `spec` as its gradient or, of an output, as the cotangent.
-TensorSpec gradient_of(TensorSpec spec) {
-  spec.name = "d." + spec.name;
-  return spec;
-}
-
-/// The inputs of the forward row of that name, then the cotangents of all its outputs, and as outputs the gradients of
-/// all inputs.
-template <std::vector<Operator> (*rows)()>
-Signature reversed(const Call& call, std::string_view forward) {
-  static const std::vector<Operator> all = rows();
-  Signature s = std::ranges::find(all, forward, &Operator::name)->signature(call);
-  Signature back{s.inputs, {}};
-  for (TensorSpec& spec : s.outputs) back.inputs.push_back(gradient_of(std::move(spec)));
-  for (TensorSpec& spec : s.inputs) back.outputs.push_back(gradient_of(std::move(spec)));
-  return back;
 }
 
 struct PlainNormBackward {
@@ -142,28 +128,10 @@ struct RotationBackward {
   }
 };
 
-/// The tokens of each sequence of a call: of one, or of those that kLengths lists.
-template <class Scalar>
-std::vector<Index> lengths_of(const Call& call, const Tensors<Scalar>& inputs) {
-  const auto given = inputs.find(kLengths);
-  if (given == inputs.end()) return {call.tokens};
-  std::vector<Index> lengths;
-  for (Index n = 0; n < given->second.rows(); ++n) {
-    Index tokens = 0;
-    while (tokens < call.tokens && given->second(n, 0) != Scalar(static_cast<double>(tokens))) ++tokens;
-    lengths.push_back(tokens);
-  }
-  return lengths;
-}
-
 struct ConvolutionBackward {
   static Signature signature(const Call& call) {
     Signature s = reversed<short_convolution_operators>(call, "short_convolution");
-    const auto given = static_cast<Cotangent>(call.at("cotangent"));
-    std::erase_if(s.inputs, [&](const TensorSpec& spec) {
-      return (spec.name == "d.y" && given == Cotangent::state) ||
-             (spec.name == "d.state" && given == Cotangent::o);
-    });
+    gradient_rows::keep_given(s, call, "d.y", "d.state");
     return s;
   }
   template <class Scalar>
@@ -204,19 +172,6 @@ struct ConvolutionBackward {
   }
 };
 
-/// The row of the gradients of a forward row, whose sizes and forms it has.
-template <class Form>
-Operator reverse_of(const std::vector<Operator>& rows, std::string_view forward, std::string_view name,
-                    std::string_view equation) {
-  Operator row = *std::ranges::find(rows, forward, &Operator::name);
-  row.name = name;
-  row.equation = equation;
-  row.streams = false;
-  row.signature = Form::signature;
-  evaluate_with<Form>(row);
-  return row;
-}
-
 }  // namespace
 
 std::vector<Operator> gradient_operators() {
@@ -251,7 +206,7 @@ std::vector<Operator> gradient_operators() {
                                       "with p the sums, dp = d.y act'(p) and h the state and x: d.h_{t+j} += "
                                       "w_j dp_t, d.w_j = sum of dp_t h_{t+j}, "
                                       "d.bias = sum of dp; d.state joins the last W - 1 rows of d.h")};
-  rows.back().parameters.push_back({"cotangent", 0, 0, 2, "which cotangents are given (Cotangent)"});
+  rows.back().parameters.push_back(gradient_rows::kGivenCotangents);
   // The sums are made again, and each of their products has two in its reverse.
   rows.back().cost = [](const Call& call, const Signature& signature) {
     Cost cost = row_costs::maps(call, signature);

@@ -17,8 +17,11 @@ INPUTS = ("q", "k", "v", "g", "beta", "initial_state")
 OPERATORS = {
     "rms_norm": ("y",), "zero_centred_rms_norm": ("y",), "residual_rms_norm": ("y", "sum"), "gated_rms_norm": ("y",),
     "gate_first_rms_norm": ("y",), "l2norm": ("y",), "activation_gates": ("g", "beta"), "rotary_embedding": ("y",),
-    "short_convolution": ("y", "state"),
+    "short_convolution": ("y", "state"), "selective_scan": ("out", "h"),
+    "state_space_duality": ("y", "S"),
 }
+# Outputs that have the name of an input: the state after a call has that of the state before it.
+STATES = {"state", "h", "S"}
 # Conventions through which no gradient of the judge's own inputs goes, and what to write instead.
 _WITHOUT = {
     ("decay", "raw"): "let the function take g, and derive x inside",
@@ -80,8 +83,8 @@ class Gradients(Subject):
                 one if one.startswith("fp32") or "card:nearest" in one else one + "+card:nearest" for one in said["contracts"])]
         said["conventions"] = {key: value for key, value in said["conventions"].items() if key == "cu_seqlens"}
         dtypes = self.conventions.get("dtypes", {})
-        # Outputs of an operator are not given to its backward pass; a state after a call has the name of that before it.
-        outputs = () if self.family else set(OPERATORS[self._forward.system]) - {"state"}
+        # Outputs of an operator are not given to its backward pass.
+        outputs = () if self.family else set(OPERATORS[self._forward.system]) - STATES
         both = {one: dtype for name, dtype in dtypes.items() for one in ((name,) if name not in outputs else ()) + ("d." + name,)}
         if both:
             said["conventions"]["dtypes"] = both
@@ -323,7 +326,8 @@ class OperatorGradients(Gradients):
         wanted = {tensor["name"].removeprefix("d.") for tensor in request["outputs"]}
         x = {name: by_name[name] for name in by_name if name in wanted}
         rest = {name: y for name, y in by_name.items() if name not in x and not name.startswith("d.")}
-        cotangents = {name: by_name["d." + name] for name in outputs if "d." + name in by_name}
+        # An output without a cotangent has one of zeros: what only this output depends on has a gradient of zeros.
+        cotangents = {name: by_name.get("d." + name) for name in outputs}
 
         def evaluate(arrays):
             positional, named = self._arguments(request, {**rest, **arrays})

@@ -159,6 +159,45 @@ def jax_convolution(x, kernel, state, bias, activation):
     return convolved(jax.numpy, jax.nn.silu, x, kernel, state, bias, activation)
 
 
+def scanned(u, dt, dt_bias, A_log, B, C, skip, z, h, decayed=True):
+    """The selective scan with Euler's discretisation as a loop of torch; without `decayed` autograd sees half of the decay."""
+    import torch
+
+    A, delta = -torch.exp(A_log), torch.nn.functional.softplus(dt + dt_bias)
+    rows = []
+    for t in range(u.shape[1]):
+        decay = torch.exp(delta[:, t, :, None] * A)
+        h = (decay if decayed else (decay + decay.detach()) / 2) * h + (delta[:, t] * u[:, t])[..., None] * B[:, t, None]
+        rows.append((h * C[:, t, None]).sum(-1))
+    y = torch.stack(rows, 1) if rows else torch.zeros_like(u)
+    return (y + skip * u) * torch.nn.functional.silu(z), h
+
+
+@samestate.kernel("selective_scan", "recurrent", array="torch", limits=["T <= 40", "hold = 0"])
+def torch_scan(u, dt, dt_bias, A_log, B, C, skip, z, h):
+    return scanned(u, dt, dt_bias, A_log, B, C, skip, z, h)
+
+
+@samestate.kernel("selective_scan", "recurrent", array="torch", limits=["T <= 40", "hold = 0"])
+def half_decay(u, dt, dt_bias, A_log, B, C, skip, z, h):
+    return scanned(u, dt, dt_bias, A_log, B, C, skip, z, h, decayed=False)
+
+
+@samestate.kernel("state_space_duality", "recurrent", array="torch", limits=["T <= 40"])
+def torch_duality(x, dt, dt_bias, A_log, B, C, skip, S, H, G, P, N):
+    import torch
+
+    delta, rows = torch.nn.functional.softplus(dt + dt_bias), []
+    decay = torch.exp(-torch.exp(A_log) * delta)
+    x, state = x.reshape(x.shape[:2] + (H, P)), S.reshape(S.shape[0], H, P, N)
+    B, C = (y.reshape(y.shape[:2] + (G, N)).repeat_interleave(H // G, 2) for y in (B, C))
+    for t in range(x.shape[1]):
+        state = decay[:, t, :, None, None] * state + (delta[:, t, :, None] * x[:, t])[..., None] * B[:, t, :, None]
+        rows.append((state * C[:, t, :, None]).sum(-1) + skip[:, None] * x[:, t])
+    y = torch.stack(rows, 1) if rows else x
+    return y.reshape(y.shape[:2] + (H * P,)), state.reshape(S.shape)
+
+
 @samestate.kernel("rms_norm", "fused", array="mlx", limits=["T <= 80"])
 def mlx_norm(x, weight):
     import mlx.core

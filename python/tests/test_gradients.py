@@ -129,6 +129,8 @@ class Judged(unittest.TestCase):
         self.passes(kernels().torch_gated_norm, 20)
         self.passes(kernels().torch_residual_norm, 20)
         self.passes(kernels().torch_convolution, 30)
+        self.passes(kernels().torch_scan, 30)
+        self.passes(kernels().torch_duality, 30)
 
     @needs("jax")
     def test_right_gradients_of_an_operator_in_jax_pass(self):
@@ -143,6 +145,8 @@ class Judged(unittest.TestCase):
         line = "v1 rms_norm pass=backward form=fused B=2 T=9 D=16 seed=0x5"
         self.fails(kernels().first_row_only, "d.weight", line)
         self.fails(kernels().projection_lost, "d.x", line)
+        scan = "v1 selective_scan pass=backward form=recurrent B=2 T=9 D=4 N=3 seed=0x5"
+        self.fails(kernels().half_decay, "d.A_log", scan)
 
     @needs("torch")
     def test_wrong_gradients_fail_and_name_the_tensor(self):

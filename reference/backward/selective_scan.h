@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -42,12 +43,35 @@ template <class Scalar>
     const Scalar f = expm1(x) / A;
     return {e, (delta * e - f) / A};
   }
+  // Terms up to the 24th decide all digits of a double.
+  constexpr int kTerms = std::numeric_limits<Scalar>::digits10 > 18 ? 100 : 24;
   Scalar rest(0);
-  for (int n = 100; n >= 2; --n) {
+  for (int n = kTerms; n >= 2; --n) {
     // Horner from the last term; a term is the one before it times x n / ((n - 1) (n + 1)).
     rest = x * Scalar(double(n)) / Scalar(double((n - 1) * (n + 1))) * (Scalar(1) + rest);
   }
   return {e, delta * delta * (Scalar(1) + rest) / Scalar(2)};
+}
+
+/// The factors of a step and their derivatives, from which the backward pass is made. An evaluation that carries errors
+/// gives its own (PlainFactors).
+struct PlainSlopes : PlainFactors {
+  template <class Scalar>
+  [[nodiscard]] static InputFactorSlopes<Scalar> slopes(const Scalar& delta, const Scalar& A,
+                                                        Discretisation mode) {
+    return input_factor_slopes(delta, A, mode);
+  }
+};
+
+/// For Delta = softplus(dt + bias), [T, D]: ddt = dDelta sigma(dt + bias).
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> time_steps_backward(const Matrix<Scalar>& dt, const Vector<Scalar>& bias,
+                                                 const Matrix<Scalar>& d_delta) {
+  Matrix<Scalar> d(dt.rows(), dt.cols());
+  for (Index t = 0; t < dt.rows(); ++t) {
+    for (Index i = 0; i < dt.cols(); ++i) d(t, i) = d_delta(t, i) * logistic(Scalar(dt(t, i) + bias(i)));
+  }
+  return d;
 }
 
 /// The cotangents of the outputs of a scan.
@@ -59,8 +83,23 @@ struct SelectiveScanCotangents {
 
 namespace detail {
 
+/// The state after token t. before: [D, N] the state before it.
+template <class Scalar, class Factors>
+Matrix<Scalar> selective_scan_advance(const SelectiveScan<Scalar>& x, Index t, Discretisation mode,
+                                      const Matrix<Scalar>& before) {
+  Matrix<Scalar> h = before;
+  for (Index d = 0; d < x.channels(); ++d) {
+    const Scalar delta = x.delta(t, d);
+    for (Index n = 0; n < x.states(); ++n) {
+      const Scalar A = x.A(d, n);
+      h(d, n) = Factors::decay(delta, A) * h(d, n) + Factors::input(delta, A, mode) * x.B(t, n) * x.u(t, d);
+    }
+  }
+  return h;
+}
+
 /// One token of the reverse scan. before: [D, N] the state before the token; dh: [D, N] is carried.
-template <class Scalar>
+template <class Scalar, class Factors>
 void selective_scan_reverse_step(const SelectiveScan<Scalar>& x, Index t, Discretisation mode,
                                  const Matrix<Scalar>& before, const Matrix<Scalar>& d_out,
                                  Matrix<Scalar>& dh, SelectiveScanGradients<Scalar>& out) {
@@ -71,9 +110,9 @@ void selective_scan_reverse_step(const SelectiveScan<Scalar>& x, Index t, Discre
     Scalar y(0), du(0), d_delta(0);
     for (Index n = 0; n < x.states(); ++n) {
       const Scalar A = x.A(d, n);
-      const Scalar a = step_decay(delta, A);
-      const Scalar f = input_factor(delta, A, mode);
-      const InputFactorSlopes<Scalar> slope = input_factor_slopes(delta, A, mode);
+      const Scalar a = Factors::decay(delta, A);
+      const Scalar f = Factors::input(delta, A, mode);
+      const InputFactorSlopes<Scalar> slope = Factors::slopes(delta, A, mode);
       const Scalar h = a * before(d, n) + f * x.B(t, n) * u;
       y += x.C(t, n) * h;
       dh(d, n) += dy * x.C(t, n);
@@ -101,7 +140,7 @@ void selective_scan_reverse_step(const SelectiveScan<Scalar>& x, Index t, Discre
 
 /// The gradients of every input, the initial state's in `initial_state`. States are kept about sqrt(T) tokens
 /// apart. Throws Error if shapes disagree.
-template <class Scalar>
+template <class Scalar, class Factors = PlainSlopes>
 [[nodiscard]] SelectiveScanGradients<Scalar> selective_scan_backward(
     const SelectiveScan<Scalar>& x, Discretisation mode, const SelectiveScanCotangents<Scalar>& d) {
   require_selective_scan(x);
@@ -128,10 +167,10 @@ template <class Scalar>
                                      zero(D, N)};
   if (d.state.size() != 0) out.initial_state = d.state;
   const auto advance = [&](Index t, const Matrix<Scalar>& h) {
-    return selective_scan_recurrent(x.slice(t, 1, h), mode).state;
+    return detail::selective_scan_advance<Scalar, Factors>(x, t, mode, h);
   };
   const auto reverse = [&](Index t, const Matrix<Scalar>& h) {
-    detail::selective_scan_reverse_step(x, t, mode, h, d.out, out.initial_state, out);
+    detail::selective_scan_reverse_step<Scalar, Factors>(x, t, mode, h, d.out, out.initial_state, out);
   };
   reverse_sweep(T, x.initial_state, advance, reverse);
   return out;

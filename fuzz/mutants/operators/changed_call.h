@@ -123,6 +123,7 @@ void add_faults(std::vector<Mutant>& out, std::string_view kernel, const std::ve
 [[nodiscard]] std::vector<Mutant> norms_mutants();
 [[nodiscard]] std::vector<Mutant> retnet_mutants();
 [[nodiscard]] std::vector<Mutant> rotary_embedding_mutants();
+[[nodiscard]] std::vector<Mutant> scan_gradient_mutants();
 [[nodiscard]] std::vector<Mutant> short_convolution_mutants();
 [[nodiscard]] std::vector<Mutant> softmax_attention_mutants();
 [[nodiscard]] std::vector<Mutant> state_space_mutants();

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 #include <vector>
 
 #include "optimized/call.h"
+#include "optimized/cpu/backward/named_views.h"
 #include "optimized/cpu/block.h"
 #include "optimized/cpu/operators/layer_parts.h"
 
@@ -15,32 +15,12 @@ namespace {
 /// Channels of one task.
 constexpr std::int64_t kReverseChannels = 64;
 
-template <std::size_t Rank, class T>
-View<T, Rank> view_of(const NamedTensor<T>& x) {
-  View<T, Rank> view{x.data, {}, {}};
-  std::int64_t step = 1;
-  for (std::size_t d = Rank; d-- > 0; step *= x.shape[d]) {
-    view.shape[d] = x.shape[d];
-    view.stride[d] = x.stride.empty() ? step : x.stride[d];
-  }
-  return view;
-}
-
-/// The input of that name; absent if the call has none.
-template <std::size_t Rank>
-View<const float, Rank> given(const OperatorArguments& call, std::string_view name) {
-  for (const NamedTensor<const float>& x : call.inputs) {
-    if (x.name == name) return view_of<Rank>(x);
-  }
-  return {};
-}
-
 /// The tensors of a call, and the sums of its sequences.
 struct ReverseConvolution {
   explicit ReverseConvolution(const OperatorArguments& call)
       : C(call.parameter("C")),
         W(call.parameter("W")),
-        sequences(call.cu_seqlens.present() ? call.cu_seqlens.shape[0] - 1 : call.batch),
+        sequences(sequences_of(call)),
         activation(call.parameter("activation") != 0),
         x(given<3>(call, "x")),
         kernel(given<2>(call, "kernel")),
@@ -68,22 +48,12 @@ struct ReverseConvolution {
   std::vector<float> sums;
 };
 
-/// The tokens [begin, begin + count) of row `batch` of the call.
-struct Tokens {
-  std::int64_t batch, begin, count;
-};
-
-Tokens tokens_of_sequence(const OperatorArguments& call, std::int64_t n) {
-  if (!call.cu_seqlens.present()) return {n, 0, call.tokens};
-  return {0, call.cu_seqlens(n), call.cu_seqlens(n + 1) - call.cu_seqlens(n)};
-}
-
 /// Channels [first, first + count) of one sequence.
 class ReverseBlock {
  public:
   ReverseBlock(ReverseConvolution& all, const Contract& contract) : of_(all), contract_(contract) {}
 
-  void run(std::int64_t n, const Tokens& tokens, std::int64_t first, std::int64_t count) {
+  void run(std::int64_t n, const TokenRange& tokens, std::int64_t first, std::int64_t count) {
     history_.resize(of_.W - 1 + tokens.count, count);
     d_history_.resize(of_.W - 1 + tokens.count, count);
     for (std::int64_t i = 0; i < history_.rows; ++i) {
@@ -111,7 +81,7 @@ class ReverseBlock {
 
  private:
   /// Token t of one channel.
-  void reverse(std::int64_t n, const Tokens& tokens, std::int64_t t, std::int64_t first, std::int64_t c) {
+  void reverse(std::int64_t n, const TokenRange& tokens, std::int64_t t, std::int64_t first, std::int64_t c) {
     float dp = of_.d_y(tokens.batch, tokens.begin + t, first + c);
     if (of_.activation) {
       float sum = of_.bias.present() ? of_.bias(first + c) : 0.0F;

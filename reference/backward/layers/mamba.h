@@ -10,17 +10,6 @@
 /// The backward pass of the Mamba mixer: each step of reference/layers/mamba.h reversed.
 namespace samestate {
 
-/// For Delta = softplus(dt + bias), [T, D]: ddt = dDelta sigma(dt + bias).
-template <class Scalar>
-[[nodiscard]] Matrix<Scalar> time_steps_backward(const Matrix<Scalar>& dt, const Vector<Scalar>& bias,
-                                                 const Matrix<Scalar>& d_delta) {
-  Matrix<Scalar> d(dt.rows(), dt.cols());
-  for (Index t = 0; t < dt.rows(); ++t) {
-    for (Index i = 0; i < dt.cols(); ++i) d(t, i) = d_delta(t, i) * logistic(Scalar(dt(t, i) + bias(i)));
-  }
-  return d;
-}
-
 /// The cotangents of the layer's outputs; parts of the cache that nothing reads are 0 x 0.
 template <class Scalar>
 struct MambaCotangents {

@@ -35,6 +35,12 @@ Record run_spoilt(const std::string& line, std::string_view kernel, const Spoil&
 
 constexpr const char* kNorm = "cpu.rms_norm.backward.fused";
 constexpr const char* kConvolution = "cpu.short_convolution.backward.gather";
+constexpr const char* kScan = "cpu.selective_scan.backward.chunked";
+const std::string kScanLine =
+    "v1 selective_scan pass=backward form=packed chunk=4 lengths=9,0,2,14 unowned=2,1 D=5 N=3 seed=0x7";
+constexpr const char* kDuality = "cpu.state_space_duality.backward.chunked";
+const std::string kDualityLine =
+    "v1 state_space_duality pass=backward form=packed chunk=4 lengths=9,0,2,14 unowned=2,1 P=3 N=5 seed=0x8";
 const std::string kNormLine = "v1 rms_norm pass=backward form=fused B=3 T=7 H=2 D=10 seed=0x5";
 const std::string kPackedLine =
     "v1 short_convolution pass=backward form=packed lengths=9,0,2,14 unowned=2,1 C=5 bias=1 seed=0x6";
@@ -48,7 +54,8 @@ TEST(EndToEnd, RightKernelsPass) {
   for (const std::string contract : {"fp32", "bf16", "fp16"}) {
     for (const std::string cotangents : {"normal", "output", "ones", "basis"}) {
       const std::string more = " contract=" + contract + " cotangents=" + cotangents;
-      for (const auto& [line, kernel] : {std::pair{kNormLine, kNorm}, std::pair{kPackedLine, kConvolution}}) {
+      for (const auto& [line, kernel] : {std::pair{kNormLine, kNorm}, std::pair{kPackedLine, kConvolution},
+                                         std::pair{kScanLine, kScan}, std::pair{kDualityLine, kDuality}}) {
         const Judgement j = run_spoilt(line + more, kernel, nullptr).judgement;
         EXPECT_EQ(j.verdict, Verdict::pass) << line << more << ": " << j.reason << " " << j.ratio;
       }

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "oracles/bounds/logistic_complement.h"
 #include "oracles/contracts.h"
@@ -35,6 +38,8 @@ Call standard_call(const Operator& row, Index tokens) {
   for (const std::string_view narrow : {"D", "C", "d"}) {
     if (call.parameters.contains(narrow)) call.parameters.at(narrow) = 6;
   }
+  if (call.parameters.contains("N")) call.parameters.at("N") = 3;
+  if (call.parameters.contains("P")) call.parameters.at("P") = 2;
   if (call.parameters.contains("pairs")) call.parameters.at("pairs") = 2;
   return call;
 }
@@ -81,11 +86,11 @@ void expect_differences(const Operator& row, const Call& call) {
 }
 
 TEST(OperatorGradients, AreThoseOfTheForwardRow) {
-  EXPECT_EQ(gradient_rows().size(), 9U);
+  EXPECT_EQ(gradient_rows().size(), 11U);
   for (const Operator* row : gradient_rows()) {
     Call call = standard_call(*row, 5);
     expect_differences(*row, call);
-    for (const std::string_view setting : {"interleaved", "bias"}) {
+    for (const std::string_view setting : {"interleaved", "bias", "hold"}) {
       if (!call.parameters.contains(setting)) continue;
       call.parameters.at(setting) = 1;
       expect_differences(*row, call);
@@ -108,6 +113,70 @@ TEST(OperatorGradients, AConvolutionMayBeShorterThanItsTapsAndLackACotangent) {
   Call one_tap = standard_call(row, 4);
   one_tap.parameters.at("W") = 1;
   expect_differences(row, one_tap);
+}
+
+TEST(OperatorGradients, AScanMayLackACotangent) {
+  for (const auto& [name, inputs] :
+       {std::pair{"selective_scan.backward", 10U}, {"state_space_duality.backward", 9U}}) {
+    const Operator& row = *find_operator(name);
+    for (const Cotangent given : {Cotangent::o, Cotangent::state}) {
+      Call call = standard_call(row, 4);
+      call.parameters.at("cotangent") = static_cast<Index>(given);
+      EXPECT_EQ(row.signature(call).inputs.size(), inputs);
+      expect_differences(row, call);
+    }
+  }
+}
+
+// All outputs of three sequences end to end are those of each alone, or the sums of these.
+void expect_sums_of_sequences(const Operator& row, std::string_view state) {
+  const Call call = standard_call(row, 7);
+  const std::array<Index, 3> lengths{5, 0, 2};
+  const Signature signature = row.signature(call);
+  Tensors<double> both = drawn_inputs(row, call, 0.7);
+  const Index rows = get(both, state).rows();
+  for (const std::string& name : {std::string(state), "d." + std::string(state)}) {
+    const Matrix<double> one = get(both, name);
+    both.at(name).resize(3 * rows, one.cols());
+    both.at(name) << one, -0.5 * one, 0.25 * one;
+  }
+  both.emplace(kLengths, Matrix<double>{{5.0}, {0.0}, {2.0}});
+  const Tensors<double> together = row.exact(call, both);
+  Tensors<double> sums;
+  Index first = 0;
+  for (Index n = 0; n < 3; ++n) {
+    Call one = call;
+    one.tokens = lengths[static_cast<std::size_t>(n)];
+    Tensors<double> alone;
+    for (const TensorSpec& spec : signature.inputs) {
+      const Matrix<double>& x = get(both, spec.name);
+      alone.emplace(spec.name, spec.axis == Axis::tokens  ? Matrix<double>(x.middleRows(first, one.tokens))
+                               : spec.axis == Axis::state ? Matrix<double>(x.middleRows(n * rows, rows))
+                                                          : x);
+    }
+    for (const auto& [name, part] : row.exact(one, alone)) {
+      const Axis axis = std::ranges::find(signature.outputs, name, &TensorSpec::name)->axis;
+      const Matrix<double>& whole = get(together, name);
+      if (axis == Axis::tokens) {
+        EXPECT_EQ(part, whole.middleRows(first, one.tokens)) << name << n;
+      }
+      if (axis == Axis::state) {
+        EXPECT_EQ(part, whole.middleRows(n * rows, rows)) << name << n;
+      }
+      if (axis != Axis::whole) continue;
+      if (n == 0) sums.emplace(name, Matrix<double>::Zero(part.rows(), part.cols()));
+      sums.at(name) += part;
+    }
+    first += one.tokens;
+  }
+  EXPECT_EQ(sums.size(), 3U);
+  for (const auto& [name, sum] : sums)
+    EXPECT_LT((get(together, name) - sum).norm(), 1e-13 * sum.norm()) << row.name << " " << name;
+}
+
+TEST(OperatorGradients, OfARateIsTheSumOverSequencesEndToEnd) {
+  expect_sums_of_sequences(*find_operator("selective_scan.backward"), "h");
+  expect_sums_of_sequences(*find_operator("state_space_duality.backward"), "S");
 }
 
 TEST(OperatorGradients, OfAWeightIsTheSumOverSequencesEndToEnd) {
@@ -193,6 +262,8 @@ TEST(OperatorGradients, HaveTheFormatsOfTheirTensors) {
   EXPECT_EQ(format("activation_gates.backward", "d.A_log"), Format::fp32);
   EXPECT_EQ(format("activation_gates.backward", "d.b"), Format::bf16);
   EXPECT_EQ(format("short_convolution.backward", "d.kernel"), Format::bf16);
+  EXPECT_EQ(format("selective_scan.backward", "d.A_log"), Format::fp32);
+  EXPECT_EQ(format("selective_scan.backward", "d.B"), Format::bf16);
 }
 
 // Both ways to compute 1 - sigma(x) in fp32 lie within the error, at x where they differ by far more than a rounding.
