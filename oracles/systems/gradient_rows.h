@@ -13,6 +13,8 @@
 /// gradients `d.INPUT` go out.
 namespace samestate::gradient_rows {
 
+using samestate::as_row;
+
 /// The tensor of `spec` as its gradient or, of an output, as the cotangent.
 [[nodiscard]] inline TensorSpec gradient_of(TensorSpec spec) {
   spec.name = "d." + spec.name;
