@@ -72,6 +72,7 @@ std::vector<const PointTable*> sorted_tables() {
                                      &points::qwen3_next_moe,
                                      &points::residual_rms_norm,
                                      &points::retention,
+                                     &points::router_backward,
                                      &points::short_convolution,
                                      &points::softmax_attention,
                                      &points::state_space_duality};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "oracles/systems/expert_gradients.h"
 #include "oracles/systems/rows.h"
 
 namespace samestate {
@@ -31,7 +32,8 @@ std::span<const Operator> operators() {
                              overlap_windows_operators,     dendritic_router_operators,
                              dendritic_attention_operators, latent_attention_operators,
                              expert_router_operators,       mixture_of_experts_operators,
-                             recurrence_backward_operators, gradient_operators}) {
+                             recurrence_backward_operators, gradient_operators,
+          expert_gradient_operators}) {
       for (const Operator& row : group()) all.push_back(row);
     }
     return all;

@@ -21,7 +21,10 @@ Matrix<double> values_of(const TensorSpec& spec) {
   if (spec.axis == Axis::state || spec.content == Content::slot) value = 0.0;
   if (spec.content == Content::mask) value = 1.0;
   if (spec.content == Content::log_decay) value = -0.5;
-  return Matrix<double>::Constant(spec.rows(), spec.columns(), value);
+  Matrix<double> x = Matrix<double>::Constant(spec.rows(), spec.columns(), value);
+  // The experts of a token differ.
+  for (Index j = 0; spec.content == Content::slot && j < x.cols(); ++j) x.col(j).setConstant(static_cast<double>(j));
+  return x;
 }
 
 /// The points that a contract rounds at only if its text names them: a system reaches them all the same.

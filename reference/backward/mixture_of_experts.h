@@ -25,6 +25,22 @@ template <class Scalar>
   return dl;
 }
 
+namespace points {
+inline constexpr PointRow kRouterBackwardRows[] = {
+    {"d_logits", "The gradient of a router's logits, before its products with the weight and with the tokens."},
+};
+inline constexpr PointTable router_backward{"router_backward", PointTier::equation, kRouterBackwardRows};
+}  // namespace points
+
+/// The gradients of a router's projection from those of its logits [T, N]. x: [T, D], weight: [N, D]. Throws Error if
+/// the sizes disagree.
+template <class Scalar>
+[[nodiscard]] LinearGradients<Scalar> router_logits_backward(const Matrix<Scalar>& x,
+                                                             const Matrix<Scalar>& weight,
+                                                             Matrix<Scalar> d_logits) {
+  return linear_backward(x, weight, stored(std::move(d_logits), points::router_backward["d_logits"]));
+}
+
 namespace detail {
 
 /// The cotangent of a router's probabilities, [T, N], zeros if nothing reads them. Throws Error unless it and
