@@ -1,5 +1,6 @@
 #include "optimized/operator_kernel.h"
 
+#include "optimized/cpu/backward/experts.h"
 #include "optimized/cpu/backward/norms.h"
 #include "optimized/cpu/backward/pointwise.h"
 #include "optimized/cpu/backward/short_convolution.h"
@@ -103,6 +104,8 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.activation_gates.backward.branchless",        "activation_gates.backward",      "branchless", "cpu", all,  activation_gates_backward_branchless},
       {"cpu.rotary_embedding.backward.full_width",        "rotary_embedding.backward",      "full_width", "cpu", all,  rotary_embedding_backward_full_width},
       {"cpu.short_convolution.backward.gather",           "short_convolution.backward",     "gather",     "cpu", all,  short_convolution_backward_gather, {}, {}, true},
+      {"cpu.expert_router.backward.logits_first",         "expert_router.backward",         "logits_first", "cpu", unit, expert_router_backward_logits_first},
+      {"cpu.mixture_of_experts.backward.sorted",          "mixture_of_experts.backward",    "sorted",     "cpu", unit, mixture_of_experts_backward_sorted},
   };
   static const std::vector<OperatorKernel> kTable = [&] {
     std::vector<OperatorKernel> table;

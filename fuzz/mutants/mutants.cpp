@@ -49,6 +49,7 @@ std::vector<Mutant> make_table() {
                     backward_mutants,
                     adversaries,
                     operator_gradient_mutants,
+                    expert_gradient_mutants,
                     operator_interface_mutants,
                     packed_mutants,
                     activation_gates_mutants,

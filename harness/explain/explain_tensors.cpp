@@ -169,9 +169,7 @@ std::vector<std::string> tensor_heads(const TensorSpec& spec, const TensorDiffer
 /// Says what a request in a slot of a pool did although it must not.
 std::vector<std::string> tensor_slots(const Resolved& r, const TensorSpec& spec, const TensorDifference& d) {
   std::vector<std::string> out;
-  if (std::ranges::none_of(r.system->signature(r.c).inputs,
-                           [](const TensorSpec& x) { return x.content == Content::slot; }))
-    return out;
+  if (!r.system->has(Property::slots)) return out;
   for (const CaseTensor& x : tensor_inputs(r)) {
     if (x.spec.content != Content::slot) continue;
     const Index slot = std::lround(x.data[static_cast<std::size_t>(d.sequence)]);

@@ -26,6 +26,16 @@ std::span<const ModelShape> model_shapes() {
       {"activation_gates.backward", 1, 1024, {{"H", 32}}},
       {"rotary_embedding.backward", 1, 64, {{"H", 16}, {"d", 256}, {"pairs", 32}}},
       {"short_convolution.backward", 1, 32, {{"C", 8192}, {"W", 4}}},
+      {"expert_router.backward", 1, 8, {{"D", 2048}, {"N", 128}, {"K", 8}}},
+      {"expert_router.backward", 2, 3, {{"D", 16}, {"N", 512}, {"K", 10}, {"bias", 1}}, true},
+      {"expert_router.backward", 1, 4099, {{"D", 8}, {"N", 16}, {"K", 2}}, true},
+      {"expert_router.backward", 1, 1, {{"D", 16384}, {"N", 8}, {"K", 1}}, true},
+      // A model's width, with few of its experts and columns of each: all of them take 12.8 GB.
+      {"mixture_of_experts.backward", 1, 3, {{"D", 2048}, {"N", 4}, {"K", 2}, {"F", 32}}},
+      {"mixture_of_experts.backward", 1, 3, {{"D", 264}, {"N", 3}, {"K", 2}, {"F", 264}}, true},
+      // More experts than tokens, and more tokens of one expert than a tile.
+      {"mixture_of_experts.backward", 2, 3, {{"D", 16}, {"N", 512}, {"K", 10}, {"F", 8}}, true},
+      {"mixture_of_experts.backward", 2, 150, {{"D", 12}, {"N", 3}, {"K", 1}, {"F", 8}}, true},
       // Numbers of channels and taps that no kernel's tiles have, and a history after the longest taps.
       {"short_convolution", 1, 9, {{"C", 3000}, {"W", 13}, {"bias", 1}}, true},
       {"short_convolution", 2, 9, {{"C", 3072}, {"W", 4}, {"bias", 1}}, true},

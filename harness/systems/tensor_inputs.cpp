@@ -8,6 +8,7 @@
 #include "harness/run/judge_batch.h"
 #include "harness/systems/tensor_system.h"
 #include "oracles/rounding.h"
+#include "oracles/systems/expert_gradients.h"
 #include "oracles/systems/family.h"
 #include "oracles/systems/input_format.h"
 
@@ -185,15 +186,22 @@ std::vector<CaseTensor> backward_inputs(const Resolved& r, const Family& family)
   return out;
 }
 
-/// An output of the forward call for sequence b of these inputs, computed in float64.
-Matrix<double> forward_output(const Case& c, const std::vector<CaseTensor>& inputs, Index b,
-                              std::string_view output) {
-  const Operator& row = *find_operator(forward_name(c.system));
+/// The forward call of sequence b.
+Call forward_call_of(const Case& c, const Operator& row, Index b) {
   Call call;
   call.form = row.forms.front().name;
   call.tokens = tokens_of(c, b);
   call.parameters = c.parameters;
-  return get(row.exact(call, sequence_of(inputs, b)), output);
+  return call;
+}
+
+/// An output of the forward call for sequence b of these inputs, computed in float64, or the experts that it chooses.
+Matrix<double> forward_output(const Case& c, const std::vector<CaseTensor>& inputs, Index b,
+                              std::string_view output) {
+  const Operator& row = *find_operator(forward_name(c.system));
+  const Call call = forward_call_of(c, row, b);
+  const Tensors<double> given = sequence_of(inputs, b);
+  return output == kChosenExperts ? experts_chosen(call, given) : get(row.exact(call, given), output);
 }
 
 }  // namespace
@@ -210,8 +218,9 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
     const bool of_tokens = spec.axis == Axis::tokens || spec.axis == Axis::prefix;
     const Format format = input_format(spec, *r.contract);
     const double largest = largest_finite(format) / kRoom;
-    // The inputs of a backward pass are those of the forward call with the same line.
+    // The inputs of a backward pass are those of the forward call with the same line, and what that call saved.
     const bool given = backward && is_cotangent(spec);
+    const bool chosen = backward && spec.name == kChosenExperts;
     const Counter counter(
         c.seed, std::string(given ? std::string_view(c.system) : forward_name(c.system)) + "/" + spec.name);
     const Index columns = spec.columns();
@@ -234,9 +243,9 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
       };
       TensorSpec own = spec;
       if (of_tokens) own.shape.front() = T;
-      const bool output = given && c.cotangents == "output";
+      const bool output = chosen || (given && c.cotangents == "output");
       const Matrix<double> written =
-          output ? forward_output(c, out, b, spec.name.substr(2)) : Matrix<double>();
+          output ? forward_output(c, out, b, chosen ? spec.name : spec.name.substr(2)) : Matrix<double>();
       for (Index i = 0; i < rows; ++i) {
         for (Index j = 0; j < columns; ++j) {
           const Coordinates at{b, i / each, i % each, j};
@@ -250,7 +259,7 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
       }
     }
     // No batch is entirely without states.
-    if (spec.content == Content::slot && std::ranges::all_of(tensor.data, [](float x) { return x < 0.0F; }))
+    if (spec.content == Content::slot && !chosen && std::ranges::all_of(tensor.data, [](float x) { return x < 0.0F; }))
       tensor.data.back() = static_cast<float>(counter.below({batch, 0, 0, 0}, spec.slots));
     out.push_back(std::move(tensor));
   }

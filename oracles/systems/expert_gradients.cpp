@@ -15,13 +15,11 @@ namespace {
 template <std::vector<Operator> (*rows)()>
 Signature reversed_for_chosen(const Call& call, std::string_view forward) {
   Signature s = reversed<rows>(call, forward);
-  const auto first = std::ranges::find_if(
-      s.inputs, [](const TensorSpec& input) { return input.name.starts_with("d."); });
-  s.inputs.insert(first, {std::string(kChosenExperts),
-                          Axis::tokens,
-                          {call.tokens, call.at("K")},
-                          Content::slot,
-                          call.at("N")});
+  const auto first =
+      std::ranges::find_if(s.inputs, [](const TensorSpec& input) { return input.name.starts_with("d."); });
+  s.inputs.insert(
+      first,
+      {std::string(kChosenExperts), Axis::tokens, {call.tokens, call.at("K")}, Content::slot, call.at("N")});
   return s;
 }
 
@@ -116,24 +114,26 @@ Cost thrice(const Call& call, const Signature& signature, std::string_view forwa
 
 Matrix<double> experts_chosen(const Call& call, const Tensors<double>& inputs) {
   const Matrix<double> logits =
-      inputs.contains("logits")
-          ? get(inputs, "logits")
-          : router_logits(get(inputs, "x"), get(inputs, "router"), router_bias(inputs));
+      inputs.contains("logits") ? get(inputs, "logits")
+                                : router_logits(get(inputs, "x"), get(inputs, "router"), router_bias(inputs));
   return top_k(logits, call.at("K")).cast<double>();
 }
 
 std::vector<Operator> expert_gradient_operators() {
-  Operator router = reverse_of<RouterBackward>(
-      expert_router_operators(), "expert_router", "expert_router.backward",
-      "with the chosen experts given: d.l = d.logits + p (d.p - <p, d.p>), plus w (d.w - <w, d.w>) at those chosen; d.x = d.l "
-      "W_g, d.W_g = sum of d.l x^T, d.b = sum of d.l");
+  Operator router =
+      reverse_of<RouterBackward>(expert_router_operators(), "expert_router", "expert_router.backward",
+                                 "with the chosen experts given: d.l = d.logits + p (d.p - <p, d.p>), plus w "
+                                 "(d.w - <w, d.w>) at those chosen; d.x = d.l "
+                                 "W_g, d.W_g = sum of d.l x^T, d.b = sum of d.l");
   router.cost = [](const Call& call, const Signature& signature) {
     return thrice<expert_router_operators>(call, signature, "expert_router");
   };
   Operator experts = reverse_of<ExpertsBackward>(
       mixture_of_experts_operators(), "mixture_of_experts", "mixture_of_experts.backward",
-      "with the chosen experts given, h = silu(g) u and dh = w W_down^T d.y: d.u = dh silu(g), d.g = dh u silu'(g); d.W are "
-      "sums over an expert's tokens, d.x over a token's experts; d.logits = w (d.w - <w, d.w>) with d.w = <d.y, E(x)>");
+      "with the chosen experts given, h = silu(g) u and dh = w W_down^T d.y: d.u = dh silu(g), d.g = dh u "
+      "silu'(g); d.W are "
+      "sums over an expert's tokens, d.x over a token's experts; d.logits = w (d.w - <w, d.w>) with d.w = "
+      "<d.y, E(x)>");
   experts.cost = [](const Call& call, const Signature& signature) {
     return thrice<mixture_of_experts_operators>(call, signature, "mixture_of_experts");
   };

@@ -33,7 +33,7 @@ std::span<const Operator> operators() {
                              dendritic_attention_operators, latent_attention_operators,
                              expert_router_operators,       mixture_of_experts_operators,
                              recurrence_backward_operators, gradient_operators,
-          expert_gradient_operators}) {
+                             expert_gradient_operators}) {
       for (const Operator& row : group()) all.push_back(row);
     }
     return all;

@@ -23,7 +23,8 @@ Matrix<double> values_of(const TensorSpec& spec) {
   if (spec.content == Content::log_decay) value = -0.5;
   Matrix<double> x = Matrix<double>::Constant(spec.rows(), spec.columns(), value);
   // The experts of a token differ.
-  for (Index j = 0; spec.content == Content::slot && j < x.cols(); ++j) x.col(j).setConstant(static_cast<double>(j));
+  for (Index j = 0; spec.content == Content::slot && j < x.cols(); ++j)
+    x.col(j).setConstant(static_cast<double>(j));
   return x;
 }
 

@@ -27,7 +27,8 @@ template <class Scalar>
 
 namespace points {
 inline constexpr PointRow kRouterBackwardRows[] = {
-    {"d_logits", "The gradient of a router's logits, before its products with the weight and with the tokens."},
+    {"d_logits",
+     "The gradient of a router's logits, before its products with the weight and with the tokens."},
 };
 inline constexpr PointTable router_backward{"router_backward", PointTier::equation, kRouterBackwardRows};
 }  // namespace points

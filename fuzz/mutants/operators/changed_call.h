@@ -110,6 +110,7 @@ void add_faults(std::vector<Mutant>& out, std::string_view kernel, const std::ve
 [[nodiscard]] std::vector<Mutant> dendritic_layer_mutants();
 [[nodiscard]] std::vector<Mutant> dendritic_mutants();
 [[nodiscard]] std::vector<Mutant> dendritic_precision_mutants();
+[[nodiscard]] std::vector<Mutant> expert_gradient_mutants();
 [[nodiscard]] std::vector<Mutant> gated_delta_net_mutants();
 [[nodiscard]] std::vector<Mutant> gated_delta_net_precision_mutants();
 [[nodiscard]] std::vector<Mutant> gated_delta_step_mutants();
