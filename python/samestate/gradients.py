@@ -17,8 +17,11 @@ INPUTS = ("q", "k", "v", "g", "beta", "initial_state")
 OPERATORS = {
     "rms_norm": ("y",), "zero_centred_rms_norm": ("y",), "residual_rms_norm": ("y", "sum"), "gated_rms_norm": ("y",),
     "gate_first_rms_norm": ("y",), "l2norm": ("y",), "activation_gates": ("g", "beta"), "rotary_embedding": ("y",),
-    "short_convolution": ("y", "state"),
+    "short_convolution": ("y", "state"), "expert_router": ("logits", "probabilities", "weights"), "mixture_of_experts": ("y",),
 }
+# Those of a choice: a call of their gradients gives the experts [B, T, K] that the forward pass chose, which are constants.
+OF_A_CHOICE = ("expert_router", "mixture_of_experts")
+CHOICE = "experts"
 # Conventions through which no gradient of the judge's own inputs goes, and what to write instead.
 _WITHOUT = {
     ("decay", "raw"): "let the function take g, and derive x inside",
@@ -30,12 +33,18 @@ _WITHOUT = {
 }
 
 
+def _takes_choice(subject):
+    """False if the function would choose again where a call of gradients gives the choice: roundings of its own scores could
+    turn it."""
+    return subject.system not in OF_A_CHOICE or CHOICE in subject._asked or (CHOICE, "optional") in subject._asked
+
+
 def can(subject):
     """True if a kernel of gradients can be made of this one."""
     if subject.array not in ("torch", "jax", "mlx"):
         return False
     if not subject.family:
-        return subject.system in OPERATORS and subject.form != "decode"
+        return subject.system in OPERATORS and subject.form != "decode" and _takes_choice(subject)
     return subject.form in ("recurrent", "chunked") and \
         not any(subject.conventions.get(key) == value for key, value in _WITHOUT) and \
         float(subject.conventions.get("l2norm_epsilon", 1e-6)) == 1e-6
@@ -304,6 +313,9 @@ class OperatorGradients(Gradients):
         if forward.system not in OPERATORS:
             raise DeclarationError(f"{forward.name}: gradients of {forward.system} are not judged yet; those of "
                                    f"{', '.join(FAMILY + tuple(OPERATORS))} are")
+        if not _takes_choice(forward):
+            raise DeclarationError(f"{forward.name}: gradients of {forward.system} are those for the experts that the forward pass "
+                                   f"chose: let the function take {CHOICE}=None, [B, T, K], and choose where it is None")
         if not can(forward):
             raise DeclarationError(f"{forward.name}: gradients need array=torch, jax or mlx, and a form other than decode")
         super().__init__(forward)

@@ -152,6 +152,58 @@ def torch_convolution(x, kernel, state, bias, activation):
     return convolved(torch, torch.nn.functional.silu, x, kernel, state, bias, activation)
 
 
+def routed(torch, x, router, bias, K, experts, total):
+    """(logits, probabilities, weights) of a router; `total` makes the divisor of the chosen probabilities' sum."""
+    logits = x @ router.T + (bias if isinstance(bias, torch.Tensor) else 0.0)
+    p = torch.softmax(logits, -1)
+    if experts is None:
+        experts = torch.sort(logits, dim=-1, descending=True, stable=True).indices[..., :K]
+    chosen = p.gather(-1, experts.long())
+    return logits, p, torch.zeros_like(p).scatter(-1, experts.long(), chosen / total(chosen.sum(-1, keepdim=True)))
+
+
+@samestate.kernel("expert_router", "probabilities_first", array="torch", limits=["T <= 80"])
+def torch_router(x, router, bias, K, experts=None):
+    import torch
+
+    return routed(torch, x, router, bias, K, experts, lambda total: total)
+
+
+@samestate.kernel("expert_router", "probabilities_first", array="torch", limits=["T <= 80"])
+def sum_detached(x, router, bias, K, experts=None):
+    import torch
+
+    return routed(torch, x, router, bias, K, experts, lambda total: total.detach())
+
+
+def mixed(torch, silu, x, gate, up, down, logits, K, experts):
+    """The weighted sum of the outputs of each token's experts."""
+    if experts is None:
+        experts = torch.sort(logits, dim=-1, descending=True, stable=True).indices[..., :K]
+    experts = experts.long()
+    weights = torch.softmax(logits.gather(-1, experts), -1)
+    y = torch.zeros_like(x)
+    for r in range(K):
+        e = experts[..., r]
+        hidden = silu(torch.einsum("btfd,btd->btf", gate[e], x)) * torch.einsum("btfd,btd->btf", up[e], x)
+        y = y + weights[..., r:r + 1] * torch.einsum("btdf,btf->btd", down[e], hidden)
+    return y
+
+
+@samestate.kernel("mixture_of_experts", "per_token", array="torch", limits=["T <= 80", "D <= 300"])
+def torch_experts(x, gate, up, down, logits, K, experts=None):
+    import torch
+
+    return mixed(torch, torch.nn.functional.silu, x, gate, up, down, logits, K, experts)
+
+
+@samestate.kernel("mixture_of_experts", "per_token", array="torch", limits=["T <= 80", "D <= 300"])
+def slope_forgotten(x, gate, up, down, logits, K, experts=None):
+    import torch
+
+    return mixed(torch, lambda g: g * torch.sigmoid(g).detach(), x, gate, up, down, logits, K, experts)
+
+
 @samestate.kernel("short_convolution", "gather", array="jax", limits=["T <= 80"])
 def jax_convolution(x, kernel, state, bias, activation):
     import jax

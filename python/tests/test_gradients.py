@@ -77,6 +77,19 @@ class Declared(unittest.TestCase):
         with self.assertRaisesRegex(DeclarationError, "gradients of softmax_router are not judged yet; those of .*rms_norm"):
             gradients_of(Subject(norm, "softmax_router", "fused", array="torch"))
 
+    def test_a_function_that_chooses_experts_takes_the_choice_of_the_forward_pass(self):
+        def chooses(x, gate, up, down, logits, K):
+            pass
+
+        def given(x, gate, up, down, logits, K, experts=None):
+            pass
+
+        with self.assertRaisesRegex(DeclarationError, "let the function take experts=None"):
+            gradients_of(Subject(chooses, "mixture_of_experts", "loop", array="torch"))
+        self.assertFalse(can(Subject(chooses, "mixture_of_experts", "loop", array="torch")))
+        said = gradients_of(Subject(given, "mixture_of_experts", "loop", array="torch", name="mine")).declaration()
+        self.assertEqual(said["system"], "mixture_of_experts.backward")
+
     def test_contracts_of_the_backward_pass_may_be_declared(self):
         one = self.subject(contracts=["bf16"], gradient_contracts=["bf16+chunk_backward.dG:bf16"])
         self.assertEqual(gradients_of(one).declaration()["contracts"], ["bf16+chunk_backward.dG:bf16"])
@@ -129,6 +142,16 @@ class Judged(unittest.TestCase):
         self.passes(kernels().torch_gated_norm, 20)
         self.passes(kernels().torch_residual_norm, 20)
         self.passes(kernels().torch_convolution, 30)
+
+    @needs("torch")
+    def test_right_gradients_of_a_router_and_of_experts_in_torch_pass(self):
+        self.passes(kernels().torch_router, 20)
+        self.passes(kernels().torch_experts, 20)
+
+    @needs("torch")
+    def test_wrong_gradients_of_a_router_and_of_experts_fail_and_name_the_tensor(self):
+        self.fails(kernels().sum_detached, "output d.", "v1 expert_router pass=backward B=2 T=9 seed=0x5")
+        self.fails(kernels().slope_forgotten, "d.gate", "v1 mixture_of_experts pass=backward B=2 T=9 seed=0x5")
 
     @needs("jax")
     def test_right_gradients_of_an_operator_in_jax_pass(self):

@@ -247,7 +247,9 @@ TEST(Operators, EveryRowEvaluatesAllItsFormsAlike) {
         Matrix<double> x(spec.rows(), spec.columns());
         for (Index i = 0; i < x.size(); ++i)
           x.data()[i] = 0.5 + 0.4 * std::sin(static_cast<double>(3 * i + 1));
-        if (spec.content == Content::slot) x.setConstant(static_cast<double>(spec.slots - 1));
+        // The last slot, or the last experts.
+        for (Index j = 0; spec.content == Content::slot && j < x.cols(); ++j)
+          x.col(j).setConstant(static_cast<double>(spec.slots - 1 - j));
         inputs.emplace(spec.name, std::move(x));
       }
       // The tolerance of each form is on the exact value, so an evaluation of the reference in that form

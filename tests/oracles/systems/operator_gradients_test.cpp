@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 
 #include "oracles/bounds/logistic_complement.h"
 #include "oracles/contracts.h"
 #include "oracles/systems/end_to_end.h"
+#include "oracles/systems/expert_gradients.h"
 #include "oracles/systems/judge_operator.h"
 #include "reference/backward/gates.h"
 
@@ -44,6 +46,7 @@ Tensors<double> drawn_inputs(const Operator& row, const Call& call, double seed)
   for (const TensorSpec& spec : row.signature(call).inputs) {
     Matrix<double> x(spec.rows(), spec.columns());
     for (Index i = 0; i < x.size(); ++i) x.data()[i] = std::sin(seed += 1.7);
+    if (spec.name == kChosenExperts) x = experts_chosen(call, out);
     out.emplace(spec.name, std::move(x));
   }
   return out;
@@ -59,8 +62,12 @@ double loss(const Operator& row, const Call& call, const Tensors<double>& x) {
 }
 
 /// A convolution reads a state and gives one of the same name, whose cotangent is an input and whose gradient is an output.
-void expect_differences(const Operator& row, const Call& call) {
+/// The choice of experts is a constant.
+void expect_differences(const Operator& row, const Call& of) {
+  Call call = of;
   const Tensors<double> x = drawn_inputs(row, call, 0.3);
+  if (x.contains(kChosenExperts))
+    call.choice = std::make_shared<const Matrix<Index>>(get(x, kChosenExperts).cast<Index>());
   const Tensors<double> gradients = row.exact(call, x);
   const Signature signature = row.signature(call);
   ASSERT_EQ(gradients.size(), signature.outputs.size()) << row.name;
@@ -81,13 +88,22 @@ void expect_differences(const Operator& row, const Call& call) {
 }
 
 TEST(OperatorGradients, AreThoseOfTheForwardRow) {
-  EXPECT_EQ(gradient_rows().size(), 9U);
+  EXPECT_EQ(gradient_rows().size(), 11U);
   for (const Operator* row : gradient_rows()) {
     Call call = standard_call(*row, 5);
     expect_differences(*row, call);
     for (const std::string_view setting : {"interleaved", "bias"}) {
       if (!call.parameters.contains(setting)) continue;
       call.parameters.at(setting) = 1;
+      expect_differences(*row, call);
+    }
+    if (call.parameters.contains("K")) {
+      for (const Index K : {Index{1}, call.at("N")}) {
+        Call other = call;
+        other.parameters.at("K") = K;
+        expect_differences(*row, other);
+      }
+      call.form = row->forms.back().name;
       expect_differences(*row, call);
     }
     if (!call.parameters.contains("activation")) continue;
@@ -193,6 +209,62 @@ TEST(OperatorGradients, HaveTheFormatsOfTheirTensors) {
   EXPECT_EQ(format("activation_gates.backward", "d.A_log"), Format::fp32);
   EXPECT_EQ(format("activation_gates.backward", "d.b"), Format::bf16);
   EXPECT_EQ(format("short_convolution.backward", "d.kernel"), Format::bf16);
+}
+
+// The route of a token is what the call says, whatever its logits are, and the experts of a token have no order.
+TEST(ExpertGradients, FollowTheExpertsOfTheCall) {
+  const Operator& row = *find_operator("mixture_of_experts.backward");
+  const Call call = standard_call(row, 4);
+  Tensors<double> x = drawn_inputs(row, call, 0.3);
+  x.at("experts") << 0, 3, 3, 0, 0, 3, 4, 0;
+  const Tensors<double> gradients = row.exact(call, x);
+  const Index F = call.at("F"), D = call.at("D");
+  for (const Index e : {1, 2}) {
+    EXPECT_EQ(get(gradients, "d.gate").middleRows(e * F, F), Matrix<double>::Zero(F, D)) << e;
+    EXPECT_EQ(get(gradients, "d.down").middleRows(e * D, D), Matrix<double>::Zero(D, F)) << e;
+    EXPECT_EQ(get(gradients, "d.logits").col(e), Matrix<double>::Zero(4, 1)) << e;
+  }
+  EXPECT_GT(get(gradients, "d.gate").middleRows(4 * F, F).norm(), 0.0);
+  EXPECT_GT(get(gradients, "d.logits").col(3).norm(), 0.0);
+  x.at("experts") << 3, 0, 0, 3, 0, 3, 4, 0;
+  const Tensors<double> exchanged = row.exact(call, x);
+  EXPECT_LT((get(exchanged, "d.x") - get(gradients, "d.x")).norm(), 1e-14 * get(gradients, "d.x").norm());
+  x.at("experts") << 3, 3, 0, 3, 0, 3, 4, 0;
+  EXPECT_THROW((void)row.exact(call, x), Error) << "an expert twice";
+  x.at("experts") << 3, 5, 0, 3, 0, 3, 4, 0;
+  EXPECT_THROW((void)row.exact(call, x), Error) << "an expert that there is not";
+}
+
+// The renormalised weight of a single expert is 1, and nothing goes to its logit, bit for bit.
+TEST(ExpertGradients, OfOneExpertTheLogitsHaveNone) {
+  for (const char* system : {"mixture_of_experts.backward", "expert_router.backward"}) {
+    const Operator& row = *find_operator(system);
+    Call call = standard_call(row, 5);
+    call.parameters.at("K") = 1;
+    Tensors<double> x = drawn_inputs(row, call, 0.3);
+    for (const char* other : {"d.logits", "d.probabilities"}) {
+      if (x.contains(other)) x.at(other).setZero();
+    }
+    for (const auto& [name, gradient] : row.exact(call, x)) {
+      if (name == "d.logits" || x.contains("router")) {
+        EXPECT_TRUE(gradient.isZero(0.0)) << system << " " << name;
+      }
+    }
+  }
+}
+
+TEST(ExpertGradients, OfThoseThatAreNotChosenCotangentsCountForNothing) {
+  const Operator& row = *find_operator("expert_router.backward");
+  const Call call = standard_call(row, 5);
+  const Tensors<double> x = drawn_inputs(row, call, 0.3);
+  Tensors<double> other = x;
+  for (Index t = 0; t < 5; ++t) {
+    for (Index e = 0; e < call.at("N"); ++e) {
+      if ((get(x, "experts").row(t).array() != static_cast<double>(e)).all()) other.at("d.weights")(t, e) += 7.0;
+    }
+  }
+  EXPECT_NE(get(other, "d.weights"), get(x, "d.weights"));
+  EXPECT_EQ(row.exact(call, other), row.exact(call, x));
 }
 
 // Both ways to compute 1 - sigma(x) in fp32 lie within the error, at x where they differ by far more than a rounding.
