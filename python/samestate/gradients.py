@@ -326,7 +326,7 @@ class OperatorGradients(Gradients):
         wanted = {tensor["name"].removeprefix("d.") for tensor in request["outputs"]}
         x = {name: by_name[name] for name in by_name if name in wanted}
         rest = {name: y for name, y in by_name.items() if name not in x and not name.startswith("d.")}
-        cotangents = {name: by_name["d." + name] for name in outputs if "d." + name in by_name}
+        cotangents = {name: by_name.get("d." + name) for name in outputs}
 
         def evaluate(arrays):
             positional, named = self._arguments(request, {**rest, **arrays})

@@ -151,7 +151,7 @@ class Judged(unittest.TestCase):
     @needs("torch")
     def test_wrong_gradients_of_a_router_and_of_experts_fail_and_name_the_tensor(self):
         self.fails(kernels().sum_detached, "output d.", "v1 expert_router pass=backward B=2 T=9 seed=0x5")
-        self.fails(kernels().slope_forgotten, "d.gate", "v1 mixture_of_experts pass=backward B=2 T=9 seed=0x5")
+        self.fails(kernels().slope_forgotten, "d.gate", "v1 mixture_of_experts pass=backward form=per_token B=2 T=9 seed=0x5")
 
     @needs("jax")
     def test_right_gradients_of_an_operator_in_jax_pass(self):
