@@ -259,7 +259,8 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
       }
     }
     // No batch is entirely without states.
-    if (spec.content == Content::slot && !chosen && std::ranges::all_of(tensor.data, [](float x) { return x < 0.0F; }))
+    if (spec.content == Content::slot && !chosen &&
+        std::ranges::all_of(tensor.data, [](float x) { return x < 0.0F; }))
       tensor.data.back() = static_cast<float>(counter.below({batch, 0, 0, 0}, spec.slots));
     out.push_back(std::move(tensor));
   }

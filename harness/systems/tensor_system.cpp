@@ -88,9 +88,8 @@ Properties properties_of(const Operator& row, const Signature& signature, bool p
   };
   put(Property::streams, row.streams);
   put(Property::carries, row.streams && reads_earlier);
-  put(Property::slots, any([](const TensorSpec& x) {
-        return x.content == Content::slot && x.axis == Axis::request;
-      }));
+  put(Property::slots,
+      any([](const TensorSpec& x) { return x.content == Content::slot && x.axis == Axis::request; }));
   put(Property::token_wise, row.token_wise);
   put(Property::packs, packs);
   put(Property::decay, row.family != nullptr && row.family->gated);

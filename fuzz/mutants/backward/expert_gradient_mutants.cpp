@@ -144,12 +144,12 @@ void next_experts_gradient(Call& c, std::string_view output) {
 
 /// A way to compute the gradients of the experts; the default is right.
 struct ExpertRule {
-  bool slope_is_sigma = false;    ///< sigma(g) in place of the derivative of silu
-  bool slope_is_silu = false;     ///< silu(g) / g in the gate's cotangent, whose second term is forgotten
-  int powers_of_weight = 1;       ///< of the routing weight in the cotangent of an expert's output
-  bool without_last = false;      ///< the last token of each expert gives nothing to its matrices
-  bool last_alone = false;        ///< each token overwrites the gradients of its expert's matrices
-  bool projection_lost = false;   ///< d.logits = w dw
+  bool slope_is_sigma = false;      ///< sigma(g) in place of the derivative of silu
+  bool slope_is_silu = false;       ///< silu(g) / g in the gate's cotangent, whose second term is forgotten
+  int powers_of_weight = 1;         ///< of the routing weight in the cotangent of an expert's output
+  bool without_last = false;        ///< the last token of each expert gives nothing to its matrices
+  bool last_alone = false;          ///< each token overwrites the gradients of its expert's matrices
+  bool projection_lost = false;     ///< d.logits = w dw
   bool first_expert_alone = false;  ///< d.x is that of a token's first expert
 };
 
@@ -170,7 +170,8 @@ struct ExpertNumbers {
     }
     for (std::int64_t t = 0; t < tokens; ++t) {
       Numbers all;
-      for (std::int64_t e = 0; e < N; ++e) all.push_back(static_cast<double>(c.input("logits")[of(t * N + e)]));
+      for (std::int64_t e = 0; e < N; ++e)
+        all.push_back(static_cast<double>(c.input("logits")[of(t * N + e)]));
       const Numbers w = weights_of(c, t, all);
       Numbers dw;
       double along = 0.0;
@@ -188,8 +189,8 @@ struct ExpertNumbers {
 
  private:
   /// Adds what one token gives to one expert; returns the gradient of its weight.
-  double assignment(Call& c, const ExpertRule& rule, std::int64_t t, std::int64_t e, double weight, bool counts,
-                    bool returns) {
+  double assignment(Call& c, const ExpertRule& rule, std::int64_t t, std::int64_t e, double weight,
+                    bool counts, bool returns) {
     const std::int64_t D = c.at("D"), F = c.at("F"), first = e * F * D;
     const float *const in = &c.input("x")[of(t * D)], *const dy = &c.input("d.y")[of(t * D)];
     const float *const g = &c.input("gate")[of(first)], *const u = &c.input("up")[of(first)],
@@ -200,7 +201,7 @@ struct ExpertNumbers {
       const double a = inner(D, g + f * D, 1, in, 1), b = inner(D, u + f * D, 1, in, 1);
       const double sigma = 1.0 / (1.0 + std::exp(-a)), silu = a * sigma;
       const double back = inner(D, d + f, F, dy, 1), dh = factor * back;
-      const double slope = rule.slope_is_sigma ? sigma
+      const double slope = rule.slope_is_sigma  ? sigma
                            : rule.slope_is_silu ? silu
                                                 : sigma * (1.0 + a * (1.0 - sigma));
       const double da = dh * b * slope, db = dh * silu;
@@ -229,7 +230,8 @@ CallFault by_rule(ExpertRule rule) {
     const auto change = [&](std::string_view output, const Numbers& to, const Numbers& from) {
       const std::span<float> y = c.output(output);
       for (std::size_t i = 0; i < y.size(); ++i) {
-        if (to[i] != from[i]) y[i] = rounded(static_cast<float>(static_cast<double>(y[i]) + to[i] - from[i]), contract.output);
+        if (to[i] != from[i])
+          y[i] = rounded(static_cast<float>(static_cast<double>(y[i]) + to[i] - from[i]), contract.output);
       }
     };
     change("d.x", wrong.x, exact.x);
@@ -269,7 +271,9 @@ void down_transposed(Call& c) {
     std::ranges::copy(turned, one.begin());
   });
 }
-void gradients_of_gate_and_up_exchanged(Call& c) { std::ranges::swap_ranges(c.output("d.gate"), c.output("d.up")); }
+void gradients_of_gate_and_up_exchanged(Call& c) {
+  std::ranges::swap_ranges(c.output("d.gate"), c.output("d.up"));
+}
 void neighbours_logit(Call& c) {
   each_row(c.output("d.logits"), c.at("N"), [](std::span<float> row) { rotate(row, 1); });
 }
@@ -291,7 +295,8 @@ std::vector<Mutant> expert_gradient_mutants() {
             rerouted_gradient(not_chosen_have_a_gradient)},
            {"F", "cotangent_of_the_next_expert", "d.w is that of the next expert",
             misread(next_expert_of_cotangent)},
-           {"F", "weights_counted_twice", "d.w counts twice", misread(mapped("d.weights", [](float x) { return 2.0F * x; }))},
+           {"F", "weights_counted_twice", "d.w counts twice",
+            misread(mapped("d.weights", [](float x) { return 2.0F * x; }))},
            {"F", "weights_without_gradient", "d.w counts as zero", misread(filled("d.weights", 0.0F))},
            {"F", "probabilities_without_gradient", "the auxiliary loss is cut off: d.p counts as zero",
             misread(filled("d.probabilities", 0.0F))},
@@ -301,31 +306,34 @@ std::vector<Mutant> expert_gradient_mutants() {
            {"F", "no_bias_back", "the logits are made again without the bias", misread(no_router_bias)}}));
   add_faults(
       out, "cpu.mixture_of_experts.backward.sorted",
-      with_sums(
-          {{"F", "idle_expert_unwritten", "the gradients of an expert without a token are not written",
-            idle_expert_unwritten},
-           {"F", "slope_is_sigma", "sigma(g) in place of the derivative of silu", by_rule({.slope_is_sigma = true})},
-           {"F", "slope_is_silu", "silu(g) in place of the derivative of silu", by_rule({.slope_is_silu = true})},
-           {"F", "gate_and_up_exchanged", "up is activated and not the gate", misread(exchanged("gate", "up"))},
-           {"F", "gradients_of_gate_and_up_exchanged", "d.gate is d.up and d.up is d.gate",
-            miswritten(gradients_of_gate_and_up_exchanged)},
-           {"F", "last_token_of_an_expert_lost", "the matrices' gradients lack an expert's last token",
-            by_rule({.without_last = true})},
-           {"F", "last_token_of_an_expert_alone", "each token overwrites its expert's gradients",
-            by_rule({.last_alone = true})},
-           {"F", "weight_lost", "the cotangent of an expert lacks the routing weight",
-            by_rule({.powers_of_weight = 0})},
-           {"F", "weight_counted_twice", "the cotangent of an expert has the routing weight twice",
-            by_rule({.powers_of_weight = 2})},
-           {"F", "weight_detached", "the logits have no gradient", miswritten([](Call& c) {
-              std::ranges::fill(c.output("d.logits"), 0.0F);
-            })},
-           {"F", "projection_of_weights_lost", "d.logits = w dw", by_rule({.projection_lost = true})},
-           {"F", "logit_of_the_neighbour", "d.logits of an expert is the next one's", miswritten(neighbours_logit)},
-           {"F", "first_expert_alone", "d.x is that of a token's first expert", by_rule({.first_expert_alone = true})},
-           {"F", "down_transposed", "d.down of an expert is transposed", miswritten(down_transposed)},
-           {"F", "gradient_of_the_next_expert", "d.gate of an expert is that of the next",
-            miswritten([](Call& c) { next_experts_gradient(c, "d.gate"); })}}));
+      with_sums({{"F", "idle_expert_unwritten", "the gradients of an expert without a token are not written",
+                  idle_expert_unwritten},
+                 {"F", "slope_is_sigma", "sigma(g) in place of the derivative of silu",
+                  by_rule({.slope_is_sigma = true})},
+                 {"F", "slope_is_silu", "silu(g) in place of the derivative of silu",
+                  by_rule({.slope_is_silu = true})},
+                 {"F", "gate_and_up_exchanged", "up is activated and not the gate",
+                  misread(exchanged("gate", "up"))},
+                 {"F", "gradients_of_gate_and_up_exchanged", "d.gate is d.up and d.up is d.gate",
+                  miswritten(gradients_of_gate_and_up_exchanged)},
+                 {"F", "last_token_of_an_expert_lost", "the matrices' gradients lack an expert's last token",
+                  by_rule({.without_last = true})},
+                 {"F", "last_token_of_an_expert_alone", "each token overwrites its expert's gradients",
+                  by_rule({.last_alone = true})},
+                 {"F", "weight_lost", "the cotangent of an expert lacks the routing weight",
+                  by_rule({.powers_of_weight = 0})},
+                 {"F", "weight_counted_twice", "the cotangent of an expert has the routing weight twice",
+                  by_rule({.powers_of_weight = 2})},
+                 {"F", "weight_detached", "the logits have no gradient",
+                  miswritten([](Call& c) { std::ranges::fill(c.output("d.logits"), 0.0F); })},
+                 {"F", "projection_of_weights_lost", "d.logits = w dw", by_rule({.projection_lost = true})},
+                 {"F", "logit_of_the_neighbour", "d.logits of an expert is the next one's",
+                  miswritten(neighbours_logit)},
+                 {"F", "first_expert_alone", "d.x is that of a token's first expert",
+                  by_rule({.first_expert_alone = true})},
+                 {"F", "down_transposed", "d.down of an expert is transposed", miswritten(down_transposed)},
+                 {"F", "gradient_of_the_next_expert", "d.gate of an expert is that of the next",
+                  miswritten([](Call& c) { next_experts_gradient(c, "d.gate"); })}}));
   return out;
 }
 

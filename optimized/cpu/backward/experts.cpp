@@ -98,9 +98,8 @@ class ExpertsBack {
     projected("gate", e, b.x, b.gate, b);
     projected("up", e, b.x, b.up, b);
     b.hidden.resize(size, F_);
-    for_each(b.hidden, [&](std::size_t i) {
-      b.hidden.values[i] = layer::silu(b.gate.values[i]) * b.up.values[i];
-    });
+    for_each(b.hidden,
+             [&](std::size_t i) { b.hidden.values[i] = layer::silu(b.gate.values[i]) * b.up.values[i]; });
     round_in_place(b.hidden, contract_.input);
     projected("down", e, b.hidden, b.y, b);
     for (std::int64_t n = 0; n < size; ++n) {
@@ -127,8 +126,7 @@ class ExpertsBack {
     returned("gate", e, b.d_gate, b.dx, b);
     returned("up", e, b.d_up, b.other, b);
     for (std::int64_t n = 0; n < size; ++n) {
-      for (std::int64_t j = 0; j < D_; ++j)
-        of_slot_.row(slots[n])[j] = b.dx.row(n)[j] + b.other.row(n)[j];
+      for (std::int64_t j = 0; j < D_; ++j) of_slot_.row(slots[n])[j] = b.dx.row(n)[j] + b.other.row(n)[j];
     }
   }
 
@@ -196,7 +194,8 @@ Outcome expert_router_backward_logits_first(const OperatorArguments& call, const
   const std::int64_t tiles = (tokens + kTileOfTokens - 1) / kTileOfTokens;
   for_each_task(tiles, call.threads, [&] {
     return [&, rows = Block{}, logits = Block{}, d = Block{}, dx = Block{},
-            p = std::vector<float>(static_cast<std::size_t>(N)), w = std::vector<float>(static_cast<std::size_t>(K)),
+            p = std::vector<float>(static_cast<std::size_t>(N)),
+            w = std::vector<float>(static_cast<std::size_t>(K)),
             dw = std::vector<float>(static_cast<std::size_t>(K))](std::int64_t tile) mutable {
       const std::int64_t begin = tile * kTileOfTokens, size = std::min(kTileOfTokens, tokens - begin);
       copy(x.rows(begin, size), rows);
@@ -206,8 +205,8 @@ Outcome expert_router_backward_logits_first(const OperatorArguments& call, const
         const std::int64_t t = begin + i;
         float *const l = logits.row(i), *const dl = d.row(i);
         const float *const dp = call.input("d.probabilities").data + t * N,
-                    *const given = call.input("d.logits").data + t * N,
-                    *const of_weights = call.input("d.weights").data + t * N;
+                           *const given = call.input("d.logits").data + t * N,
+                           *const of_weights = call.input("d.weights").data + t * N;
         for (std::int64_t e = 0; e < N && bias != nullptr; ++e) l[e] += bias[e];
         round_values(l, l, N, contract.input);
         softmax_of(l, N, p.data());
@@ -215,7 +214,8 @@ Outcome expert_router_backward_logits_first(const OperatorArguments& call, const
         for (std::int64_t e = 0; e < N; ++e) along += p[static_cast<std::size_t>(e)] * dp[e];
         for (std::int64_t e = 0; e < N; ++e) dl[e] = p[static_cast<std::size_t>(e)] * (dp[e] - along);
         route.weigh(l, t, contract.input, w.data());
-        for (std::int64_t r = 0; r < K; ++r) dw[static_cast<std::size_t>(r)] = of_weights[route.of(t * K + r)];
+        for (std::int64_t r = 0; r < K; ++r)
+          dw[static_cast<std::size_t>(r)] = of_weights[route.of(t * K + r)];
         route.add_chosen(t, w.data(), dw.data(), dl);
         for (std::int64_t e = 0; e < N; ++e) dl[e] += given[e];
         round_values(dl, dl, N, contract.input);

@@ -150,17 +150,20 @@ TEST(EndToEnd, TheDataAreThoseOfTheForwardPass) {
 TEST(EndToEnd, TheExpertsAreThoseThatTheForwardPassChooses) {
   for (const std::string line :
        {"v1 mixture_of_experts pass=backward B=3 T=40 N=9 K=4 contract=bf16 seed=0x4",
-        "v1 mixture_of_experts pass=backward B=2 T=5 N=3 K=3 regime=repeated", "v1 mixture_of_experts pass=backward T=0"}) {
+        "v1 mixture_of_experts pass=backward B=2 T=5 N=3 K=3 regime=repeated",
+        "v1 mixture_of_experts pass=backward T=0"}) {
     const Resolved r(parse_case(line));
     std::map<std::string, CaseTensor> given;
     for (CaseTensor& x : r.system->inputs(r)) given.emplace(x.spec.name, x);
     const CaseTensor &logits = given.at("logits"), &experts = given.at("experts");
-    const auto N = static_cast<std::size_t>(logits.spec.columns()), K = static_cast<std::size_t>(experts.spec.columns());
+    const auto N = static_cast<std::size_t>(logits.spec.columns()),
+               K = static_cast<std::size_t>(experts.spec.columns());
     ASSERT_EQ(experts.data.size() * N, logits.data.size() * K);
     for (std::size_t t = 0; t * N < logits.data.size(); ++t) {
       std::vector<float> order(N);
       std::iota(order.begin(), order.end(), 0.0F);
-      std::ranges::stable_sort(order, std::greater<>(), [&](float e) { return logits.data[t * N + static_cast<std::size_t>(e)]; });
+      std::ranges::stable_sort(order, std::greater<>(),
+                               [&](float e) { return logits.data[t * N + static_cast<std::size_t>(e)]; });
       for (std::size_t k = 0; k < K; ++k) ASSERT_EQ(experts.data[t * K + k], order[k]) << line << " " << t;
     }
   }
@@ -169,15 +172,17 @@ TEST(EndToEnd, TheExpertsAreThoseThatTheForwardPassChooses) {
 TEST(EndToEnd, RightGradientsOfExpertsPassAndASpoiltOneFails) {
   for (const std::string contract : {"fp32", "tf32", "tf32_truncated", "bf16", "fp16"}) {
     for (const auto& [line, kernel, output] :
-         {std::tuple{"v1 mixture_of_experts pass=backward form=sorted B=2 T=9 N=7", "cpu.mixture_of_experts.backward.sorted", "d.up"},
-          std::tuple{"v1 expert_router pass=backward form=logits_first B=2 T=9 bias=1", "cpu.expert_router.backward.logits_first",
-                     "d.router"}}) {
+         {std::tuple{"v1 mixture_of_experts pass=backward form=sorted B=2 T=9 N=7",
+                     "cpu.mixture_of_experts.backward.sorted", "d.up"},
+          std::tuple{"v1 expert_router pass=backward form=logits_first B=2 T=9 bias=1",
+                     "cpu.expert_router.backward.logits_first", "d.router"}}) {
       const std::string whole = std::string(line) + " contract=" + contract;
       const Judgement right = run_spoilt(whole, kernel, nullptr).judgement;
       EXPECT_EQ(right.verdict, Verdict::pass) << whole << ": " << right.reason << " " << right.ratio;
       const Judgement wrong = run_spoilt(whole, kernel, [&](const OperatorArguments& call) {
                                 const NamedTensor<float>& x = call.output(output);
-                                for (std::int64_t i = 0; i < x.shape.back(); ++i) x.data[i] = 1.25F * x.data[i] + 0.25F;
+                                for (std::int64_t i = 0; i < x.shape.back(); ++i)
+                                  x.data[i] = 1.25F * x.data[i] + 0.25F;
                               }).judgement;
       EXPECT_EQ(wrong.verdict, Verdict::fail) << whole;
       EXPECT_TRUE(wrong.reason.starts_with(std::string("output ") + output)) << wrong.reason;

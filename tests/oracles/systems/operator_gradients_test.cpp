@@ -260,7 +260,8 @@ TEST(ExpertGradients, OfThoseThatAreNotChosenCotangentsCountForNothing) {
   Tensors<double> other = x;
   for (Index t = 0; t < 5; ++t) {
     for (Index e = 0; e < call.at("N"); ++e) {
-      if ((get(x, "experts").row(t).array() != static_cast<double>(e)).all()) other.at("d.weights")(t, e) += 7.0;
+      if ((get(x, "experts").row(t).array() != static_cast<double>(e)).all())
+        other.at("d.weights")(t, e) += 7.0;
     }
   }
   EXPECT_NE(get(other, "d.weights"), get(x, "d.weights"));
