@@ -39,7 +39,8 @@ enum class Content {
   zeros,     ///< a state that has not begun; one that has begun holds activations
   no_sum,    ///< likewise, for a sum of positive terms
   no_count,  ///< likewise, for the number of tokens so far
-  slot       ///< a row of a pool, 0 .. TensorSpec::slots - 1, as a number; -1 for none
+  slot       ///< a row of a pool, 0 .. TensorSpec::slots - 1, as a number; -1 for none. With Axis::tokens, the
+             ///< experts of a token, out of as many: each at most once, and none is -1
 };
 
 /// One tensor of one sequence. Its rows are all extents but the last.
