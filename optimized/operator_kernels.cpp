@@ -3,6 +3,7 @@
 #include "optimized/cpu/backward/norms.h"
 #include "optimized/cpu/backward/pointwise.h"
 #include "optimized/cpu/backward/short_convolution.h"
+#include "optimized/cpu/backward/softmax_attention.h"
 #include "optimized/cpu/operators/activation_gates.h"
 #include "optimized/cpu/operators/dendritic_attention.h"
 #include "optimized/cpu/operators/dendritic_parts.h"
@@ -103,6 +104,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.activation_gates.backward.branchless",        "activation_gates.backward",      "branchless", "cpu", all,  activation_gates_backward_branchless},
       {"cpu.rotary_embedding.backward.full_width",        "rotary_embedding.backward",      "full_width", "cpu", all,  rotary_embedding_backward_full_width},
       {"cpu.short_convolution.backward.gather",           "short_convolution.backward",     "gather",     "cpu", all,  short_convolution_backward_gather, {}, {}, true},
+      {"cpu.softmax_attention.backward.online",           "softmax_attention.backward",     "online",     "cpu", unit, softmax_attention_backward_tiles, {"chunk >= 1"}},
   };
   static const std::vector<OperatorKernel> kTable = [&] {
     std::vector<OperatorKernel> table;

@@ -105,9 +105,9 @@ template <class Scalar>
 /// scale q k^T. A scalar whose samples round by position settles each sum, because equal scores may be sums
 /// of different terms.
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> scores_of(const Matrix<Scalar>& q, const Matrix<Scalar>& k,
-                                       const Scalar& scale) {
-  Matrix<Scalar> sums = matrix_product(q, k.transpose(), points::softmax_attention["scores"]);
+[[nodiscard]] Matrix<Scalar> scores_of(const Matrix<Scalar>& q, const Matrix<Scalar>& k, const Scalar& scale,
+                                       Point at = points::softmax_attention["scores"]) {
+  Matrix<Scalar> sums = matrix_product(q, k.transpose(), at);
   if constexpr (requires(const Scalar& sum) { sum.settled(); }) {
     for (Index i = 0; i < sums.size(); ++i) sums.data()[i] = sums.data()[i].settled();
   }

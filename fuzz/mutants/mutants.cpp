@@ -48,6 +48,7 @@ std::vector<Mutant> make_table() {
                     heads_mutants,
                     backward_mutants,
                     adversaries,
+                    attention_gradient_mutants,
                     operator_gradient_mutants,
                     operator_interface_mutants,
                     packed_mutants,

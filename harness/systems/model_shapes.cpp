@@ -26,6 +26,7 @@ std::span<const ModelShape> model_shapes() {
       {"activation_gates.backward", 1, 1024, {{"H", 32}}},
       {"rotary_embedding.backward", 1, 64, {{"H", 16}, {"d", 256}, {"pairs", 32}}},
       {"short_convolution.backward", 1, 32, {{"C", 8192}, {"W", 4}}},
+      {"softmax_attention.backward", 1, 64, {{"H", 16}, {"Hkv", 2}, {"d", 256}, {"dv", 256}}},
       // Numbers of channels and taps that no kernel's tiles have, and a history after the longest taps.
       {"short_convolution", 1, 9, {{"C", 3000}, {"W", 13}, {"bias", 1}}, true},
       {"short_convolution", 2, 9, {{"C", 3072}, {"W", 4}, {"bias", 1}}, true},
@@ -207,6 +208,7 @@ std::span<const ModelShape> model_shapes() {
       {"rotary_embedding", 1, 4, {{"H", 2}, {"d", 34}, {"pairs", 17}, {"interleaved", 1}}, true},
       // More keys than a tile list, a split or a 12-bit index holds.
       {"softmax_attention", 1, 4100, {{"H", 1}, {"Hkv", 1}, {"d", 2}, {"dv", 1}}, true},
+      {"softmax_attention.backward", 1, 1100, {{"H", 1}, {"Hkv", 1}, {"d", 2}, {"dv", 1}}, true},
   };
   return rows;
 }

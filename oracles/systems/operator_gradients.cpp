@@ -4,6 +4,7 @@
 
 #include "oracles/bounds/logistic_complement.h"
 #include "oracles/systems/end_to_end.h"
+#include "oracles/systems/reversed.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "reference/backward/gates.h"
@@ -22,30 +23,6 @@ namespace {
 template <class Scalar>
 Scalar norm_epsilon() {
   return Scalar(static_cast<double>(1e-6F));
-}
-
-/// The tensor of `spec` as its gradient or, of an output, as the cotangent.
-TensorSpec gradient_of(TensorSpec spec) {
-  spec.name = "d." + spec.name;
-  return spec;
-}
-
-/// The inputs of the forward row of that name, then the cotangents of all its outputs, and as outputs the gradients of
-/// all inputs.
-template <std::vector<Operator> (*rows)()>
-Signature reversed(const Call& call, std::string_view forward) {
-  static const std::vector<Operator> all = rows();
-  Signature s = std::ranges::find(all, forward, &Operator::name)->signature(call);
-  Signature back{s.inputs, {}};
-  for (TensorSpec& spec : s.outputs) back.inputs.push_back(gradient_of(std::move(spec)));
-  for (TensorSpec& spec : s.inputs) back.outputs.push_back(gradient_of(std::move(spec)));
-  return back;
-}
-
-/// A gradient of a weight as the one row that a vector is.
-template <class Scalar>
-Matrix<Scalar> as_row(const Vector<Scalar>& x) {
-  return x.transpose();
 }
 
 struct PlainNormBackward {
@@ -208,19 +185,6 @@ struct ConvolutionBackward {
     return out;
   }
 };
-
-/// The row of the gradients of a forward row, whose sizes and forms it has.
-template <class Form>
-Operator reverse_of(const std::vector<Operator>& rows, std::string_view forward, std::string_view name,
-                    std::string_view equation) {
-  Operator row = *std::ranges::find(rows, forward, &Operator::name);
-  row.name = name;
-  row.equation = equation;
-  row.streams = false;
-  row.signature = Form::signature;
-  evaluate_with<Form>(row);
-  return row;
-}
 
 }  // namespace
 

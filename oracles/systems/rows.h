@@ -21,6 +21,7 @@ inline constexpr double kKeyLengthFactors = 1e6;
 [[nodiscard]] std::vector<Operator> linear_attention_operators();
 [[nodiscard]] std::vector<Operator> recurrence_backward_operators();
 [[nodiscard]] std::vector<Operator> gradient_operators();
+[[nodiscard]] std::vector<Operator> attention_gradient_operators();
 [[nodiscard]] std::vector<Operator> retnet_operators();
 [[nodiscard]] std::vector<Operator> state_space_operators();
 [[nodiscard]] std::vector<Operator> mamba_operators();

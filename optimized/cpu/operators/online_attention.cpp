@@ -54,6 +54,16 @@ void OnlineAttention::add(const AttentionHead& head, std::int64_t first, std::in
 }
 
 void OnlineAttention::run(const AttentionHead& head, std::int64_t tile, Block& o) {
+  run_all(head, tile, o, nullptr);
+}
+
+void OnlineAttention::run_with_lse(const AttentionHead& head, std::int64_t tile, Block& o,
+                                   std::vector<float>& lse) {
+  lse.resize(static_cast<std::size_t>(head.q.count));
+  run_all(head, tile, o, lse.data());
+}
+
+void OnlineAttention::run_all(const AttentionHead& head, std::int64_t tile, Block& o, float* lse) {
   o.resize(head.q.count, head.v.width);
   for (std::int64_t first = 0; first < head.q.count; first += kQueries) {
     const std::int64_t n = std::min(kQueries, head.q.count - first);
@@ -61,6 +71,10 @@ void OnlineAttention::run(const AttentionHead& head, std::int64_t tile, Block& o
     softmax_.clear(n, head.v.width);
     for (std::int64_t begin = 0; begin < keys; begin += tile)
       add(head, first, n, begin, std::min(keys, begin + tile), softmax_);
+    for (std::int64_t i = 0; i < n && lse != nullptr; ++i) {
+      const auto row = static_cast<std::size_t>(i);
+      lse[first + i] = softmax_.largest[row] + std::log(softmax_.sum[row]);
+    }
     softmax_.finish();
     for (std::int64_t i = 0; i < n; ++i) std::copy_n(softmax_.values.row(i), o.columns, o.row(first + i));
   }

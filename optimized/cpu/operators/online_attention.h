@@ -33,6 +33,8 @@ class OnlineAttention {
 
   /// o [T, dv], with tiles of `tile` keys and one running softmax.
   void run(const AttentionHead& head, std::int64_t tile, Block& o);
+  /// The same, and the log of the sum of each query's exponentials: lse [T].
+  void run_with_lse(const AttentionHead& head, std::int64_t tile, Block& o, std::vector<float>& lse);
   /// The same with one running softmax per tile, merged afterwards under the largest of their maxima.
   void run_merged(const AttentionHead& head, std::int64_t tile, Block& o);
 
@@ -40,6 +42,8 @@ class OnlineAttention {
   /// Adds the keys [begin, end) to `softmax` for the queries [first, first + n).
   void add(const AttentionHead& head, std::int64_t first, std::int64_t n, std::int64_t begin,
            std::int64_t end, RunningSoftmax& softmax);
+  /// `run`, and the LSE unless that is null.
+  void run_all(const AttentionHead& head, std::int64_t tile, Block& o, float* lse);
 
   Block q_, k_transposed_, v_, scores_, product_;
   RunningSoftmax softmax_;

@@ -128,6 +128,27 @@ TEST(AttentionBackward, IsTheDerivative) {
   }
 }
 
+// More queries than a block has: the sums over queries go through all blocks, and each block ends at its own keys.
+TEST(AttentionBackward, BlocksOfQueriesAreOneSum) {
+  constexpr Index kTokens = 300, kPast = 3;
+  AttentionInputs<double> x;
+  x.q = normal(kTokens, kWidth, 1);
+  x.k = normal(kTokens + kPast, kWidth, 2);
+  x.v = normal(kTokens + kPast, kValues, 3);
+  x.scale = 0.625;
+  const Matrix<double> d_o = normal(kTokens, kValues, 4);
+  const AttentionOutput<double> y = softmax_attention_with_lse(x);
+  EXPECT_LE(test::relative(softmax_attention_lse(x), y.lse), 1e-15);
+  const AttentionGradients<double> g = softmax_attention_backward(x, y, d_o);
+  Matrix<double> P = attention_probabilities(x, 0);
+  const Matrix<double> dP = d_o * x.v.transpose();
+  const Vector<double> delta = P.cwiseProduct(dP).rowwise().sum();
+  const Matrix<double> dS = P.cwiseProduct(dP - delta.replicate(1, P.cols()));
+  EXPECT_LE(test::relative(g.q, Matrix<double>(0.625 * dS * x.k)), 1e-13);
+  EXPECT_LE(test::relative(g.k, Matrix<double>(0.625 * dS.transpose() * x.q)), 1e-13);
+  EXPECT_LE(test::relative(g.v, Matrix<double>(P.transpose() * d_o)), 1e-13);
+}
+
 // Large scores: nothing overflows, since P is e^{score - LSE}.
 TEST(AttentionBackward, LargeScoresStayFinite) {
   auto x = attention_inputs(attention_tensors({}), {});
