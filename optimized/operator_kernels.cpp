@@ -1,5 +1,6 @@
 #include "optimized/operator_kernel.h"
 
+#include "optimized/cpu/backward/gated_attention.h"
 #include "optimized/cpu/backward/norms.h"
 #include "optimized/cpu/backward/pointwise.h"
 #include "optimized/cpu/backward/short_convolution.h"
@@ -105,6 +106,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.rotary_embedding.backward.full_width",        "rotary_embedding.backward",      "full_width", "cpu", all,  rotary_embedding_backward_full_width},
       {"cpu.short_convolution.backward.gather",           "short_convolution.backward",     "gather",     "cpu", all,  short_convolution_backward_gather, {}, {}, true},
       {"cpu.softmax_attention.backward.online",           "softmax_attention.backward",     "online",     "cpu", unit, softmax_attention_backward_tiles, {"chunk >= 1"}},
+      {"cpu.gated_attention.backward.online",             "gated_attention.backward",       "online",     "cpu", unit, gated_attention_backward_online, {"chunk >= 1"}, {}, true},
   };
   static const std::vector<OperatorKernel> kTable = [&] {
     std::vector<OperatorKernel> table;

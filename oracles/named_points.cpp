@@ -14,6 +14,7 @@
 #include "oracles/systems/stage_points.h"
 #include "reference/backward/chunk.h"
 #include "reference/backward/l2norm.h"
+#include "reference/backward/layers/gated_attention.h"
 #include "reference/backward/mixture_of_experts.h"
 #include "reference/backward/softmax_attention.h"
 #include "reference/error.h"
@@ -49,6 +50,7 @@ std::vector<const PointTable*> sorted_tables() {
                                      &points::experts_backward,
                                      &points::explicit_chunk,
                                      &points::gated_attention,
+                                     &points::gated_attention_backward,
                                      &points::gated_delta_net,
                                      &points::gated_delta_net_output,
                                      &points::gated_delta_net_rule,

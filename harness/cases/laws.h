@@ -28,7 +28,8 @@ enum class Property {
   linear,     ///< o and the final state are linear in v and the initial state
   decay,      ///< reads the decay g
   delta,      ///< reads beta, and subtracts what the state holds for a key before it writes
-  gradients   ///< gives the gradients of an equation's inputs for the cotangents of its outputs
+  gradients,  ///< gives the gradients of an equation's inputs for the cotangents of its outputs
+  later_cotangents  ///< gradients of a token come from the cotangents d.o of that and later tokens
 };
 
 /// A set of properties.

@@ -128,7 +128,7 @@ constexpr std::array kRows = {
     Law{.name = "causality",
         .ids = "P-07",
         .says = "gradients from a token on do not depend on the cotangents of outputs before it",
-        .needs = gradients | key_heads,
+        .needs = gradients | later_cotangents,
         .on_tensors = {tensors::backward_causality, {kTwoTokens}}},
     Law{.name = "linearity",
         .ids = "P-18",
@@ -181,6 +181,8 @@ constexpr std::array kWords = {
                   "it reads beta, and removes what the state holds for a key before it writes"},
     PropertyWords{gradients, "gradients",
                   "it gives the gradients of an equation's inputs for cotangents of its outputs"},
+    PropertyWords{later_cotangents, "gradients from later tokens",
+                  "the gradients of a token come from the cotangents of that and later tokens"},
 };
 
 template <class Subject>

@@ -1,11 +1,16 @@
+#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
+#include "oracles/bounds/logistic_complement.h"
 #include "oracles/bounds/row_delta.h"
+#include "oracles/systems/end_to_end.h"
 #include "oracles/systems/gated_attention_stages.h"
 #include "oracles/systems/instances.h"
 #include "oracles/systems/reversed.h"
 #include "oracles/systems/row_costs.h"
+#include "reference/backward/layers/gated_attention.h"
 #include "reference/backward/softmax_attention.h"
 #include "reference/costs/causal_attention.h"
 
@@ -39,6 +44,83 @@ struct AttentionBackward {
   }
 };
 
+/// Attention within each of several sequences, whose tokens lie one sequence after another.
+struct AttentionApart {
+  const Call& call;
+  const std::vector<Index>& lengths;
+
+  template <class Scalar>
+  [[nodiscard]] AttentionInputs<Scalar> part_of(const AttentionInputs<Scalar>& x, Index first,
+                                                Index tokens) const {
+    AttentionInputs<Scalar> part = x;
+    part.q = x.q.middleRows(first, tokens);
+    part.k = x.k.middleRows(first, tokens);
+    part.v = x.v.middleRows(first, tokens);
+    return part;
+  }
+  template <class Scalar>
+  [[nodiscard]] AttentionOutput<Scalar> forward(const AttentionInputs<Scalar>& x) const {
+    AttentionOutput<Scalar> all{Matrix<Scalar>(x.tokens(), x.heads * x.value_width()),
+                                Matrix<Scalar>(x.tokens(), x.heads)};
+    Index first = 0;
+    for (const Index tokens : lengths) {
+      const AttentionInputs<Scalar> part = part_of(x, first, tokens);
+      all.o.middleRows(first, tokens) = attend(call, part);
+      all.lse.middleRows(first, tokens) = softmax_attention_lse(part);
+      first += tokens;
+    }
+    return all;
+  }
+  template <class Scalar>
+  [[nodiscard]] AttentionGradients<Scalar> backward(const AttentionInputs<Scalar>& x,
+                                                    const AttentionOutput<Scalar>& y,
+                                                    const Matrix<Scalar>& d_o) const {
+    AttentionGradients<Scalar> all{Matrix<Scalar>(x.q.rows(), x.q.cols()),
+                                   Matrix<Scalar>(x.k.rows(), x.k.cols()),
+                                   Matrix<Scalar>(x.v.rows(), x.v.cols()),
+                                   {}};
+    Index first = 0;
+    for (const Index tokens : lengths) {
+      const AttentionGradients<Scalar> one = softmax_attention_backward<Scalar>(
+          part_of(x, first, tokens), {y.o.middleRows(first, tokens), y.lse.middleRows(first, tokens)},
+          d_o.middleRows(first, tokens));
+      all.q.middleRows(first, tokens) = one.q;
+      all.k.middleRows(first, tokens) = one.k;
+      all.v.middleRows(first, tokens) = one.v;
+      first += tokens;
+    }
+    return all;
+  }
+};
+
+struct GatedLayerBackward {
+  /// Only `out` has a cotangent: in training nothing reads the cache. Tables are constants.
+  static Signature signature(const Call& call) {
+    Signature s = reversed<softmax_attention_operators>(call, "gated_attention");
+    std::erase_if(s.inputs, [](const TensorSpec& spec) {
+      return spec.name == "d.gated" || spec.name == "d.k" || spec.name == "d.v";
+    });
+    std::erase_if(s.outputs,
+                  [](const TensorSpec& spec) { return spec.name == "d.cosine" || spec.name == "d.sine"; });
+    return s;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const std::vector<Index> lengths = lengths_of(call, inputs);
+    GatedAttentionGradients<Scalar> out = gated_attention_backward<Scalar>(
+        get(inputs, "hidden"), gated_attention_parameters(call, inputs),
+        {get(inputs, "cosine"), get(inputs, "sine")}, {}, get(inputs, "d.out"), {},
+        AttentionApart{call, lengths});
+    return {{"d.hidden", std::move(out.hidden)},
+            {"d.q_proj", std::move(out.parameters.q_proj)},
+            {"d.k_proj", std::move(out.parameters.k_proj)},
+            {"d.v_proj", std::move(out.parameters.v_proj)},
+            {"d.o_proj", std::move(out.parameters.o_proj)},
+            {"d.q_norm", as_row(out.parameters.q_norm)},
+            {"d.k_norm", as_row(out.parameters.k_norm)}};
+  }
+};
+
 }  // namespace
 
 std::vector<Operator> attention_gradient_operators() {
@@ -51,7 +133,17 @@ std::vector<Operator> attention_gradient_operators() {
     return Cost{costs::product({4, costs::causal_attention_flops(call.tokens, call.at("H"), call.at("d"),
                                                                  call.at("dv"))})};
   };
-  return {std::move(attention)};
+  const std::vector<Operator> forward = softmax_attention_operators();
+  Operator layer = reverse_of<GatedLayerBackward>(
+      forward, "gated_attention", "gated_attention.backward",
+      "the layer's steps in reverse: output projection, gate, attention, rotation and norm of q and k, their projections; "
+      "gradients of weights are sums over all tokens");
+  layer.cost = [](const Call& call, const Signature& signature) {
+    return Cost{costs::sum(
+        {costs::product({3, row_costs::maps(call, signature).operations}),
+         costs::product({4, costs::causal_attention_flops(call.tokens, call.at("H"), call.at("d"), call.at("d"))})})};
+  };
+  return {std::move(attention), std::move(layer)};
 }
 
 }  // namespace samestate

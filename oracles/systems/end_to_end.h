@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "oracles/systems/operator.h"
 
@@ -19,5 +20,19 @@ namespace samestate {
 /// have the rows of all sequences then, and its states one sequence's rows after another's. Without it there is one
 /// sequence. No kernel sees it.
 inline constexpr std::string_view kLengths = "lengths";
+
+/// The tokens of each sequence of a call: of one, or of those that kLengths lists.
+template <class Scalar>
+[[nodiscard]] std::vector<Index> lengths_of(const Call& call, const Tensors<Scalar>& inputs) {
+  const auto given = inputs.find(kLengths);
+  if (given == inputs.end()) return {call.tokens};
+  std::vector<Index> lengths;
+  for (Index n = 0; n < given->second.rows(); ++n) {
+    Index tokens = 0;
+    while (tokens < call.tokens && given->second(n, 0) != Scalar(static_cast<double>(tokens))) ++tokens;
+    lengths.push_back(tokens);
+  }
+  return lengths;
+}
 
 }  // namespace samestate

@@ -124,20 +124,6 @@ struct RotationBackward {
   }
 };
 
-/// The tokens of each sequence of a call: of one, or of those that kLengths lists.
-template <class Scalar>
-std::vector<Index> lengths_of(const Call& call, const Tensors<Scalar>& inputs) {
-  const auto given = inputs.find(kLengths);
-  if (given == inputs.end()) return {call.tokens};
-  std::vector<Index> lengths;
-  for (Index n = 0; n < given->second.rows(); ++n) {
-    Index tokens = 0;
-    while (tokens < call.tokens && given->second(n, 0) != Scalar(static_cast<double>(tokens))) ++tokens;
-    lengths.push_back(tokens);
-  }
-  return lengths;
-}
-
 struct ConvolutionBackward {
   static Signature signature(const Call& call) {
     Signature s = reversed<short_convolution_operators>(call, "short_convolution");

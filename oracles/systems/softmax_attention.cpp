@@ -74,18 +74,7 @@ struct GatedLayer {
   }
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
-    GatedAttentionParameters<Scalar> p;
-    p.heads = call.at("H");
-    p.key_heads = call.at("Hkv");
-    p.head_width = call.at("d");
-    p.rotary_width = 2 * call.at("pairs");
-    p.epsilon = Scalar(kGatedAttentionEpsilon);
-    p.q_proj = get(inputs, "q_proj");
-    p.k_proj = get(inputs, "k_proj");
-    p.v_proj = get(inputs, "v_proj");
-    p.o_proj = get(inputs, "o_proj");
-    p.q_norm = get_vector(inputs, "q_norm");
-    p.k_norm = get_vector(inputs, "k_norm");
+    const GatedAttentionParameters<Scalar> p = gated_attention_parameters(call, inputs);
     const RotaryTables<Scalar> tables{get(inputs, "cosine"), get(inputs, "sine")};
     GatedAttentionOutput<Scalar> out =
         gated_attention(get(inputs, "hidden"), p, tables, KeyValueCache<Scalar>{},

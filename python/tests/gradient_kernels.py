@@ -196,3 +196,67 @@ def _faulty_norm(name, change):
 
 first_row_only = _faulty_norm("first_row_only.rms_norm", lambda d_x, d_weight, d_y: (d_x, 0.5 * d_weight))
 projection_lost = _faulty_norm("projection_lost.rms_norm", lambda d_x, d_weight, d_y: (d_y, d_weight))
+
+
+# -- attention
+
+def attended(torch, attend, q, k, v, H, Hkv):
+    """o [B, T, H dv] of q [B, T, H d], k [B, T, Hkv d] and v [B, T, Hkv dv] by `attend` on [B, heads, T, width]."""
+    B, T = q.shape[:2]
+    heads = [x.reshape(B, T, n, -1).transpose(1, 2) for x, n in ((q, H), (k, Hkv), (v, Hkv))]
+    return attend(*heads).transpose(1, 2).reshape(B, T, -1)
+
+
+@samestate.kernel("softmax_attention", "naive", array="torch", limits=["T >= 1", "T <= 80"])
+def torch_attention(q, k, v, H, Hkv):
+    import torch
+
+    def attend(*x):
+        return torch.nn.functional.scaled_dot_product_attention(*x, is_causal=True, enable_gqa=True)
+
+    return attended(torch, attend, q, k, v, H, Hkv)
+
+
+# The weights are kept in place of o and the LSE.
+@samestate.kernel("softmax_attention", "naive", array="torch", limits=["T >= 1", "T <= 80"])
+def torch_attention_of_weights(q, k, v, H, Hkv):
+    import torch
+
+    def attend(*x):
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            return torch.nn.functional.scaled_dot_product_attention(*x, is_causal=True, enable_gqa=True)
+
+    return attended(torch, attend, q, k, v, H, Hkv)
+
+
+def _faulty_attention(name, change):
+    """Right attention whose backward pass takes `change(dP, P, d_o, o)` for dP - delta, all [B, heads, T, ..]."""
+
+    @samestate.kernel("softmax_attention", "naive", array="torch", limits=["T >= 1", "T <= 80", "H = Hkv"], name=name)
+    def kernel(q, k, v, H, Hkv):
+        import torch
+
+        def weights(q, k):
+            future = torch.full((q.shape[2], q.shape[2]), float("-inf")).triu(1)
+            return torch.softmax(q @ k.transpose(2, 3) * q.shape[3] ** -0.5 + future, -1)
+
+        class Attention(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, q, k, v):
+                ctx.save_for_backward(q, k, v)
+                return weights(q, k) @ v
+
+            @staticmethod
+            def backward(ctx, d_o):
+                q, k, v = ctx.saved_tensors
+                P, scale = weights(q, k), q.shape[3] ** -0.5
+                dS = P * change(d_o @ v.transpose(2, 3), P, d_o, P @ v)
+                return scale * dS @ k, scale * dS.transpose(2, 3) @ q, P.transpose(2, 3) @ d_o
+
+        return attended(torch, Attention.apply, q, k, v, H, Hkv)
+
+    return kernel
+
+
+right_attention = _faulty_attention("right.softmax_attention", lambda dP, P, d_o, o: dP - (d_o * o).sum(-1, keepdim=True))
+delta_lost = _faulty_attention("delta_lost.softmax_attention", lambda dP, P, d_o, o: dP)

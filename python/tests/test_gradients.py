@@ -130,6 +130,16 @@ class Judged(unittest.TestCase):
         self.passes(kernels().torch_residual_norm, 20)
         self.passes(kernels().torch_convolution, 30)
 
+    @needs("torch")
+    def test_gradients_of_attention_in_torch_pass_from_o_and_from_the_weights(self):
+        self.passes(kernels().torch_attention, 30)
+        self.passes(kernels().torch_attention_of_weights, 30)
+        self.passes(kernels().right_attention, 10)
+
+    @needs("torch")
+    def test_gradients_of_attention_without_delta_fail(self):
+        self.fails(kernels().delta_lost, "d.q", "v1 softmax_attention pass=backward form=naive T=9 H=2 Hkv=2 d=8 dv=8 seed=0x5")
+
     @needs("jax")
     def test_right_gradients_of_an_operator_in_jax_pass(self):
         self.passes(kernels().jax_convolution, 12)

@@ -149,6 +149,38 @@ CallFault last_of_group(std::string_view output) {
   };
 }
 
+/// The rows of q_proj of every head hold the gate first and the query second.
+void gate_rows_first(Call& c) {
+  const std::int64_t rows = c.at("d") * c.at("D");
+  each_row(c.input("q_proj"), 2 * rows, [rows](std::span<float> w) { rotate(w, rows); });
+}
+void gate_rows_first_back(Call& c) {
+  const std::int64_t rows = c.at("d") * c.at("D");
+  each_row(c.output("d.q_proj"), 2 * rows, [rows](std::span<float> w) { rotate(w, rows); });
+}
+/// The gradients of the gate's rows are lost.
+void gate_without_gradient(Call& c) {
+  const std::int64_t rows = c.at("d") * c.at("D");
+  each_row(c.output("d.q_proj"), 2 * rows,
+           [rows](std::span<float> w) { std::fill(w.begin() + rows, w.end(), 0.0F); });
+}
+void weight_less_one_back(Call& c) {
+  c.each("q_norm", [](float w) { return w - 1.0F; });
+}
+void norm_of_keys_for_queries(Call& c) { std::ranges::copy(c.input("k_norm"), c.input("q_norm").begin()); }
+void gradients_of_norms_exchanged(Call& c) {
+  std::ranges::swap_ranges(c.output("d.q_norm"), c.output("d.k_norm"));
+}
+void next_value_head(Call& c) {
+  const std::int64_t Hkv = c.at("Hkv");
+  permute(c.output("d.v_proj"), Hkv, c.at("d") * c.at("D"), [Hkv](std::int64_t h) { return (h + 1) % Hkv; });
+}
+/// d.q_norm is that of one head and not the sum over all.
+void norm_of_one_head(Call& c) {
+  for (float& x : c.output("d.q_norm")) x /= static_cast<float>(c.at("H"));
+}
+void next_row_of_hidden(Call& c) { rotate(c.output("d.hidden"), c.width("hidden")); }
+
 }  // namespace
 
 std::vector<Mutant> attention_gradient_mutants() {
@@ -180,6 +212,27 @@ std::vector<Mutant> attention_gradient_mutants() {
         changed(heads_tiled_back, queries_tiled_back)},
        {"F", "dk_of_one_head", "d.k is that of one query head of the group", last_of_group("d.k")},
        {"F", "dv_of_one_head", "d.v is that of one query head of the group", last_of_group("d.v")}});
+  std::vector<OperatorFault> of_layer{
+      {"M46", "gate_before_query", "of a head's rows the gate's come first",
+       changed(gate_rows_first, gate_rows_first_back)},
+      {"F", "gate_without_gradient", "d.q_proj of the rows of the gate is zero",
+       miswritten(gate_without_gradient)},
+      {"M52", "weight_without_one", "w where 1 + w is meant, of the query norm", misread(weight_less_one_back)},
+      {"F", "norm_of_keys_for_queries", "queries have the weight of the key norm",
+       misread(norm_of_keys_for_queries)},
+      {"F", "gradients_of_norms_exchanged", "d.q_norm is d.k_norm and the reverse",
+       miswritten(gradients_of_norms_exchanged)},
+      {"F", "norm_of_one_head", "d.q_norm is the mean over the heads", miswritten(norm_of_one_head)},
+      {"F", "position_off_by_one", "tables of the token before", misread(token_before({"cosine", "sine"}))},
+      {"F", "turned_the_other_way", "the angle has the other sign",
+       misread(mapped("sine", [](float x) { return -x; }))},
+      {"F", "gradient_of_the_next_head", "d.v_proj of a key head is that of the next",
+       miswritten(next_value_head)},
+      {"F", "gradient_of_the_next_token", "d.hidden of a token is that of the next",
+       miswritten(next_row_of_hidden)},
+      {"F", "cotangent_ignored", "d.out counts as 1", misread(filled("d.out", 1.0F))}};
+  for (OperatorFault& fault : faults_of_sums()) of_layer.push_back(std::move(fault));
+  add_faults(out, "cpu.gated_attention.backward.online", of_layer);
   return out;
 }
 

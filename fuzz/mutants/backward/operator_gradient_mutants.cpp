@@ -68,17 +68,6 @@ void keep_last(float& sum, float one, std::int64_t) { sum = one; }
 void add_plainly(float& sum, float one, std::int64_t) { sum += one; }
 void add_in_bf16(float& sum, float one, std::int64_t) { sum = cpu::to_bf16(sum + one); }
 
-/// The faults of every sum over a call.
-std::vector<OperatorFault> faults_of_sums() {
-  return {{"F", "sum_of_the_first_sequence", "the gradients of weights are those of the first sequence",
-           summed(0, add_first)},
-          {"F", "sum_of_the_last_sequence", "each sequence overwrites the gradients of weights",
-           summed(0, keep_last)},
-          {"F", "sum_without_the_last_token", "the gradients of weights lack the last token",
-           summed(1, add_plainly)},
-          {"F", "sum_in_bf16", "the gradients of weights are added up in bf16", summed(0, add_in_bf16)}};
-}
-
 std::vector<OperatorFault> with_sums(std::vector<OperatorFault> faults) {
   for (OperatorFault& fault : faults_of_sums()) faults.push_back(std::move(fault));
   return faults;
@@ -216,6 +205,16 @@ void gradient_of_the_next_tap(Call& c) {
 CallFault without_state() { return changed(filled("state", 0.0F), output_zero("d.state")); }
 
 }  // namespace
+
+std::vector<OperatorFault> faults_of_sums() {
+  return {{"F", "sum_of_the_first_sequence", "the gradients of weights are those of the first sequence",
+           summed(0, add_first)},
+          {"F", "sum_of_the_last_sequence", "each sequence overwrites the gradients of weights",
+           summed(0, keep_last)},
+          {"F", "sum_without_the_last_token", "the gradients of weights lack the last token",
+           summed(1, add_plainly)},
+          {"F", "sum_in_bf16", "the gradients of weights are added up in bf16", summed(0, add_in_bf16)}};
+}
 
 std::vector<Mutant> operator_gradient_mutants() {
   std::vector<Mutant> out;

@@ -105,6 +105,9 @@ struct OperatorFault {
                                      const char* summary, decltype(OperatorKernel::run) run);
 void add_faults(std::vector<Mutant>& out, std::string_view kernel, const std::vector<OperatorFault>& faults);
 
+/// The faults of the sums over all sequences of a call, as gradients of weights are.
+[[nodiscard]] std::vector<OperatorFault> faults_of_sums();
+
 // One list per file.
 [[nodiscard]] std::vector<Mutant> activation_gates_mutants();
 [[nodiscard]] std::vector<Mutant> attention_gradient_mutants();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "optimized/call.h"
+#include "optimized/cpu/backward/reverse_norm.h"
 #include "optimized/cpu/backward/token_sums.h"
 #include "optimized/cpu/operators/layer_parts.h"
 #include "optimized/cpu/operators/norms.h"
@@ -12,40 +13,10 @@
 namespace samestate::cpu {
 namespace {
 
-using Values = std::vector<float>;
-
-/// The sum of x[j] y[j], in one partial sum for each lane.
-float inner_product(const float* x, const float* y, std::int64_t count) {
-  float partial[kLanes] = {};
-  for (std::int64_t j = 0; j < count; ++j) partial[j % kLanes] += x[j] * y[j];
-  float sum = 0.0F;
-  for (const float part : partial) sum += part;
-  return sum;
-}
-
 /// sigma(z) (1 + z (1 - sigma(z))), the derivative of silu.
 float silu_slope(float z) {
   const float sigma = layer::logistic(z);
   return sigma * (1.0F + z * (1.0F - sigma));
-}
-
-/// A thread keeps these values of one row, in fp32.
-struct Row {
-  explicit Row(std::int64_t width) : x(size(width)), n(size(width)), dn(size(width)), dx(size(width)) {}
-  static std::size_t size(std::int64_t width) { return static_cast<std::size_t>(width); }
-  Values x;   ///< the row that is normalised
-  Values n;   ///< its norm
-  Values dn;  ///< the cotangent of the norm, behind the weight
-  Values dx;  ///< the gradient of x
-};
-
-/// From x and dn of the row, n and dx; the mean is a sum over `divisor`.
-void reverse_norm(Row& row, std::int64_t width, float divisor) {
-  const float inverse = 1.0F / std::sqrt(inner_product(row.x.data(), row.x.data(), width) / divisor + 1e-6F);
-  for (std::int64_t j = 0; j < width; ++j) row.n[Row::size(j)] = row.x[Row::size(j)] * inverse;
-  const float along = inner_product(row.n.data(), row.dn.data(), width) / divisor;
-  for (std::int64_t j = 0; j < width; ++j)
-    row.dx[Row::size(j)] = inverse * (row.dn[Row::size(j)] - along * row.n[Row::size(j)]);
 }
 
 /// Runs `each(row, at, weights)` on all rows, where `at` is the first element of a row in tensors of rows, and `weights` the
@@ -55,7 +26,7 @@ Outcome each_row_back(const OperatorArguments& call, const Each& each) {
   const std::int64_t D = call.parameter("D"), H = call.parameter("H"), tokens = call.batch * call.tokens;
   TokenSums weights(tokens, D);
   for_each_task(weights.blocks(), call.threads, [&] {
-    return [&, row = Row(D)](std::int64_t block) mutable {
+    return [&, row = ReverseNormRow(D)](std::int64_t block) mutable {
       const std::int64_t end = std::min(tokens, (block + 1) * TokenSums::kTokens) * H;
       for (std::int64_t i = block * TokenSums::kTokens * H; i < end; ++i)
         each(row, i * D, weights.of_block(block));
@@ -71,11 +42,11 @@ Outcome reverse_plain(const OperatorArguments& call, const Contract& contract, f
   const std::int64_t D = call.parameter("D");
   const float *x = call.input("x").data, *w = call.input("weight").data, *dy = call.input("d.y").data;
   float* const dx = call.output("d.x").data;
-  return each_row_back(call, [&](Row& row, std::int64_t at, float* dw) {
+  return each_row_back(call, [&](ReverseNormRow& row, std::int64_t at, float* dw) {
     std::copy_n(x + at, D, row.x.data());
-    for (std::int64_t j = 0; j < D; ++j) row.dn[Row::size(j)] = dy[at + j] * (w[j] + shift);
+    for (std::int64_t j = 0; j < D; ++j) row.dn[ReverseNormRow::size(j)] = dy[at + j] * (w[j] + shift);
     reverse_norm(row, D, static_cast<float>(D));
-    for (std::int64_t j = 0; j < D; ++j) dw[j] += dy[at + j] * row.n[Row::size(j)];
+    for (std::int64_t j = 0; j < D; ++j) dw[j] += dy[at + j] * row.n[ReverseNormRow::size(j)];
     round_values(row.dx.data(), dx + at, D, contract.output);
   });
 }
@@ -95,16 +66,16 @@ Outcome residual_rms_norm_backward_fused(const OperatorArguments& call, const Co
   const float *x = call.input("x").data, *residual = call.input("residual").data;
   const float *w = call.input("weight").data, *dy = call.input("d.y").data, *dsum = call.input("d.sum").data;
   float *const dx = call.output("d.x").data, *const dresidual = call.output("d.residual").data;
-  return each_row_back(call, [&](Row& row, std::int64_t at, float* dw) {
+  return each_row_back(call, [&](ReverseNormRow& row, std::int64_t at, float* dw) {
     for (std::int64_t j = 0; j < D; ++j) {
-      row.x[Row::size(j)] = x[at + j] + residual[at + j];
-      row.dn[Row::size(j)] = dy[at + j] * (1.0F + w[j]);
+      row.x[ReverseNormRow::size(j)] = x[at + j] + residual[at + j];
+      row.dn[ReverseNormRow::size(j)] = dy[at + j] * (1.0F + w[j]);
     }
     round_values(row.x.data(), row.x.data(), D, contract.output);
     reverse_norm(row, D, static_cast<float>(D));
     for (std::int64_t j = 0; j < D; ++j) {
-      dw[j] += dy[at + j] * row.n[Row::size(j)];
-      row.dx[Row::size(j)] += dsum[at + j];
+      dw[j] += dy[at + j] * row.n[ReverseNormRow::size(j)];
+      row.dx[ReverseNormRow::size(j)] += dsum[at + j];
     }
     round_values(row.dx.data(), dx + at, D, contract.output);
     std::copy_n(dx + at, D, dresidual + at);
@@ -116,15 +87,15 @@ Outcome gated_rms_norm_backward_fused(const OperatorArguments& call, const Contr
   const float *x = call.input("x").data, *z = call.input("z").data;
   const float *w = call.input("weight").data, *dy = call.input("d.y").data;
   float *const dx = call.output("d.x").data, *const dz = call.output("d.z").data;
-  return each_row_back(call, [&](Row& row, std::int64_t at, float* dw) {
+  return each_row_back(call, [&](ReverseNormRow& row, std::int64_t at, float* dw) {
     std::copy_n(x + at, D, row.x.data());
-    for (std::int64_t j = 0; j < D; ++j) row.dn[Row::size(j)] = dy[at + j] * layer::silu(z[at + j]) * w[j];
+    for (std::int64_t j = 0; j < D; ++j) row.dn[ReverseNormRow::size(j)] = dy[at + j] * layer::silu(z[at + j]) * w[j];
     reverse_norm(row, D, static_cast<float>(D));
     round_values(row.dx.data(), dx + at, D, contract.output);
     for (std::int64_t j = 0; j < D; ++j) {
-      const float n = row.n[Row::size(j)];
+      const float n = row.n[ReverseNormRow::size(j)];
       dw[j] += dy[at + j] * layer::silu(z[at + j]) * n;
-      row.dx[Row::size(j)] = dy[at + j] * (n * w[j]) * silu_slope(z[at + j]);
+      row.dx[ReverseNormRow::size(j)] = dy[at + j] * (n * w[j]) * silu_slope(z[at + j]);
     }
     round_values(row.dx.data(), dz + at, D, contract.output);
   });
@@ -135,17 +106,17 @@ Outcome gate_first_rms_norm_backward_fused(const OperatorArguments& call, const 
   const float *x = call.input("x").data, *z = call.input("z").data;
   const float *w = call.input("weight").data, *dy = call.input("d.y").data;
   float *const dx = call.output("d.x").data, *const dz = call.output("d.z").data;
-  return each_row_back(call, [&](Row& row, std::int64_t at, float* dw) {
+  return each_row_back(call, [&](ReverseNormRow& row, std::int64_t at, float* dw) {
     for (std::int64_t j = 0; j < D; ++j) {
-      row.x[Row::size(j)] = x[at + j] * layer::silu(z[at + j]);
-      row.dn[Row::size(j)] = dy[at + j] * w[j];
+      row.x[ReverseNormRow::size(j)] = x[at + j] * layer::silu(z[at + j]);
+      row.dn[ReverseNormRow::size(j)] = dy[at + j] * w[j];
     }
     reverse_norm(row, D, static_cast<float>(D));
     for (std::int64_t j = 0; j < D; ++j) {
-      const float du = row.dx[Row::size(j)];
-      dw[j] += dy[at + j] * row.n[Row::size(j)];
-      row.dx[Row::size(j)] = du * layer::silu(z[at + j]);
-      row.dn[Row::size(j)] = du * x[at + j] * silu_slope(z[at + j]);
+      const float du = row.dx[ReverseNormRow::size(j)];
+      dw[j] += dy[at + j] * row.n[ReverseNormRow::size(j)];
+      row.dx[ReverseNormRow::size(j)] = du * layer::silu(z[at + j]);
+      row.dn[ReverseNormRow::size(j)] = du * x[at + j] * silu_slope(z[at + j]);
     }
     round_values(row.dx.data(), dx + at, D, contract.output);
     round_values(row.dn.data(), dz + at, D, contract.output);
@@ -156,13 +127,13 @@ Outcome l2norm_backward_fused(const OperatorArguments& call, const Contract& con
   const std::int64_t D = call.parameter("D");
   const float *x = call.input("x").data, *dy = call.input("d.y").data;
   float* const dx = call.output("d.x").data;
-  return each_row_back(call, [&](Row& row, std::int64_t at, float*) {
+  return each_row_back(call, [&](ReverseNormRow& row, std::int64_t at, float*) {
     const float inverse = 1.0F / std::sqrt(inner_product(x + at, x + at, D) + 1e-6F);
-    for (std::int64_t j = 0; j < D; ++j) row.n[Row::size(j)] = x[at + j] * inverse;
+    for (std::int64_t j = 0; j < D; ++j) row.n[ReverseNormRow::size(j)] = x[at + j] * inverse;
     round_values(row.n.data(), row.n.data(), D, contract.output);
     const float along = inner_product(row.n.data(), dy + at, D);
     for (std::int64_t j = 0; j < D; ++j)
-      row.dx[Row::size(j)] = inverse * (dy[at + j] - along * row.n[Row::size(j)]);
+      row.dx[ReverseNormRow::size(j)] = inverse * (dy[at + j] - along * row.n[ReverseNormRow::size(j)]);
     round_values(row.dx.data(), dx + at, D, contract.output);
   });
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "optimized/call.h"
+#include "optimized/cpu/backward/call_views.h"
 #include "optimized/cpu/block.h"
 #include "optimized/cpu/operators/layer_parts.h"
 
@@ -15,32 +16,12 @@ namespace {
 /// Channels of one task.
 constexpr std::int64_t kReverseChannels = 64;
 
-template <std::size_t Rank, class T>
-View<T, Rank> view_of(const NamedTensor<T>& x) {
-  View<T, Rank> view{x.data, {}, {}};
-  std::int64_t step = 1;
-  for (std::size_t d = Rank; d-- > 0; step *= x.shape[d]) {
-    view.shape[d] = x.shape[d];
-    view.stride[d] = x.stride.empty() ? step : x.stride[d];
-  }
-  return view;
-}
-
-/// The input of that name; absent if the call has none.
-template <std::size_t Rank>
-View<const float, Rank> given(const OperatorArguments& call, std::string_view name) {
-  for (const NamedTensor<const float>& x : call.inputs) {
-    if (x.name == name) return view_of<Rank>(x);
-  }
-  return {};
-}
-
 /// The tensors of a call, and the sums of its sequences.
 struct ReverseConvolution {
   explicit ReverseConvolution(const OperatorArguments& call)
       : C(call.parameter("C")),
         W(call.parameter("W")),
-        sequences(call.cu_seqlens.present() ? call.cu_seqlens.shape[0] - 1 : call.batch),
+        sequences(sequences_of_call(call)),
         activation(call.parameter("activation") != 0),
         x(given<3>(call, "x")),
         kernel(given<2>(call, "kernel")),
@@ -67,16 +48,6 @@ struct ReverseConvolution {
   View<float, 3> d_x, d_state;
   std::vector<float> sums;
 };
-
-/// The tokens [begin, begin + count) of row `batch` of the call.
-struct Tokens {
-  std::int64_t batch, begin, count;
-};
-
-Tokens tokens_of_sequence(const OperatorArguments& call, std::int64_t n) {
-  if (!call.cu_seqlens.present()) return {n, 0, call.tokens};
-  return {0, call.cu_seqlens(n), call.cu_seqlens(n + 1) - call.cu_seqlens(n)};
-}
 
 /// Channels [first, first + count) of one sequence.
 class ReverseBlock {

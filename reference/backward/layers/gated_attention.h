@@ -13,6 +13,35 @@
 /// projection of q and k.
 namespace samestate {
 
+namespace points {
+inline constexpr PointRow kGatedAttentionBackwardRows[] = {
+    {"d_attended", "The cotangent of the heads before their gate."},
+    {"d_gate", "The gradient of the gate before the logistic function."},
+    {"d_rotated", "dq or dk of attention, before they are turned back."},
+    {"d_values", "dv of attention."},
+    {"d_normed", "dq or dk, after they are turned back and before the norm's backward pass."},
+    {"d_projected", "dq or dk, after the norm's backward pass."},
+    {"d_hidden", "The parts of the gradient that come through k_proj and v_proj, added up."},
+};
+inline constexpr PointTable gated_attention_backward{"gated_attention_backward", PointTier::layer,
+                                                     kGatedAttentionBackwardRows};
+}  // namespace points
+
+/// Attention over all tokens of one sequence, forward and back. Callers whose tokens are those of several sequences
+/// have another one.
+struct WholeAttention {
+  template <class Scalar>
+  [[nodiscard]] AttentionOutput<Scalar> forward(const AttentionInputs<Scalar>& x) const {
+    return {softmax_attention(x), softmax_attention_lse(x)};
+  }
+  template <class Scalar>
+  [[nodiscard]] AttentionGradients<Scalar> backward(const AttentionInputs<Scalar>& x,
+                                                    const AttentionOutput<Scalar>& y,
+                                                    const Matrix<Scalar>& d_o) const {
+    return softmax_attention_backward(x, y, d_o);
+  }
+};
+
 /// The gradients, in the shapes of the inputs.
 template <class Scalar>
 struct GatedAttentionGradients {
@@ -33,10 +62,11 @@ template <class Scalar>
   const auto rows = [&](const Matrix<Scalar>& m) {
     return Matrix<Scalar>(m.template reshaped<Eigen::RowMajor>(m.rows() * heads, weight.size()));
   };
-  const Matrix<Scalar> turned = rotate_backward(dy, tables, RotaryPairs::halves, heads);
+  const Matrix<Scalar> turned = stored(rotate_backward(dy, tables, RotaryPairs::halves, heads),
+                                       points::gated_attention_backward["d_normed"]);
   NormGradients<Scalar> out = rms_norm_zero_centred_backward(rows(x), weight, epsilon, rows(turned));
-  const Matrix<Scalar> back = out.x.template reshaped<Eigen::RowMajor>(x.rows(), x.cols());
-  out.x = back;
+  Matrix<Scalar> back = out.x.template reshaped<Eigen::RowMajor>(x.rows(), x.cols());
+  out.x = stored(std::move(back), points::gated_attention_backward["d_projected"]);
   return out;
 }
 
@@ -44,13 +74,13 @@ template <class Scalar>
 
 /// The gradients of the layer on the tokens `hidden`, [T, D], which follow those of `cache`. d_out: [T, D];
 /// d_cache: the cotangents of the cache that is handed on, past and present tokens, or empty if nothing reads
-/// it. Throws Error if sizes disagree.
-template <class Scalar>
+/// it. `attention` is attention itself, as WholeAttention is. Throws Error if sizes disagree.
+template <class Scalar, class Attention = WholeAttention>
 [[nodiscard]] GatedAttentionGradients<Scalar> gated_attention_backward(
     const Matrix<Scalar>& hidden, const GatedAttentionParameters<Scalar>& p,
     const RotaryTables<Scalar>& tables, const KeyValueCache<Scalar>& cache, const Matrix<Scalar>& d_out,
-    const KeyValueCache<Scalar>& d_cache = {}) {
-  using std::sqrt;
+    const KeyValueCache<Scalar>& d_cache = {}, const Attention& attention = {}) {
+  constexpr const PointTable& at = points::gated_attention_backward;
   const Index T = hidden.rows();
   const Index d = p.head_width;
   const Index past = cache.k.rows();
@@ -59,15 +89,20 @@ template <class Scalar>
   const GatedAttentionOutput<Scalar> out =
       gated_attention(hidden, p, tables, cache, [&](const AttentionInputs<Scalar>& x) {
         inputs = x;
-        attended = softmax_attention_with_lse(x);
+        attended = attention.forward(x);
         return attended.o;
       });
   GatedAttentionGradients<Scalar> g{hidden, p, cache};
 
   LinearGradients<Scalar> of_output = linear_backward(out.gated, p.o_proj, d_out);
   g.parameters.o_proj = std::move(of_output.weight);
-  const GatedGradients<Scalar> gate = logistic_gate_backward(out.attended, out.gate, of_output.x);
-  AttentionGradients<Scalar> core = softmax_attention_backward(inputs, attended, gate.x);
+  GatedGradients<Scalar> gate = logistic_gate_backward(out.attended, out.gate, of_output.x);
+  gate.x = stored(std::move(gate.x), at["d_attended"]);
+  gate.z = stored(std::move(gate.z), at["d_gate"]);
+  AttentionGradients<Scalar> core = attention.backward(inputs, attended, gate.x);
+  core.q = stored(std::move(core.q), at["d_rotated"]);
+  core.k = stored(std::move(core.k), at["d_rotated"]);
+  core.v = stored(std::move(core.v), at["d_values"]);
   if (d_cache.k.size() != 0) core.k += d_cache.k;
   if (d_cache.v.size() != 0) core.v += d_cache.v;
   g.cache = {core.k.topRows(past), core.v.topRows(past)};
@@ -91,7 +126,7 @@ template <class Scalar>
   g.parameters.k_norm = of_key.weight;
   LinearGradients<Scalar> of_k = linear_backward(hidden, p.k_proj, of_key.x);
   LinearGradients<Scalar> of_v = linear_backward<Scalar>(hidden, p.v_proj, core.v.bottomRows(T));
-  g.hidden = of_q.x + of_k.x + of_v.x;
+  g.hidden = of_q.x + stored<Scalar>(of_v.x + of_k.x, at["d_hidden"]);
   g.parameters.q_proj = std::move(of_q.weight);
   g.parameters.k_proj = std::move(of_k.weight);
   g.parameters.v_proj = std::move(of_v.weight);
