@@ -1,6 +1,7 @@
 #include "optimized/operator_kernel.h"
 
 #include "optimized/cpu/backward/gated_attention.h"
+#include "optimized/cpu/backward/latent_attention.h"
 #include "optimized/cpu/backward/norms.h"
 #include "optimized/cpu/backward/pointwise.h"
 #include "optimized/cpu/backward/short_convolution.h"
@@ -107,6 +108,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.short_convolution.backward.gather",           "short_convolution.backward",     "gather",     "cpu", all,  short_convolution_backward_gather, {}, {}, true},
       {"cpu.softmax_attention.backward.online",           "softmax_attention.backward",     "online",     "cpu", unit, softmax_attention_backward_tiles, {"chunk >= 1"}},
       {"cpu.gated_attention.backward.online",             "gated_attention.backward",       "online",     "cpu", unit, gated_attention_backward_online, {"chunk >= 1"}, {}, true},
+      {"cpu.latent_attention.backward.online",            "latent_attention.backward",      "online",     "cpu", unit, latent_attention_backward_online, {"chunk >= 1"}, {}, true},
   };
   static const std::vector<OperatorKernel> kTable = [&] {
     std::vector<OperatorKernel> table;

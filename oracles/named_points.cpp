@@ -14,6 +14,7 @@
 #include "oracles/systems/stage_points.h"
 #include "reference/backward/chunk.h"
 #include "reference/backward/l2norm.h"
+#include "reference/backward/latent_attention.h"
 #include "reference/backward/layers/gated_attention.h"
 #include "reference/backward/mixture_of_experts.h"
 #include "reference/backward/softmax_attention.h"
@@ -59,6 +60,7 @@ std::vector<const PointTable*> sorted_tables() {
                                      &points::head_gradients,
                                      &points::l2norm_backward,
                                      &points::latent_attention,
+                                     &points::latent_attention_backward,
                                      &points::latent_attention_rotary,
                                      &points::linear_attention,
                                      &points::linear_backward,

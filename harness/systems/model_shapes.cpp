@@ -27,6 +27,10 @@ std::span<const ModelShape> model_shapes() {
       {"rotary_embedding.backward", 1, 64, {{"H", 16}, {"d", 256}, {"pairs", 32}}},
       {"short_convolution.backward", 1, 32, {{"C", 8192}, {"W", 4}}},
       {"softmax_attention.backward", 1, 64, {{"H", 16}, {"Hkv", 2}, {"d", 256}, {"dv", 256}}},
+      {"latent_attention.backward",
+       1,
+       8,
+       {{"D", 32}, {"H", 4}, {"dn", 128}, {"dr", 64}, {"dv", 128}, {"dc", 64}, {"q_lora", 32}}},
       {"gated_attention.backward", 1, 4, {{"D", 32}, {"H", 16}, {"Hkv", 2}, {"d", 256}, {"pairs", 32}}},
       // Numbers of channels and taps that no kernel's tiles have, and a history after the longest taps.
       {"short_convolution", 1, 9, {{"C", 3000}, {"W", 13}, {"bias", 1}}, true},

@@ -8,8 +8,10 @@
 #include "oracles/systems/end_to_end.h"
 #include "oracles/systems/gated_attention_stages.h"
 #include "oracles/systems/instances.h"
+#include "oracles/systems/latent_stages.h"
 #include "oracles/systems/reversed.h"
 #include "oracles/systems/row_costs.h"
+#include "reference/backward/latent_attention.h"
 #include "reference/backward/layers/gated_attention.h"
 #include "reference/backward/softmax_attention.h"
 #include "reference/costs/causal_attention.h"
@@ -121,6 +123,43 @@ struct GatedLayerBackward {
   }
 };
 
+struct LatentBackward {
+  /// A call has all tokens of its sequences, so that their cache, which is given, has a row for each token too. Tables are
+  /// constants.
+  static Signature signature(const Call& call) {
+    Signature s = reversed<latent_attention_operators>(call, "latent_attention");
+    for (auto* side : {&s.inputs, &s.outputs}) {
+      for (TensorSpec& spec : *side) {
+        if (spec.axis == Axis::prefix) spec.axis = Axis::tokens;
+      }
+    }
+    std::erase_if(s.outputs,
+                  [](const TensorSpec& spec) { return spec.name == "d.cos" || spec.name == "d.sin"; });
+    return s;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const std::vector<Index> lengths = lengths_of(call, inputs);
+    const bool turned = call.at("dr") > 0;
+    const Matrix<Scalar>& c = get(inputs, "c");
+    LatentAttentionGradients<Scalar> out = latent_attention_cached_backward<Scalar>(
+        get(inputs, "x"), latent_attention_weights(call, inputs), latent_tables(call, inputs),
+        get(inputs, "d.y"), {c, turned ? get(inputs, "kr") : Matrix<Scalar>(c.rows(), 0)},
+        AttentionApart{call, lengths});
+    Tensors<Scalar> all{{"d.x", std::move(out.x)},
+                        {"d.c", std::move(out.past.latent)},
+                        {"d.q_up", std::move(out.weights.q_up)},
+                        {"d.kv_up", std::move(out.weights.kv_up)},
+                        {"d.output", std::move(out.weights.output)}};
+    if (turned) all.emplace("d.kr", std::move(out.past.rotary_key));
+    if (call.at("q_lora") > 0) {
+      all.emplace("d.q_down", std::move(out.weights.q_down));
+      all.emplace("d.q_norm", as_row(out.weights.q_norm));
+    }
+    return all;
+  }
+};
+
 }  // namespace
 
 std::vector<Operator> attention_gradient_operators() {
@@ -143,7 +182,19 @@ std::vector<Operator> attention_gradient_operators() {
         {costs::product({3, row_costs::maps(call, signature).operations}),
          costs::product({4, costs::causal_attention_flops(call.tokens, call.at("H"), call.at("d"), call.at("d"))})})};
   };
-  return {std::move(attention), std::move(layer)};
+  Operator latent = reverse_of<LatentBackward>(
+      latent_attention_operators(), "latent_attention", "latent_attention.backward",
+      "the layer's steps in reverse, with keys and values restored from the latent: gradients of x through the queries, of "
+      "the cache, and of weights as sums over all tokens");
+  latent.forms = {{"naive"}, {"online", true}};
+  latent.cost = [](const Call& call, const Signature& signature) {
+    return Cost{costs::sum(
+        {costs::product({3, row_costs::maps(call, signature).operations}),
+         costs::product({4, costs::causal_attention_flops(call.tokens, call.at("H"),
+                                                          costs::sum({call.at("dn"), call.at("dr")}),
+                                                          call.at("dv"))})})};
+  };
+  return {std::move(attention), std::move(layer), std::move(latent)};
 }
 
 }  // namespace samestate

@@ -30,12 +30,6 @@ void add_tables(const Call& call, Signature& signature) {
   signature.inputs.push_back({"sin", Axis::tokens, {call.tokens, dr / 2}, Content::sine});
 }
 
-template <class Scalar>
-RotaryTables<Scalar> tables(const Call& call, const Tensors<Scalar>& inputs) {
-  if (call.at("dr") == 0) return {Matrix<Scalar>(call.tokens, 0), Matrix<Scalar>(call.tokens, 0)};
-  return {get(inputs, "cos"), get(inputs, "sin")};
-}
-
 /// x -> c, k^R: what one token adds to the cache.
 struct Cache {
   static Signature signature(const Call& call) {
@@ -61,7 +55,7 @@ struct Cache {
     weights.kv_up = Matrix<Scalar>(2, dc);
     weights.output = Matrix<Scalar>(call.at("D"), 1);
     weights.epsilon = Scalar(kLatentEpsilon);
-    LatentCache<Scalar> cache = latent_of(get(inputs, "x"), weights, tables(call, inputs));
+    LatentCache<Scalar> cache = latent_of(get(inputs, "x"), weights, latent_tables(call, inputs));
     Tensors<Scalar> out{{"c", std::move(cache.latent)}};
     if (call.at("dr") > 0) out.emplace("kr", std::move(cache.rotary_key));
     return out;
@@ -99,18 +93,7 @@ struct Attention {
   }
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
-    LatentAttentionWeights<Scalar> weights;
-    weights.heads = call.at("H");
-    if (call.at("q_lora") > 0) {
-      weights.q_down = get(inputs, "q_down");
-      weights.q_norm = get_vector(inputs, "q_norm");
-    }
-    weights.q_up = get(inputs, "q_up");
-    // The cache is given, so only the height of the weights that make it matters.
-    weights.kv_down = Matrix<Scalar>(call.at("dc") + call.at("dr"), call.at("D"));
-    weights.kv_up = get(inputs, "kv_up");
-    weights.output = get(inputs, "output");
-    weights.epsilon = Scalar(kLatentEpsilon);
+    const LatentAttentionWeights<Scalar> weights = latent_attention_weights(call, inputs);
     const Matrix<Scalar>& c = get(inputs, "c");
     // (q W_UK) c or q (W_UK c), (p c) W_UV or p (c W_UV): every second sample associates the products of
     // three matrices the other way.
@@ -119,7 +102,7 @@ struct Attention {
     if (associates_otherwise<Scalar>() && detail::sampling().model.kept == Format::none)
       form = form == LatentForm::naive ? LatentForm::absorbed : LatentForm::naive;
     return {{"y", latent_attention_cached<Scalar>(
-                      get(inputs, "x"), weights, tables(call, inputs), form,
+                      get(inputs, "x"), weights, latent_tables(call, inputs), form,
                       {c, call.at("dr") > 0 ? get(inputs, "kr") : Matrix<Scalar>(c.rows(), 0)})
                       .y}};
   }

@@ -262,4 +262,19 @@ template <class Scalar>
   return out;
 }
 
+/// Attention over all tokens of one sequence, forward and back. Callers whose tokens are those of several sequences
+/// have another one.
+struct WholeAttention {
+  template <class Scalar>
+  [[nodiscard]] AttentionOutput<Scalar> forward(const AttentionInputs<Scalar>& x) const {
+    return {softmax_attention(x), softmax_attention_lse(x)};
+  }
+  template <class Scalar>
+  [[nodiscard]] AttentionGradients<Scalar> backward(const AttentionInputs<Scalar>& x,
+                                                    const AttentionOutput<Scalar>& y,
+                                                    const Matrix<Scalar>& d_o) const {
+    return softmax_attention_backward(x, y, d_o);
+  }
+};
+
 }  // namespace samestate

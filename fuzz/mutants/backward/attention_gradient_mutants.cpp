@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -181,6 +182,44 @@ void norm_of_one_head(Call& c) {
 }
 void next_row_of_hidden(Call& c) { rotate(c.output("d.hidden"), c.width("hidden")); }
 
+/// Of a head's rows of kv_up, those of the value come first.
+void values_first(Call& c) {
+  const std::int64_t width = c.at("dc"), rows = c.at("dn") + c.at("dv");
+  each_row(c.input("kv_up"), rows * width, [&](std::span<float> w) { rotate(w, c.at("dn") * width); });
+}
+void values_first_back(Call& c) {
+  const std::int64_t width = c.at("dc"), rows = c.at("dn") + c.at("dv");
+  each_row(c.output("d.kv_up"), rows * width, [&](std::span<float> w) { rotate(w, c.at("dv") * width); });
+}
+/// The gradient of the rotary key is that of one head, as if all were alike.
+void rotary_key_of_one_head(Call& c) {
+  if (c.at("dr") == 0) return;
+  for (float& x : c.output("d.kr")) x /= static_cast<float>(c.at("H"));
+}
+void rotary_key_without_gradient(Call& c) {
+  if (c.at("dr") > 0) std::ranges::fill(c.output("d.kr"), 0.0F);
+}
+void latent_of_the_next_token(Call& c) { rotate(c.output("d.c"), c.at("dc")); }
+void angle_of_the_other_sign(Call& c) {
+  if (c.at("dr") > 0) c.each("sin", [](float x) { return -x; });
+}
+void angle_of_the_token_before(Call& c) {
+  if (c.at("dr") > 0) token_before({"cos", "sin"})(c);
+}
+void query_norm_and_one(Call& c) {
+  if (c.at("q_lora") > 0) c.each("q_norm", [](float w) { return w + 1.0F; });
+}
+void query_norm_times_weight(Call& c) {
+  if (c.at("q_lora") == 0) return;
+  const std::span<float> w = c.input("q_norm"), dw = c.output("d.q_norm");
+  for (std::size_t j = 0; j < w.size(); ++j) dw[j] *= w[j];
+}
+/// Scores have the scale of the columns that do not turn.
+void scale_of_unturned_columns(Call& c) {
+  const float key = static_cast<float>(c.at("dn") + c.at("dr"));
+  c.each("q_up", [s = std::sqrt(key / static_cast<float>(c.at("dn")))](float x) { return x * s; });
+}
+
 }  // namespace
 
 std::vector<Mutant> attention_gradient_mutants() {
@@ -213,7 +252,7 @@ std::vector<Mutant> attention_gradient_mutants() {
        {"F", "dk_of_one_head", "d.k is that of one query head of the group", last_of_group("d.k")},
        {"F", "dv_of_one_head", "d.v is that of one query head of the group", last_of_group("d.v")}});
   std::vector<OperatorFault> of_layer{
-      {"M46", "gate_before_query", "of a head's rows the gate's come first",
+      {"F", "gate_before_query", "of a head's rows the gate's come first",
        changed(gate_rows_first, gate_rows_first_back)},
       {"F", "gate_without_gradient", "d.q_proj of the rows of the gate is zero",
        miswritten(gate_without_gradient)},
@@ -233,6 +272,22 @@ std::vector<Mutant> attention_gradient_mutants() {
       {"F", "cotangent_ignored", "d.out counts as 1", misread(filled("d.out", 1.0F))}};
   for (OperatorFault& fault : faults_of_sums()) of_layer.push_back(std::move(fault));
   add_faults(out, "cpu.gated_attention.backward.online", of_layer);
+  std::vector<OperatorFault> of_latent{
+      {"F", "values_first", "of a head's rows of kv_up the value's come first",
+       changed(values_first, values_first_back)},
+      {"F", "rotary_key_of_one_head", "d.kr is the mean over the heads", miswritten(rotary_key_of_one_head)},
+      {"F", "rotary_key_without_gradient", "d.kr is zero", miswritten(rotary_key_without_gradient)},
+      {"F", "latent_of_the_next_token", "d.c of a token is that of the next",
+       miswritten(latent_of_the_next_token)},
+      {"F", "turned_the_other_way", "the angle has the other sign", misread(angle_of_the_other_sign)},
+      {"F", "position_off_by_one", "tables of the token before", misread(angle_of_the_token_before)},
+      {"F", "weight_plus_one", "1 + w where w is meant, of the query norm", misread(query_norm_and_one)},
+      {"F", "gradient_times_weight", "d.q_norm has the weight as a factor",
+       miswritten(query_norm_times_weight)},
+      {"F", "scale_of_unturned_columns", "dn^-1/2 for (dn + dr)^-1/2", misread(scale_of_unturned_columns)},
+      {"F", "cotangent_ignored", "d.y counts as 1", misread(filled("d.y", 1.0F))}};
+  for (OperatorFault& fault : faults_of_sums()) of_latent.push_back(std::move(fault));
+  add_faults(out, "cpu.latent_attention.backward.online", of_latent);
   return out;
 }
 

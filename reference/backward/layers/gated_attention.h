@@ -27,21 +27,6 @@ inline constexpr PointTable gated_attention_backward{"gated_attention_backward",
                                                      kGatedAttentionBackwardRows};
 }  // namespace points
 
-/// Attention over all tokens of one sequence, forward and back. Callers whose tokens are those of several sequences
-/// have another one.
-struct WholeAttention {
-  template <class Scalar>
-  [[nodiscard]] AttentionOutput<Scalar> forward(const AttentionInputs<Scalar>& x) const {
-    return {softmax_attention(x), softmax_attention_lse(x)};
-  }
-  template <class Scalar>
-  [[nodiscard]] AttentionGradients<Scalar> backward(const AttentionInputs<Scalar>& x,
-                                                    const AttentionOutput<Scalar>& y,
-                                                    const Matrix<Scalar>& d_o) const {
-    return softmax_attention_backward(x, y, d_o);
-  }
-};
-
 /// The gradients, in the shapes of the inputs.
 template <class Scalar>
 struct GatedAttentionGradients {

@@ -32,7 +32,7 @@ Call standard_call(const Operator& row, Index tokens) {
   call.form = row.forms.front().name;
   call.tokens = tokens;
   for (const Parameter& p : row.parameters) call.parameters.emplace(p.name, p.standard);
-  for (const std::string_view narrow : {"D", "C", "d"}) {
+  for (const std::string_view narrow : {"D", "C", "d", "dv"}) {
     if (call.parameters.contains(narrow)) call.parameters.at(narrow) = 6;
   }
   if (call.parameters.contains("pairs")) call.parameters.at("pairs") = 2;
@@ -81,10 +81,16 @@ void expect_differences(const Operator& row, const Call& call) {
 }
 
 TEST(OperatorGradients, AreThoseOfTheForwardRow) {
-  EXPECT_EQ(gradient_rows().size(), 9U);
+  EXPECT_EQ(gradient_rows().size(), 12U);
   for (const Operator* row : gradient_rows()) {
     Call call = standard_call(*row, 5);
     expect_differences(*row, call);
+    for (const std::string_view without : {"q_lora", "dr"}) {
+      if (!call.parameters.contains(without)) continue;
+      Call other = call;
+      other.parameters.at(without) = 0;
+      expect_differences(*row, other);
+    }
     for (const std::string_view setting : {"interleaved", "bias"}) {
       if (!call.parameters.contains(setting)) continue;
       call.parameters.at(setting) = 1;
@@ -146,6 +152,54 @@ TEST(OperatorGradients, OfAWeightIsTheSumOverSequencesEndToEnd) {
   }
   EXPECT_LT((get(together, "d.kernel") - kernel).norm(), 1e-14 * kernel.norm());
   EXPECT_LT((get(together, "d.bias") - bias).norm(), 1e-14 * bias.norm());
+}
+
+// Attention stays within a sequence, and the gradients of weights are sums over all of them.
+TEST(OperatorGradients, OfALayerOfAttentionAreSumsOverSequencesEndToEnd) {
+  const Operator& row = *find_operator("gated_attention.backward");
+  const Call call = standard_call(row, 7);
+  Tensors<double> both = drawn_inputs(row, call, 0.9);
+  Matrix<double> lengths(3, 1);
+  lengths << 4, 0, 3;
+  both.emplace(kLengths, lengths);
+  const Tensors<double> together = row.exact(call, both);
+  Tensors<double> sums;
+  Index first = 0;
+  for (const Index tokens : {4, 3}) {
+    Call one = call;
+    one.tokens = tokens;
+    Tensors<double> alone = both;
+    alone.erase(alone.find(kLengths));
+    for (const char* name : {"hidden", "d.out", "cosine", "sine"})
+      alone.at(name) = get(both, name).middleRows(first, tokens).eval();
+    for (const auto& [name, x] : row.exact(one, alone)) {
+      if (name == "d.hidden") {
+        EXPECT_LT((x - get(together, name).middleRows(first, tokens)).norm(), 1e-14 * x.norm());
+      } else if (first == 0) {
+        sums.emplace(name, x);
+      } else {
+        sums.at(name) += x;
+      }
+    }
+    first += tokens;
+  }
+  ASSERT_EQ(sums.size(), 6U);
+  for (const auto& [name, x] : sums) EXPECT_LT((x - get(together, name)).norm(), 1e-14 * x.norm()) << name;
+}
+
+// Whichever form of the forward pass left o, the gradients are the same.
+TEST(OperatorGradients, OfAttentionAreThoseOfEveryForm) {
+  for (const char* name : {"softmax_attention.backward", "gated_attention.backward", "latent_attention.backward"}) {
+    const Operator& row = *find_operator(name);
+    Call call = standard_call(row, 9);
+    call.chunk = 4;
+    const Tensors<double> x = drawn_inputs(row, call, 0.4), first = row.exact(call, x);
+    for (const OperatorForm& form : row.forms) {
+      call.form = form.name;
+      for (const auto& [output, y] : row.exact(call, x))
+        EXPECT_LT((y - get(first, output)).norm(), 1e-14 * y.norm()) << form.name << " " << output;
+    }
+  }
 }
 
 // Autograd adds up what comes back to the sum of a residual norm in the order in which its uses were made: the
