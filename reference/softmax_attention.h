@@ -102,16 +102,21 @@ template <class Scalar>
               " sees no key, its softmax is undefined; leave padding tokens out of the queries");
 }
 
-/// scale q k^T. A scalar whose samples round by position settles each sum, because equal scores may be sums
-/// of different terms.
+/// Sums as a kernel writes them. A scalar whose samples round by position settles each of them, because equal numbers may be
+/// sums of different terms, or of the same terms in another order.
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> scores_of(const Matrix<Scalar>& q, const Matrix<Scalar>& k, const Scalar& scale,
-                                       Point at = points::softmax_attention["scores"]) {
-  Matrix<Scalar> sums = matrix_product(q, k.transpose(), at);
+[[nodiscard]] Matrix<Scalar> settled(Matrix<Scalar> sums) {
   if constexpr (requires(const Scalar& sum) { sum.settled(); }) {
     for (Index i = 0; i < sums.size(); ++i) sums.data()[i] = sums.data()[i].settled();
   }
-  return scale * sums;
+  return sums;
+}
+
+/// scale q k^T.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> scores_of(const Matrix<Scalar>& q, const Matrix<Scalar>& k, const Scalar& scale,
+                                       Point at = points::softmax_attention["scores"]) {
+  return scale * settled(matrix_product(q, k.transpose(), at));
 }
 
 /// The largest score of token t among the keys [first, first + row.size()) that it sees; nullopt if it sees

@@ -18,7 +18,7 @@ OPERATORS = {
     "rms_norm": ("y",), "zero_centred_rms_norm": ("y",), "residual_rms_norm": ("y", "sum"), "gated_rms_norm": ("y",),
     "gate_first_rms_norm": ("y",), "l2norm": ("y",), "activation_gates": ("g", "beta"), "rotary_embedding": ("y",),
     "short_convolution": ("y", "state"), "softmax_attention": ("o",),
-    "gated_attention": ("out",), "latent_attention": ("y",),
+    "gated_attention": ("out", "gated", "k", "v"), "latent_attention": ("y",),
 }
 # Conventions through which no gradient of the judge's own inputs goes, and what to write instead.
 _WITHOUT = {

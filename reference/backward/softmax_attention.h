@@ -176,7 +176,8 @@ template <class Scalar>
   using std::exp;
   constexpr const PointTable& at = points::attention_backward;
   const Matrix<Scalar> scores = scores_of(Q, K, x.scale, at["scores"]);
-  const Matrix<Scalar> dP = matrix_product(dO, V.transpose(), at["dP"]);
+  // Where a row sees one key, dP is delta, and what a kernel leaves of their difference are the roundings of both sums.
+  const Matrix<Scalar> dP = settled(matrix_product(dO, V.transpose(), at["dP"]));
   ReversedScores<Scalar> out{Matrix<Scalar>::Zero(block.count, block.keys),
                              Matrix<Scalar>::Zero(block.count, block.keys),
                              dO.cwiseProduct(o).rowwise().sum()};
