@@ -106,9 +106,9 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.activation_gates.backward.branchless",        "activation_gates.backward",      "branchless", "cpu", all,  activation_gates_backward_branchless},
       {"cpu.rotary_embedding.backward.full_width",        "rotary_embedding.backward",      "full_width", "cpu", all,  rotary_embedding_backward_full_width},
       {"cpu.short_convolution.backward.gather",           "short_convolution.backward",     "gather",     "cpu", all,  short_convolution_backward_gather, {}, {}, true},
-      {"cpu.softmax_attention.backward.online",           "softmax_attention.backward",     "online",     "cpu", unit, softmax_attention_backward_tiles, {"chunk >= 1"}},
-      {"cpu.gated_attention.backward.online",             "gated_attention.backward",       "online",     "cpu", unit, gated_attention_backward_online, {"chunk >= 1"}, {}, true},
-      {"cpu.latent_attention.backward.online",            "latent_attention.backward",      "online",     "cpu", unit, latent_attention_backward_online, {"chunk >= 1"}, {}, true},
+      {"cpu.softmax_attention.backward.online",           "softmax_attention.backward",     "online",     "cpu", all,  softmax_attention_backward_tiles, {"chunk >= 1"}},
+      {"cpu.gated_attention.backward.online",             "gated_attention.backward",       "online",     "cpu", all,  gated_attention_backward_online, {"chunk >= 1"}, {}, true},
+      {"cpu.latent_attention.backward.online",            "latent_attention.backward",      "online",     "cpu", all,  latent_attention_backward_online, {"chunk >= 1"}, {}, true},
   };
   static const std::vector<OperatorKernel> kTable = [&] {
     std::vector<OperatorKernel> table;
