@@ -24,11 +24,11 @@ enum class Property {
   packs,       ///< sequences of different lengths may be packed end to end in one call
   chunks,  ///< a call says if tokens come one by one or in chunks, how long these are, and over which ranks
            ///< they are divided
-  key_heads,  ///< a key head serves one value head or several
-  linear,     ///< o and the final state are linear in v and the initial state
-  decay,      ///< reads the decay g
-  delta,      ///< reads beta, and subtracts what the state holds for a key before it writes
-  gradients,  ///< gives the gradients of an equation's inputs for the cotangents of its outputs
+  key_heads,        ///< a key head serves one value head or several
+  linear,           ///< o and the final state are linear in v and the initial state
+  decay,            ///< reads the decay g
+  delta,            ///< reads beta, and subtracts what the state holds for a key before it writes
+  gradients,        ///< gives the gradients of an equation's inputs for the cotangents of its outputs
   later_cotangents  ///< gradients of a token come from the cotangents d.o of that and later tokens
 };
 

@@ -94,8 +94,8 @@ Properties properties_of(const Operator& row, const Signature& signature, bool p
   put(Property::decay, row.family != nullptr && row.family->gated);
   put(Property::gradients, is_backward(row.name));
   put(Property::key_heads, row.family != nullptr);
-  const bool of_tokens = std::ranges::all_of(
-      signature.outputs, [](const TensorSpec& x) { return x.axis == Axis::tokens; });
+  const bool of_tokens =
+      std::ranges::all_of(signature.outputs, [](const TensorSpec& x) { return x.axis == Axis::tokens; });
   put(Property::later_cotangents,
       row.family != nullptr || (is_backward(row.name) && !row.token_wise && of_tokens));
   return has;

@@ -109,10 +109,10 @@ struct GatedLayerBackward {
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
     const std::vector<Index> lengths = lengths_of(call, inputs);
-    GatedAttentionGradients<Scalar> out = gated_attention_backward<Scalar>(
-        get(inputs, "hidden"), gated_attention_parameters(call, inputs),
-        {get(inputs, "cosine"), get(inputs, "sine")}, {}, get(inputs, "d.out"), {},
-        AttentionApart{call, lengths});
+    GatedAttentionGradients<Scalar> out =
+        gated_attention_backward<Scalar>(get(inputs, "hidden"), gated_attention_parameters(call, inputs),
+                                         {get(inputs, "cosine"), get(inputs, "sine")}, {},
+                                         get(inputs, "d.out"), {}, AttentionApart{call, lengths});
     return {{"d.hidden", std::move(out.hidden)},
             {"d.q_proj", std::move(out.parameters.q_proj)},
             {"d.k_proj", std::move(out.parameters.k_proj)},
@@ -165,34 +165,37 @@ struct LatentBackward {
 std::vector<Operator> attention_gradient_operators() {
   Operator attention = reverse_of<AttentionBackward>(
       softmax_attention_operators(), "softmax_attention", "softmax_attention.backward",
-      "with p_t the weights: dS_ts = p_ts (d.o_t . v_s - d.o_t . o_t), d.q_t = sum_s dS_ts k_s / sqrt d, d.k_s = "
+      "with p_t the weights: dS_ts = p_ts (d.o_t . v_s - d.o_t . o_t), d.q_t = sum_s dS_ts k_s / sqrt d, "
+      "d.k_s = "
       "sum_t dS_ts q_t / sqrt d, d.v_s = sum_t p_ts d.o_t");
   // Two products of the forward pass, its scores once more for the LSE and once more in reverse, and four with dP and dS.
   attention.cost = [](const Call& call, const Signature&) {
-    return Cost{costs::product({4, costs::causal_attention_flops(call.tokens, call.at("H"), call.at("d"),
-                                                                 call.at("dv"))})};
+    return Cost{costs::product(
+        {4, costs::causal_attention_flops(call.tokens, call.at("H"), call.at("d"), call.at("dv"))})};
   };
   const std::vector<Operator> forward = softmax_attention_operators();
-  Operator layer = reverse_of<GatedLayerBackward>(
-      forward, "gated_attention", "gated_attention.backward",
-      "the layer's steps in reverse: output projection, gate, attention, rotation and norm of q and k, their projections; "
-      "gradients of weights are sums over all tokens");
+  Operator layer =
+      reverse_of<GatedLayerBackward>(forward, "gated_attention", "gated_attention.backward",
+                                     "the layer's steps in reverse: output projection, gate, attention, "
+                                     "rotation and norm of q and k, their projections; "
+                                     "gradients of weights are sums over all tokens");
   layer.cost = [](const Call& call, const Signature& signature) {
-    return Cost{costs::sum(
-        {costs::product({3, row_costs::maps(call, signature).operations}),
-         costs::product({4, costs::causal_attention_flops(call.tokens, call.at("H"), call.at("d"), call.at("d"))})})};
+    return Cost{costs::sum({costs::product({3, row_costs::maps(call, signature).operations}),
+                            costs::product({4, costs::causal_attention_flops(call.tokens, call.at("H"),
+                                                                             call.at("d"), call.at("d"))})})};
   };
-  Operator latent = reverse_of<LatentBackward>(
-      latent_attention_operators(), "latent_attention", "latent_attention.backward",
-      "the layer's steps in reverse, with keys and values restored from the latent: gradients of x through the queries, of "
-      "the cache, and of weights as sums over all tokens");
+  Operator latent = reverse_of<LatentBackward>(latent_attention_operators(), "latent_attention",
+                                               "latent_attention.backward",
+                                               "the layer's steps in reverse, with keys and values restored "
+                                               "from the latent: gradients of x through the queries, of "
+                                               "the cache, and of weights as sums over all tokens");
   latent.forms = {{"naive"}, {"online", true}};
   latent.cost = [](const Call& call, const Signature& signature) {
-    return Cost{costs::sum(
-        {costs::product({3, row_costs::maps(call, signature).operations}),
-         costs::product({4, costs::causal_attention_flops(call.tokens, call.at("H"),
-                                                          costs::sum({call.at("dn"), call.at("dr")}),
-                                                          call.at("dv"))})})};
+    return Cost{
+        costs::sum({costs::product({3, row_costs::maps(call, signature).operations}),
+                    costs::product({4, costs::causal_attention_flops(
+                                           call.tokens, call.at("H"),
+                                           costs::sum({call.at("dn"), call.at("dr")}), call.at("dv"))})})};
   };
   return {std::move(attention), std::move(layer), std::move(latent)};
 }

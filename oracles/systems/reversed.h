@@ -36,8 +36,8 @@ template <class Scalar>
 
 /// The row of the gradients of a forward row, whose sizes and forms it has.
 template <class Form>
-[[nodiscard]] Operator reverse_of(const std::vector<Operator>& rows, std::string_view forward, std::string_view name,
-                    std::string_view equation) {
+[[nodiscard]] Operator reverse_of(const std::vector<Operator>& rows, std::string_view forward,
+                                  std::string_view name, std::string_view equation) {
   Operator row = *std::ranges::find(rows, forward, &Operator::name);
   row.name = name;
   row.equation = equation;

@@ -137,15 +137,16 @@ template <class Scalar>
                               Matrix<Scalar>(x.tokens(), x.heads)};
   for (Index h = 0; h < x.heads; ++h) {
     const Matrix<Scalar> V = detail::head_columns(x.v, h / x.group(), dv);
-    detail::each_sum_of_scores(
-        x, sinks, h, [&](Index t, const auto& scores, const Scalar& shift, const Scalar& sum) {
-          Vector<Scalar> o = Vector<Scalar>::Zero(dv);
-          for (Index s = 0; s < scores.size(); ++s) {
-            if (x.sees(t, s)) o += Scalar(exp(Scalar(scores(s) - shift))) * V.row(s).transpose();
-          }
-          out.o.row(t).segment(h * dv, dv) = (o / sum).transpose();
-          out.lse(t, h) = shift + Scalar(log(sum));
-        });
+    detail::each_sum_of_scores(x, sinks, h,
+                               [&](Index t, const auto& scores, const Scalar& shift, const Scalar& sum) {
+                                 Vector<Scalar> o = Vector<Scalar>::Zero(dv);
+                                 for (Index s = 0; s < scores.size(); ++s) {
+                                   if (x.sees(t, s))
+                                     o += Scalar(exp(Scalar(scores(s) - shift))) * V.row(s).transpose();
+                                 }
+                                 out.o.row(t).segment(h * dv, dv) = (o / sum).transpose();
+                                 out.lse(t, h) = shift + Scalar(log(sum));
+                               });
   }
   return out;
 }

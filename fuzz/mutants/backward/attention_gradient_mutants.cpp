@@ -19,7 +19,8 @@ template <class Steps>
 CallFault with_steps() {
   return [](const OperatorKernel&, Call& c, const Contract& contract) {
     return cpu::softmax_attention_backward_with(
-        c.call, contract, []() -> std::unique_ptr<cpu::ReverseAttention> { return std::make_unique<Steps>(); });
+        c.call, contract,
+        []() -> std::unique_ptr<cpu::ReverseAttention> { return std::make_unique<Steps>(); });
   };
 }
 
@@ -256,7 +257,8 @@ std::vector<Mutant> attention_gradient_mutants() {
        changed(gate_rows_first, gate_rows_first_back)},
       {"F", "gate_without_gradient", "d.q_proj of the rows of the gate is zero",
        miswritten(gate_without_gradient)},
-      {"M52", "weight_without_one", "w where 1 + w is meant, of the query norm", misread(weight_less_one_back)},
+      {"M52", "weight_without_one", "w where 1 + w is meant, of the query norm",
+       misread(weight_less_one_back)},
       {"F", "norm_of_keys_for_queries", "queries have the weight of the key norm",
        misread(norm_of_keys_for_queries)},
       {"F", "gradients_of_norms_exchanged", "d.q_norm is d.k_norm and the reverse",

@@ -82,8 +82,9 @@ std::vector<Mutant> packed_mutants() {
   for (const std::string_view kernel :
        {"cpu.short_convolution.scatter", "cpu.short_convolution.backward.gather",
         "cpu.selective_scan.chunked", "cpu.state_space_duality.chunked", "cpu.softmax_attention.online",
-        "cpu.softmax_attention.backward.online", "cpu.gated_attention.backward.online", "cpu.gated_attention.online", "cpu.latent_attention.absorbed", "cpu.latent_attention.backward.online", "cpu.gated_delta_net.chunked",
-        "cpu.mamba2_mixer.chunked", "cpu.multi_scale_retention.chunked"}) {
+        "cpu.softmax_attention.backward.online", "cpu.gated_attention.backward.online",
+        "cpu.gated_attention.online", "cpu.latent_attention.absorbed", "cpu.latent_attention.backward.online",
+        "cpu.gated_delta_net.chunked", "cpu.mamba2_mixer.chunked", "cpu.multi_scale_retention.chunked"}) {
     const bool attends = kernel.find("attention") != std::string_view::npos;
     std::vector<OperatorFault> faults{
         {"F", "packed_run_together", "packed sequences are evaluated as one", run_together},

@@ -139,8 +139,10 @@ class ReverseGatedLayer {
                        columns_of<float>(d_q_, of.first, of.count, h * d_, d_), contract_.P, all_.kept()},
                       call_.chunk);
         scale_block(1.0F / std::sqrt(static_cast<float>(d_)), reverse.d_k());
-        store_rounded(reverse.d_k(), columns_of<float>(d_k_, of.first, of.count, key_head * d_, d_), all_.kept());
-        store_rounded(reverse.d_v(), columns_of<float>(d_v_, of.first, of.count, key_head * d_, d_), all_.kept());
+        store_rounded(reverse.d_k(), columns_of<float>(d_k_, of.first, of.count, key_head * d_, d_),
+                      all_.kept());
+        store_rounded(reverse.d_v(), columns_of<float>(d_v_, of.first, of.count, key_head * d_, d_),
+                      all_.kept());
       };
     });
   }

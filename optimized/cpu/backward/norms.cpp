@@ -89,7 +89,8 @@ Outcome gated_rms_norm_backward_fused(const OperatorArguments& call, const Contr
   float *const dx = call.output("d.x").data, *const dz = call.output("d.z").data;
   return each_row_back(call, [&](ReverseNormRow& row, std::int64_t at, float* dw) {
     std::copy_n(x + at, D, row.x.data());
-    for (std::int64_t j = 0; j < D; ++j) row.dn[ReverseNormRow::size(j)] = dy[at + j] * layer::silu(z[at + j]) * w[j];
+    for (std::int64_t j = 0; j < D; ++j)
+      row.dn[ReverseNormRow::size(j)] = dy[at + j] * layer::silu(z[at + j]) * w[j];
     reverse_norm(row, D, static_cast<float>(D));
     round_values(row.dx.data(), dx + at, D, contract.output);
     for (std::int64_t j = 0; j < D; ++j) {

@@ -20,7 +20,8 @@ namespace samestate::cpu {
 
 /// A thread keeps these values of one row, in fp32.
 struct ReverseNormRow {
-  explicit ReverseNormRow(std::int64_t width) : x(size(width)), n(size(width)), dn(size(width)), dx(size(width)) {}
+  explicit ReverseNormRow(std::int64_t width)
+      : x(size(width)), n(size(width)), dn(size(width)), dx(size(width)) {}
   static std::size_t size(std::int64_t width) { return static_cast<std::size_t>(width); }
   std::vector<float> x;   ///< the row that is normalised
   std::vector<float> n;   ///< its norm
@@ -31,10 +32,12 @@ struct ReverseNormRow {
 /// From x and dn of the row, n and dx; the mean is a sum over `divisor`.
 inline void reverse_norm(ReverseNormRow& row, std::int64_t width, float divisor) {
   const float inverse = 1.0F / std::sqrt(inner_product(row.x.data(), row.x.data(), width) / divisor + 1e-6F);
-  for (std::int64_t j = 0; j < width; ++j) row.n[ReverseNormRow::size(j)] = row.x[ReverseNormRow::size(j)] * inverse;
+  for (std::int64_t j = 0; j < width; ++j)
+    row.n[ReverseNormRow::size(j)] = row.x[ReverseNormRow::size(j)] * inverse;
   const float along = inner_product(row.n.data(), row.dn.data(), width) / divisor;
   for (std::int64_t j = 0; j < width; ++j)
-    row.dx[ReverseNormRow::size(j)] = inverse * (row.dn[ReverseNormRow::size(j)] - along * row.n[ReverseNormRow::size(j)]);
+    row.dx[ReverseNormRow::size(j)] =
+        inverse * (row.dn[ReverseNormRow::size(j)] - along * row.n[ReverseNormRow::size(j)]);
 }
 
 }  // namespace samestate::cpu

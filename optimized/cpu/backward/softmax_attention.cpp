@@ -131,7 +131,8 @@ Outcome softmax_attention_backward_with(const OperatorArguments& call, const Con
       }
       scale_block(scale, reverse.d_k());
       store_rounded(reverse.d_k(), rows_of(call.output("d.k"), b).columns(key_head * d, d), contract.output);
-      store_rounded(reverse.d_v(), rows_of(call.output("d.v"), b).columns(key_head * dv, dv), contract.output);
+      store_rounded(reverse.d_v(), rows_of(call.output("d.v"), b).columns(key_head * dv, dv),
+                    contract.output);
     };
   });
   return {};

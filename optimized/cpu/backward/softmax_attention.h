@@ -13,10 +13,10 @@ namespace samestate::cpu {
 /// Of one query head, what its forward pass leaves, and where its gradients go.
 struct ReverseHead {
   AttentionHead forward;
-  TensorRows<const float> d_o;  ///< [T, dv]
-  TensorRows<float> d_q;        ///< [T, d]
-  Format stored = Format::fp32;   ///< of o, P and dS
-  Format output = Format::fp32;   ///< of d_q
+  TensorRows<const float> d_o;   ///< [T, dv]
+  TensorRows<float> d_q;         ///< [T, d]
+  Format stored = Format::fp32;  ///< of o, P and dS
+  Format output = Format::fp32;  ///< of d_q
 };
 
 /// The gradients of one key head, over tiles of its keys: P is made again from the scores of a tile and the LSE of the
@@ -60,7 +60,8 @@ class ReverseAttention {
 };
 
 /// Tiles of `chunk` keys, in both passes.
-[[nodiscard]] Outcome softmax_attention_backward_tiles(const OperatorArguments& call, const Contract& contract);
+[[nodiscard]] Outcome softmax_attention_backward_tiles(const OperatorArguments& call,
+                                                       const Contract& contract);
 
 /// The same with the steps of what `make` returns, which is called once a thread.
 using MakeReverse = std::unique_ptr<ReverseAttention> (*)();

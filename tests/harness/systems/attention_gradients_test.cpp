@@ -65,7 +65,9 @@ void PlainAttention::run_head(const OperatorArguments& call, std::int64_t b, std
   const Head q = head_of(call, "q", b, h * d), k = head_of(call, "k", b, of * d),
              v = head_of(call, "v", b, of * w), d_o = head_of(call, "d.o", b, h * w);
   const float scale = 1.0F / std::sqrt(static_cast<float>(d));
-  const float in_q = wrong == Wrong::scale_twice ? scale * scale : wrong == Wrong::scale_forgotten ? 1.0F : scale;
+  const float in_q = wrong == Wrong::scale_twice       ? scale * scale
+                     : wrong == Wrong::scale_forgotten ? 1.0F
+                                                       : scale;
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   std::vector<float> P(at(T * T), 0.0F), dS(at(T * T), 0.0F), score(at(T)), o(at(w)), dq(at(d));
   for (std::int64_t t = 0; t < T; ++t) {
@@ -133,7 +135,8 @@ void PlainAttention::run(const OperatorArguments& call) const {
   }
 }
 
-constexpr const char* kStoresAll = "bf16+attention_backward.dk_of_head:fp32+attention_backward.dv_of_head:fp32";
+constexpr const char* kStoresAll =
+    "bf16+attention_backward.dk_of_head:fp32+attention_backward.dv_of_head:fp32";
 const std::string kInFp32 = std::string(kStoresAll) +
                             "+attention_backward.P:fp32+attention_backward.dS:fp32+attention_backward.o:fp32"
                             "+softmax_attention.weights:fp32";
@@ -152,8 +155,9 @@ Judgement judged(const PlainAttention& kernel, const std::string& contract, cons
     kernel.run(call);
     return Outcome{};
   };
-  const std::string line = "v1 softmax_attention pass=backward form=naive B=2 T=23 H=4 Hkv=2 d=16 dv=8 contract=" +
-                           contract + more + " seed=0x7";
+  const std::string line =
+      "v1 softmax_attention pass=backward form=naive B=2 T=23 H=4 Hkv=2 d=16 dv=8 contract=" + contract +
+      more + " seed=0x7";
   return run_case(parse_case(line), KernelTable({}, std::span<const OperatorKernel>(&row, 1))).judgement;
 }
 

@@ -189,7 +189,8 @@ TEST(OperatorGradients, OfALayerOfAttentionAreSumsOverSequencesEndToEnd) {
 
 // Whichever form of the forward pass left o, the gradients are the same.
 TEST(OperatorGradients, OfAttentionAreThoseOfEveryForm) {
-  for (const char* name : {"softmax_attention.backward", "gated_attention.backward", "latent_attention.backward"}) {
+  for (const char* name :
+       {"softmax_attention.backward", "gated_attention.backward", "latent_attention.backward"}) {
     const Operator& row = *find_operator(name);
     Call call = standard_call(row, 9);
     call.chunk = 4;
