@@ -3,6 +3,7 @@
 #include "optimized/cpu/backward/norms.h"
 #include "optimized/cpu/backward/pointwise.h"
 #include "optimized/cpu/backward/short_convolution.h"
+#include "optimized/cpu/operators/channel_gates.h"
 #include "optimized/cpu/operators/activation_gates.h"
 #include "optimized/cpu/operators/dendritic_attention.h"
 #include "optimized/cpu/operators/dendritic_parts.h"
@@ -75,6 +76,12 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", unit, gated_attention_online, {"chunk >= 1"}, of_gated_attention},
       {"cpu.gated_delta_net.chunked",                     "gated_delta_net",                "chunked",    "cpu", unit, gated_delta_net_chunks, {}, of_gated_delta_net},
       {"cpu.gated_delta_step.expanded",                   "gated_delta_step",               "expanded",   "cpu", all,  gated_delta_step_expanded},
+      {"cpu.kimi_delta_attention.recurrent",             "kimi_delta_attention",           "recurrent",   "cpu", all,  kimi_delta_attention_recurrent},
+      {"cpu.kimi_delta_attention.chunked",               "kimi_delta_attention",           "chunked",     "cpu", all,  kimi_delta_attention_chunks},
+      {"cpu.gated_delta_net_2.recurrent",                "gated_delta_net_2",              "recurrent",   "cpu", all,  gated_delta_net_2_recurrent},
+      {"cpu.gated_delta_net_2.chunked",                  "gated_delta_net_2",              "chunked",     "cpu", all,  gated_delta_net_2_chunks},
+      {"cpu.gated_linear_attention.recurrent",           "gated_linear_attention",         "recurrent",   "cpu", all,  gated_linear_attention_recurrent},
+      {"cpu.gated_linear_attention.chunked",             "gated_linear_attention",         "chunked",     "cpu", all,  gated_linear_attention_chunks},
       {"cpu.selective_scan.chunked",                     "selective_scan",                 "chunked",     "cpu", all,  selective_scan_chunks},
       {"cpu.selective_scan.blelloch",                    "selective_scan",                 "blelloch",    "cpu", all,  selective_scan_tree},
       {"cpu.state_space_duality.chunked",                "state_space_duality",            "chunked",     "cpu", unit, state_space_duality_chunks},

@@ -17,6 +17,7 @@
 #include "reference/backward/l2norm.h"
 #include "reference/backward/mixture_of_experts.h"
 #include "reference/backward/softmax_attention.h"
+#include "reference/channel_gates.h"
 #include "reference/error.h"
 #include "reference/experts.h"
 #include "reference/gated_delta_step.h"
@@ -41,6 +42,7 @@ constexpr char kOfTable = '.';
 
 std::vector<const PointTable*> sorted_tables() {
   std::vector<const PointTable*> all{&points::attention_backward,
+                                     &points::channel_chunk,
                                      &points::chunk_backward,
                                      &points::dendritic_attention,
                                      &points::dendritic_projections,

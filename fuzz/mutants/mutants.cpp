@@ -51,7 +51,7 @@ std::vector<Mutant> make_table() {
                     operator_gradient_mutants,
                     operator_interface_mutants,
                     packed_mutants,
-                    activation_gates_mutants,
+                    activation_gates_mutants, channel_gate_mutants,
                     dendritic_mutants,
                     dendritic_precision_mutants,
                     gated_delta_net_mutants,

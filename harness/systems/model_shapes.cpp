@@ -133,6 +133,10 @@ std::span<const ModelShape> model_shapes() {
       // Mamba and Mamba-2 with 130 million parameters: width 768.
       {"selective_scan", 1, 128, {{"D", 1536}, {"N", 16}}},
       {"mamba_mixer", 1, 16, {{"D", 768}, {"Di", 1536}, {"N", 16}, {"R", 48}}},
+      // Kimi Linear: 32 heads of 128 x 128. Gated linear attention has half as wide keys as values.
+      {"kimi_delta_attention", 1, 32, {{"Hk", 4}, {"Hv", 4}, {"dk", 128}, {"dv", 128}}},
+      {"gated_delta_net_2", 1, 32, {{"Hk", 2}, {"Hv", 2}, {"dk", 128}, {"dv", 128}}},
+      {"gated_linear_attention", 1, 32, {{"Hk", 2}, {"Hv", 2}, {"dk", 128}, {"dv", 256}}},
       {"state_space_duality", 1, 128, {{"H", 24}, {"G", 1}, {"P", 64}, {"N", 128}}},
       {"state_space_duality", 1, 142, {{"H", 2}, {"G", 1}, {"P", 68}, {"N", 68}}, true},
       {"activation_gates", 1, 4099, {{"H", 34}}, true},

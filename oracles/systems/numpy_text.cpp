@@ -10,7 +10,7 @@ namespace {
 std::vector<NumpyText> all_texts() {
   std::vector<NumpyText> all;
   for (const auto make :
-       {family_numpy, linear_attention_numpy, state_space_numpy, activation_gate_numpy, norm_numpy,
+       {family_numpy, linear_attention_numpy, state_space_numpy, channel_gate_numpy, activation_gate_numpy, norm_numpy,
         rotary_embedding_numpy, short_convolution_numpy, softmax_attention_numpy, gated_delta_step_numpy}) {
     for (const NumpyText& row : make()) all.push_back(row);
   }

@@ -31,7 +31,8 @@ std::span<const Operator> operators() {
                              overlap_windows_operators,     dendritic_router_operators,
                              dendritic_attention_operators, latent_attention_operators,
                              expert_router_operators,       mixture_of_experts_operators,
-                             recurrence_backward_operators, gradient_operators}) {
+                             recurrence_backward_operators, gradient_operators,
+                             channel_gate_operators}) {
       for (const Operator& row : group()) all.push_back(row);
     }
     return all;

@@ -21,6 +21,7 @@ inline constexpr double kKeyLengthFactors = 1e6;
 [[nodiscard]] std::vector<Operator> linear_attention_operators();
 [[nodiscard]] std::vector<Operator> recurrence_backward_operators();
 [[nodiscard]] std::vector<Operator> gradient_operators();
+[[nodiscard]] std::vector<Operator> channel_gate_operators();
 [[nodiscard]] std::vector<Operator> retnet_operators();
 [[nodiscard]] std::vector<Operator> state_space_operators();
 [[nodiscard]] std::vector<Operator> mamba_operators();
@@ -42,6 +43,7 @@ inline constexpr double kKeyLengthFactors = 1e6;
 /// The texts of the rows of one file.
 [[nodiscard]] std::vector<NumpyText> family_numpy();
 [[nodiscard]] std::vector<NumpyText> linear_attention_numpy();
+[[nodiscard]] std::vector<NumpyText> channel_gate_numpy();
 [[nodiscard]] std::vector<NumpyText> state_space_numpy();
 [[nodiscard]] std::vector<NumpyText> activation_gate_numpy();
 [[nodiscard]] std::vector<NumpyText> norm_numpy();

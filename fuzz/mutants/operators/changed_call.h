@@ -107,6 +107,7 @@ void add_faults(std::vector<Mutant>& out, std::string_view kernel, const std::ve
 
 // One list per file.
 [[nodiscard]] std::vector<Mutant> activation_gates_mutants();
+[[nodiscard]] std::vector<Mutant> channel_gate_mutants();
 [[nodiscard]] std::vector<Mutant> dendritic_layer_mutants();
 [[nodiscard]] std::vector<Mutant> dendritic_mutants();
 [[nodiscard]] std::vector<Mutant> dendritic_precision_mutants();
