@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <random>
 #include <string>
 
 #include "harness/run/run_case.h"
+#include "optimized/cpu/rounding.h"
 #include "oracles/contracts.h"
+#include "tests/harness/operator_row.h"
 #include "tests/harness/planted.h"
 #include "tests/harness/random_contract.h"
 
@@ -108,6 +111,38 @@ TEST(ChangedContract, ANearestCardReportsTheTwinAndGatesTheRest) {
       faulty::after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x *= 1.5F; }); }));
   EXPECT_EQ(run(broken, "bf16+card:nearest", "normal").verdict, Verdict::fail);
   EXPECT_EQ(run(broken, "bf16+card:nearest", "exact").verdict, Verdict::fail);
+}
+
+// The weights of a norm have 16 bits in most models, and a library gives their gradients in 16 bits too. The judge draws
+// weights in fp32, so that the contract has to say it. Two roundings more than that fail.
+TEST(ChangedContract, AGradientOfAWeightIsWrittenInSixteenBitsWhereTheContractSaysSo) {
+  for (const std::string system : {"rms_norm", "gated_rms_norm", "activation_gates"}) {
+    const std::string form = system == "activation_gates" ? "branchless" : "fused";
+    const OperatorKernel& right = operator_row(fmt::format("cpu.{}.backward.{}", system, form));
+    const auto verdict = [&](const char* contract, bool written, float factor, std::uint64_t seed) {
+      OperatorKernel kernel = right;
+      kernel.contracts = {contract};
+      kernel.run = [&, factor](const OperatorArguments& call, const Contract& c) {
+        const Outcome outcome = right.run(call, c);
+        for (const NamedTensor<float>& x : call.outputs) {
+          if (!written || x.axis != Axis::whole) continue;
+          for (std::int64_t i = 0; i < x.shape.front(); ++i) x.data[i] = cpu::to_bf16(factor * x.data[i]);
+        }
+        return outcome;
+      };
+      const Resolved r(parse_case(fmt::format("v1 {}.backward form={} B=3 T=9 contract={} seed={}", system,
+                                              form, contract, seed)));
+      const KernelRow row = adapted(kernel);
+      return run_resolved(r, {&row, &row, &row}, 1).judgement.verdict;
+    };
+    constexpr const char* kWritten = "bf16_io+weight_gradient.written:bf16";
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      EXPECT_EQ(verdict("bf16_io", false, 1.0F, seed), Verdict::pass) << system << seed;
+      EXPECT_EQ(verdict("bf16_io", true, 1.0F, seed), Verdict::fail) << system << seed;
+      EXPECT_EQ(verdict(kWritten, true, 1.0F, seed), Verdict::pass) << system << seed;
+      EXPECT_EQ(verdict(kWritten, true, 1.01F, seed), Verdict::fail) << system << seed;
+    }
+  }
 }
 
 TEST(ChangedContract, RowsAreReadInCanonicalFormAndHeldExactOnRequest) {
