@@ -13,7 +13,7 @@
 namespace samestate {
 namespace {
 
-enum class Gates { kimi, pair, linear };
+enum class ChannelGateKind { kimi, pair, linear };
 
 /// Head h of `heads` of a tensor [T, heads, width].
 template <class Scalar>
@@ -23,23 +23,23 @@ Matrix<Scalar> head_rows(const Matrix<Scalar>& x, Index h, Index heads) {
   return out;
 }
 
-template <Gates kind>
+template <ChannelGateKind kind>
 struct ChannelRule {
-  using Rule = std::conditional_t<kind == Gates::linear, ChannelLinear, ChannelDelta>;
+  using Rule = std::conditional_t<kind == ChannelGateKind::linear, ChannelLinear, ChannelDelta>;
 
   static Signature signature(const Call& call) {
     const Index T = call.tokens, Hk = call.at("Hk"), Hv = call.at("Hv"), dk = call.at("dk"), dv = call.at("dv");
     if (Hv % Hk != 0) throw Error("Hk=" + std::to_string(Hk) + ": must divide Hv=" + std::to_string(Hv));
     // Keys longer than 1 expand the state, which no model does: without the norm, keys are drawn shorter.
-    const Content keys = kind == Gates::linear || call.at("l2norm") != 0 ? Content::activation : Content::weight;
+    const Content keys = kind == ChannelGateKind::linear || call.at("l2norm") != 0 ? Content::activation : Content::weight;
     const TensorSpec state{"state", Axis::state, {Hv, dk, dv}, Content::offset};
     Signature s{{{"q", Axis::tokens, {T, Hk, dk}, keys},
                  {"k", Axis::tokens, {T, Hk, dk}, keys},
                  {"v", Axis::tokens, {T, Hv, dv}, Content::activation},
                  {"g", Axis::tokens, {T, Hv, dk}, Content::log_decay}},
                 {{"o", Axis::tokens, {T, Hv, dv}}, state}};
-    if (kind == Gates::kimi) s.inputs.push_back({"beta", Axis::tokens, {T, Hv, 1}, Content::strength});
-    if (kind == Gates::pair) {
+    if (kind == ChannelGateKind::kimi) s.inputs.push_back({"beta", Axis::tokens, {T, Hv, 1}, Content::strength});
+    if (kind == ChannelGateKind::pair) {
       s.inputs.push_back({"b", Axis::tokens, {T, Hv, dk}, Content::strength});
       s.inputs.push_back({"w", Axis::tokens, {T, Hv, dv}, Content::strength});
     }
@@ -55,7 +55,7 @@ struct ChannelRule {
     Matrix<Scalar> o(call.tokens * Hv, dv), last(Hv * dk, dv);
     const auto key = [&](std::string_view name, Index h) {
       Matrix<Scalar> x = head_rows(get(inputs, name), h / (Hv / Hk), Hk);
-      return kind != Gates::linear && call.at("l2norm") != 0 ? l2norm(x) : x;
+      return kind != ChannelGateKind::linear && call.at("l2norm") != 0 ? l2norm(x) : x;
     };
     for (Index h = 0; h < Hv; ++h) {
       ChannelSequence<Scalar> x{key("q", h),
@@ -66,8 +66,8 @@ struct ChannelRule {
                                 {},
                                 Scalar(1) / Scalar(sqrt(Scalar(static_cast<double>(dk)))),
                                 states.middleRows(h * dk, dk)};
-      if (kind == Gates::kimi) x.erase = x.write = head_rows(get(inputs, "beta"), h, Hv);
-      if (kind == Gates::pair) {
+      if (kind == ChannelGateKind::kimi) x.erase = x.write = head_rows(get(inputs, "beta"), h, Hv);
+      if (kind == ChannelGateKind::pair) {
         x.erase = head_rows(get(inputs, "b"), h, Hv);
         x.write = head_rows(get(inputs, "w"), h, Hv);
       }
@@ -80,7 +80,7 @@ struct ChannelRule {
   }
 };
 
-template <Gates kind>
+template <ChannelGateKind kind>
 Operator channel_row(std::string_view name, std::string_view equation) {
   Operator row{name,
                equation,
@@ -91,13 +91,13 @@ Operator channel_row(std::string_view name, std::string_view equation) {
                {{"recurrent"}, {"chunked", true}},
                true,
                ChannelRule<kind>::signature};
-  if (kind != Gates::linear) row.parameters.push_back({"l2norm", 1, 0, 1, "1: q and k are normalised inside"});
+  if (kind != ChannelGateKind::linear) row.parameters.push_back({"l2norm", 1, 0, 1, "1: q and k are normalised inside"});
   evaluate_with<ChannelRule<kind>>(row);
-  row.late_factors = kind == Gates::linear ? 1.0 : kKeyLengthFactors;
+  row.late_factors = kind == ChannelGateKind::linear ? 1.0 : kKeyLengthFactors;
   row.cost = [](const Call& call, const Signature&) {
     costs::RecurrenceConfig head = costs::gated_delta_rule(call.at("dk"), call.at("dv"));
-    head.delta = kind != Gates::linear;
-    head.gates = call.at("dk") + (kind == Gates::kimi ? 1 : kind == Gates::pair ? call.at("dk") + call.at("dv") : 0);
+    head.delta = kind != ChannelGateKind::linear;
+    head.gates = call.at("dk") + (kind == ChannelGateKind::kimi ? 1 : kind == ChannelGateKind::pair ? call.at("dk") + call.at("dv") : 0);
     return row_costs::recurrence(call, head, call.at("Hv"));
   };
   return row;
@@ -106,14 +106,14 @@ Operator channel_row(std::string_view name, std::string_view equation) {
 }  // namespace
 
 std::vector<Operator> channel_gate_operators() {
-  return {channel_row<Gates::kimi>(
+  return {channel_row<ChannelGateKind::kimi>(
               "kimi_delta_attention",
               "S <- Diag(e^g) S; S <- S + k (beta (v - S^T k))^T; o = S^T q / sqrt dk, g of each key channel"),
-          channel_row<Gates::pair>(
+          channel_row<ChannelGateKind::pair>(
               "gated_delta_net_2",
               "S <- Diag(e^g) S; S <- S + k (w o v - S^T (b o k))^T; o = S^T q / sqrt dk, g and b of each key channel, "
               "w of each value channel"),
-          channel_row<Gates::linear>("gated_linear_attention",
+          channel_row<ChannelGateKind::linear>("gated_linear_attention",
                                      "S <- Diag(e^g) S + k v^T; o = S^T q / sqrt dk, g of each key channel")};
 }
 
