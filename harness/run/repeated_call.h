@@ -9,8 +9,8 @@ namespace samestate {
 /// and another scale, and one token less (not packed) or other lengths (packed) with the same shape. Then
 /// come calls that differ from it in only one field: the scale, whether q and k are normalised, the map of
 /// heads, beta or, for packed sequences, the lengths. Indices are kept, because others may be invalid. Then
-/// the call itself is made, twice, and must give the same bits; if the kernel is not `deterministic`, it is made once or twice, as
-/// the data choose, and the outputs are only judged. Anything that is cached by address, by shape,
+/// the call itself is made, twice, and must give the same bits; if the kernel is not `deterministic`, it is
+/// made once or twice, as the data choose, and the outputs are only judged. Anything that is cached by address, by shape,
 /// by a key that lacks one of these fields, or by the number of calls is wrong in one of them. A kernel may
 /// refuse the calls whose results are discarded. Throws Unrepeatable.
 [[nodiscard]] OneCall repeated(OneCall call, bool deterministic = true);

@@ -48,6 +48,22 @@ class Declared(unittest.TestCase):
         self.assertEqual(said["conventions"], {})
         self.assertTrue(said["only_asked"])
 
+    def test_weights_of_16_bits_have_gradients_of_16_bits(self):
+        def norm(x, weight):
+            pass
+
+        def contracts(**dtypes):
+            return gradients_of(Subject(norm, "rms_norm", "fused", array="torch", name="mine", contracts=["bf16_io", "fp32"],
+                                        dtypes=dtypes)).declaration()["contracts"]
+
+        self.assertEqual(contracts(x="bf16", weight="bf16", y="bf16"),
+                         ["bf16_io+card:nearest+weight_gradient.written:bf16", "fp32"])
+        self.assertEqual(contracts(x="bf16", y="bf16"), ["bf16_io+card:nearest", "fp32"])
+
+    def test_a_kernel_whose_bits_differ_says_so_of_its_gradients_too(self):
+        self.assertNotIn("deterministic", gradients_of(self.subject()).declaration())
+        self.assertIs(gradients_of(self.subject(deterministic=False)).declaration()["deterministic"], False)
+
     def test_operators_have_gradients_where_the_command_judges_them(self):
         def outputs_of(system):
             line = f"v1 {system} T=3"

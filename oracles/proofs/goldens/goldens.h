@@ -27,8 +27,8 @@ inline constexpr double kGoldenLimit = 1e-12;
 
 /// Checks every known group of every file in `folder`: gdn_* and gdn_layer, delta_rule, retention,
 /// scalar_gated, linear_attention, gated_rmsnorm, zero_centered_rmsnorm, gated_attention, mla, moe_block,
-/// mamba_mixer, mamba2_mixer; and NAME.backward of each, the gradients by its inputs and weights. Throws Error for a folder or file that cannot be read, or a known group whose
-/// tensors are missing or have the wrong shape.
+/// mamba_mixer, mamba2_mixer; and NAME.backward of each, the gradients by its inputs and weights. Throws Error
+/// for a folder or file that cannot be read, or a known group whose tensors are missing or have the wrong shape.
 [[nodiscard]] GoldenReport check_goldens(const std::filesystem::path& folder);
 
 }  // namespace samestate

@@ -114,7 +114,7 @@ TEST(ChangedContract, ANearestCardReportsTheTwinAndGatesTheRest) {
 }
 
 // The weights of a norm have 16 bits in most models, and a library gives their gradients in 16 bits too. The judge draws
-// weights in fp32, so that the contract has to say it. Two roundings more than that fail.
+// weights in fp32, so that the contract has to say it. A gradient that is one per cent off fails there too.
 TEST(ChangedContract, AGradientOfAWeightIsWrittenInSixteenBitsWhereTheContractSaysSo) {
   for (const std::string system : {"rms_norm", "gated_rms_norm", "activation_gates"}) {
     const std::string form = system == "activation_gates" ? "branchless" : "fused";

@@ -73,8 +73,8 @@ TEST(RepeatedCall, AKernelMaySayThatItsBitsDiffer) {
   }
 }
 
-// What is kept between calls is seen in such a kernel too: in its values, and not in its bits. One keeps the outputs of an
-// address for good, the other makes every second call anew.
+// The judge sees a cache in such a kernel too, by the values that it returns. One kernel keeps its first outputs for good,
+// and the other makes every second call anew.
 TEST(RepeatedCall, WhatIsKeptIsSeenWithoutBits) {
   const OperatorKernel& right = operator_row("cpu.rms_norm.fused");
   for (const int kept : {1'000'000, 1}) {

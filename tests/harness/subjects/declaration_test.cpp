@@ -43,6 +43,15 @@ TEST(Declaration, TapsAreRead) {
   EXPECT_THROW((void)parse_ready(text), Error);
 }
 
+TEST(Declaration, AKernelIsDeterministicUnlessItSaysOtherwise) {
+  std::string text = kReady;
+  EXPECT_TRUE(parse_ready(text).kernels.front().deterministic);
+  text.replace(text.find("\"contracts\""), 0, R"("deterministic":false,)");
+  EXPECT_FALSE(parse_ready(text).kernels.front().deterministic);
+  text.replace(text.find("false"), 5, "\"no\"");
+  EXPECT_THROW((void)parse_ready(text), Error);
+}
+
 TEST(Declaration, MemoryIsRead) {
   std::string text = kReady;
   EXPECT_FALSE(parse_ready(text).kernels.front().device_memory);
